@@ -157,7 +157,9 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_NCCL 540
 /// A verbs call or completion failed. The text has its code and name.
 #define DTL_ERROR_VERBS 560
-/// A registered (native) backend answered a number that is no status. The text has it.
+/// A slot of a registered (native) backend returned a number that is no status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is no rank, a match word other than the
+/// receive's. The text has slot and value.
 #define DTL_ERROR_NATIVE_BACKEND 570
 /// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
 #define DTL_ERROR_COMPILE_FAILED 580
@@ -2152,7 +2154,8 @@ typedef struct dtl_comm_open_t {
 
 /// What a comm table's `test` tells of a completed operation.
 typedef struct dtl_comm_done_t {
-    /// A receive: the rank that sent. Zeroed before the call.
+    /// A receive: the rank that sent; DTL_ERROR_RANK_FAILURE: the rank that failed. Zeroed before
+    /// the call.
     int32_t source;
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
     dtl_status_t status;
@@ -2375,7 +2378,7 @@ typedef struct dtl_comm_vtable_t {
 /// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS.
+/// after DTL_SUCCESS. Boolean outputs are 0 or 1; others are DTL_ERROR_NATIVE_BACKEND.
 typedef struct dtl_device_vtable_t {
     /// sizeof(dtl_device_vtable_t).
     uint32_t struct_size;
@@ -2565,7 +2568,8 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*stream_destroy)(void *self, void *stream);
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     dtl_status_t (*stream_synchronize)(void *self, void *stream);
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried.
+    /// Whether all work is done, without waiting. NULL: an event is recorded and queried; without
+    /// the event slots, dtl_stream_query waits for the stream, as dtl_event_record does.
     dtl_status_t (*stream_query)(void *self, void *stream, int32_t *out_done);
     /// Work queued from now on waits for the event. NULL: the caller waits for the event.
     dtl_status_t (*stream_wait_event)(void *self, void *stream, void *event);
@@ -4013,11 +4017,12 @@ DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 /// Equivalent: cudaStreamSynchronize.
 DTL_NODISCARD dtl_status_t dtl_stream_synchronize(dtl_stream_t stream);
 
-/// Asks whether all work queued so far is done, without waiting.
+/// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
+/// that can neither query streams nor record events: there it waits for the stream
+/// (and reports 0 if the stream's own work calls).
 ///
 /// @param out_done  1 = done, 0 = not yet.
 /// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
-///         DTL_ERROR_NOT_SUPPORTED: the backend can only wait.
 /// Equivalent: cudaStreamQuery.
 DTL_NODISCARD dtl_status_t dtl_stream_query(dtl_stream_t stream, int32_t *out_done);
 

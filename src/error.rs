@@ -116,7 +116,11 @@ const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = &[
     (DTL_ERROR_MPI, c"DTL_ERROR_MPI", c"MPI error"),
     (DTL_ERROR_NCCL, c"DTL_ERROR_NCCL", c"NCCL error"),
     (DTL_ERROR_VERBS, c"DTL_ERROR_VERBS", c"verbs error"),
-    (DTL_ERROR_NATIVE_BACKEND, c"DTL_ERROR_NATIVE_BACKEND", c"registered backend answered an unknown status"),
+    (
+        DTL_ERROR_NATIVE_BACKEND,
+        c"DTL_ERROR_NATIVE_BACKEND",
+        c"a registered backend returned an unknown status or an invalid output",
+    ),
     (DTL_ERROR_COMPILE_FAILED, c"DTL_ERROR_COMPILE_FAILED", c"kernel source did not compile"),
     (DTL_ERROR_INTERNAL, c"DTL_ERROR_INTERNAL", c"bug in the library"),
     (DTL_ERROR_NOT_IMPLEMENTED, c"DTL_ERROR_NOT_IMPLEMENTED", c"not implemented in this version"),

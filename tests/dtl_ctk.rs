@@ -257,7 +257,7 @@ fn crashes_and_hangs_are_failures_of_one_test() {
     let with = |fault: &str| {
         let only = "comm.p2p.one_byte_arrives,comm.p2p.empty_message_arrives";
         let output =
-            run(&["run", "--backend", "sample", "--fault", fault, "--only", only, "--timeout", "2s"]);
+            run(&["run", "-v", "--backend", "sample", "--fault", fault, "--only", only, "--timeout", "2s"]);
         assert_eq!(output.status.code(), Some(1), "{fault}: {}", err(&output));
         out(&output)
     };
@@ -276,6 +276,52 @@ fn crashes_and_hangs_are_failures_of_one_test() {
     let hung = with("comm.test.hangs");
     assert!(hung.matches("timed out after 2 s").count() == 2, "{hung}");
     assert_eq!(status(&["--backend", "sample", "--fault", "no.such.fault"]), Some(2));
+}
+
+#[test]
+fn the_slots_come_first_and_the_one_that_crashes_or_hangs_is_named() {
+    for (component, fault, said) in [
+        ("memory", "memory.alloc.crashes", "memory.slots.each_returns: memory.alloc crashed (signal 6)"),
+        ("comm", "comm.test.crashes", "comm.slots.zero_bytes: comm.test (rank"),
+        ("comm", "comm.test.hangs", "did not return within 3 s"),
+        ("comm", "comm.test.odd_boolean", "comm.test wrote 2 into its boolean output"),
+    ] {
+        let with =
+            ["run", "--backend", "sample", "--fault", fault, "--component", component, "--timeout", "3s"];
+        let output = run(&with);
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
+        assert_eq!(text.matches("FAIL").count(), 1, "{fault}: {text}");
+        assert!(text.contains(said) && text.contains("\nnot run "), "{fault}: {text}");
+    }
+    // Without the first stage the place is known, too.
+    let only = ["run", "--backend", "sample", "--fault", "memory.alloc.crashes", "--only", "memory.host"];
+    let text = out(&run(&only));
+    let said = "before the first test, memory.alloc in kind discovery crashed (signal 6)";
+    assert!(text.contains(said) && text.matches("FAIL").count() == 1, "{text}");
+}
+
+#[test]
+fn equal_failures_are_one_line_and_there_is_a_most_of_them() {
+    let with = |more: &[&str]| {
+        let fault = ["run", "--backend", "sample", "--fault", "memory.free.fails", "--only", "memory.host"];
+        let output = run(&[fault.as_slice(), more].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        out(&output)
+    };
+    let all = with(&[]);
+    assert!(all.contains(" more with the same text as memory.host."), "{all}");
+    let first = with(&["--max-failures", "1"]);
+    assert!(first.matches("FAIL").count() == 1 && first.contains("1 failed (--max-failures)"), "{first}");
+    assert_eq!(status(&["--backend", "sample", "--max-failures", "0"]), Some(2));
+}
+
+#[test]
+fn kernels_of_a_file_need_one() {
+    assert_eq!(status(&["--backend", "sample", "--only", "exec.module", "--kernel", "add"]), Some(2));
+    let missing = ["run", "--backend", "sample", "--only", "exec.module", "--binary", "/nowhere/there"];
+    let text = out(&run(&missing));
+    assert!(text.contains("--binary /nowhere/there: No such file"), "{text}");
 }
 
 #[test]

@@ -294,6 +294,15 @@ fn runtime_is_safe() {
 }
 
 #[test]
+fn boolean_outputs_of_slots_are_checked() {
+    check_lines(&sources(), |file, line| {
+        let reads = ["done != 0", "yes != 0"].iter().any(|read| line.contains(read));
+        let found = file.is_in("src/backend/native") && reads;
+        found.then(|| "a slot's boolean output: `Owner::boolean` refuses what is neither 0 nor 1".into())
+    });
+}
+
+#[test]
 fn runtime_names_no_backend() {
     check_lines(&sources(), |file, line| {
         let lower = line.to_lowercase();

@@ -14,7 +14,7 @@ pub use super::vtable_comm::*;
 /// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS.
+/// after DTL_SUCCESS. Boolean outputs are 0 or 1; others are DTL_ERROR_NATIVE_BACKEND.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_vtable_t {
@@ -285,7 +285,8 @@ pub struct dtl_exec_vtable_t {
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried.
+    /// Whether all work is done, without waiting. NULL: an event is recorded and queried; without
+    /// the event slots, dtl_stream_query waits for the stream, as dtl_event_record does.
     pub stream_query: Option<
         unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void, out_done: *mut i32) -> dtl_status_t,
     >,

@@ -33,7 +33,8 @@ pub struct dtl_comm_open_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_done_t {
-    /// A receive: the rank that sent. Zeroed before the call.
+    /// A receive: the rank that sent; DTL_ERROR_RANK_FAILURE: the rank that failed. Zeroed before
+    /// the call.
     pub source: i32,
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
     pub status: dtl_status_t,

@@ -69,7 +69,11 @@ pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_statu
     guard::always(|| native::set_error_text(unsafe { args::text(text, "text") }?))
 }
 
-pub(super) unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables> {
+/// The tables of a registration, each taken over into this version's sizes.
+///
+/// # Safety
+/// `vtable` and the tables in it are valid for the sizes that they say.
+pub unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables> {
     // SAFETY: the caller's contract.
     let main = unsafe { args::take(vtable) }?;
     Ok(Tables {

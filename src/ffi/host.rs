@@ -44,6 +44,12 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
     dispatch_unregister: Some(host_dispatch_unregister),
 };
 
+/// The functions that plugins are handed.
+#[must_use]
+pub fn table() -> &'static dtl_host_api_t {
+    &HOST
+}
+
 /// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open plugin
 /// files.
 #[must_use]

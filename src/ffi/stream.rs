@@ -86,11 +86,12 @@ pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
     guard::hold(|inside| hold(inside, stream), Stream::synchronize)
 }
 
-/// Asks whether all work queued so far is done, without waiting.
+/// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
+/// that can neither query streams nor record events: there it waits for the stream
+/// (and reports 0 if the stream's own work calls).
 ///
 /// @param out_done  1 = done, 0 = not yet.
 /// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
-///         DTL_ERROR_NOT_SUPPORTED: the backend can only wait.
 /// Equivalent: cudaStreamQuery.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_query(stream: dtl_stream_t, out_done: *mut i32) -> dtl_status_t {

@@ -96,7 +96,7 @@ static dtl_status_t broken_available(void* self, int32_t* yes, char* why, uint64
 static dtl_status_t supports(void* self, const char* feature, int32_t* yes) {
     (void)self;
     if (strcmp(feature, "broken") == 0) return DTL_ERROR_MEMORY;
-    *yes = strcmp(feature, "warp") == 0 ? 5 : 0;
+    *yes = strcmp(feature, "warp") == 0 ? 1 : strcmp(feature, "odd") == 0 ? 5 : 0;
     return DTL_SUCCESS;
 }
 
@@ -136,6 +136,8 @@ static void test_availability(void) {
     CHECK(yes == 1);
     CHECK_OK(dtl_backend_supports(backend, "weft", &yes));
     CHECK(yes == 0);
+    CHECK_STATUS(dtl_backend_supports(backend, "odd", &yes), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_TEXT("supports wrote 5 into its boolean output");
     CHECK_STATUS(dtl_backend_supports(backend, "broken", &yes), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_backend_unregister(backend));
     tables.main.is_available = broken_available;

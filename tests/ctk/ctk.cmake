@@ -24,6 +24,10 @@ endif()
 ctk(cuda --backend cuda --component device,memory,transfer,exec)
 set_tests_properties(tests/ctk.cuda PROPERTIES ENVIRONMENT
   "DTL_CUDA_LIBRARY=${fake_cuda};DTL_NVRTC_LIBRARY=${real_nvrtc};FAKE_CUDA_KERNELS=${bin}/cuda/kernels.so;DTL_CACHE_DIR=${kernels}")
+# Over the NCCL that is none, too: ranks of a node on devices of their own.
+ctk(nccl --kind nccl --ranks 3 --only comm.open,comm.close,comm.coll)
+set_tests_properties(tests/ctk.nccl PROPERTIES ENVIRONMENT
+  "DTL_CUDA_LIBRARY=${fake_cuda};DTL_NCCL_LIBRARY=${fake_nccl};FAKE_CUDA_DEVICES=4")
 ctk(sample --backend sample --ranks 3)
 ctk(self --kind self)
 ctk(minimal --kind minimal --ranks 3)

@@ -2,6 +2,7 @@
 #include "whole.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Thread_local int32_t current;
@@ -19,6 +20,9 @@ static dtl_status_t whole_count(void *self, int32_t *out_count)
 {
     (void)self;
     *out_count = DEVICES;
+    if (is_fault("device.count.crashes")) {
+        abort();
+    }
     if (is_fault("device.count.zero")) {
         *out_count = 0;
     }

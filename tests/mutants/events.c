@@ -128,6 +128,9 @@ static dtl_status_t whole_event_query(void *self, void *pointer, int32_t *out_do
     }
     pthread_mutex_unlock(&exec_lock);
     *out_done = is_done;
+    if (is_fault("exec.event_query.odd_boolean")) {
+        *out_done *= -1;
+    }
     if (is_fault("exec.event_query.always_done")) {
         *out_done = 1;
     }

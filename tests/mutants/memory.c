@@ -223,6 +223,9 @@ dtl_status_t whole_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dt
     const kind_t *kind = find_kind(word);
     int32_t device = current_device();
     (void)self;
+    if (is_fault("memory.alloc.crashes")) {
+        abort();
+    }
     if (kind == NULL && is_fault("memory.alloc.unknown_kind")) {
         kind = &kinds[0];
     }

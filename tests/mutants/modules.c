@@ -1,5 +1,6 @@
 /* Kernels from source. The compiler knows one sort of kernel: DTL_KERNEL(name, a pointer to ints, an int), which adds the int to
- * the one that the thread's number says. A text without DTL_KERNEL is an error. */
+ * the one that the thread's number says. A text without DTL_KERNEL is an error. A binary is such
+ * a text, too. */
 #include "whole.h"
 
 #include <stdlib.h>
@@ -25,8 +26,9 @@ static dtl_status_t whole_compile(void *self, int32_t device, const dtl_source_t
 {
     static const char error[] = "line 1: error: there is no DTL_KERNEL";
     (void)self, (void)device;
-    if (source->language != 0 || source->size_bytes >= sizeof(module_t)) {
-        return failed(DTL_ERROR_NOT_SUPPORTED, "it takes short texts of language 0");
+    const int is_text = source->language == 0 && strcmp(fault_name(), "exec.modules.binaries_only") != 0;
+    if ((!is_text && source->language != DTL_LANGUAGE_BINARY) || source->size_bytes >= sizeof(module_t)) {
+        return failed(DTL_ERROR_NOT_SUPPORTED, "it takes short texts of language 0 or DTL_LANGUAGE_BINARY");
     }
     if (strstr(source->text, "DTL_KERNEL") == NULL && !is_fault("exec.module_compile.takes_anything")) {
         if (!is_fault("exec.module_compile.no_log")) {

@@ -21,7 +21,30 @@ if(NOT (DTL_TEST_GCC AND TARGET plugin_gcc_tcp))
   return()
 endif()
 mutant(whole plugin.c device.c memory.c exports.c ordered.c transfer.c streams.c queued.c events.c launch.c modules.c loops.c fault.c)
-mutant(wire wire.c meeting.c window.c fault.c)
+mutant(wire wire.c results.c meeting.c window.c fault.c)
+
+# A slot that throws is named, and nothing behind it is run.
+add_custom_command(OUTPUT "${mutants}/throws.so"
+  COMMAND "${DTL_TEST_GXX}" -std=c++17 ${strict} -fPIC -shared -fvisibility=hidden
+          "${top}/tests/mutants/throws.cpp" -o "${mutants}/throws.so"
+  DEPENDS "${top}/tests/mutants/throws.cpp" "${top}/include/dtl.h" VERBATIM)
+add_custom_target(mutant_throws DEPENDS "${mutants}/throws.so")
+add_dependencies(dtl_tests mutant_throws)
+add_test(NAME tests/ctk.throws
+  COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/throws.so" --component memory)
+set_tests_properties(tests/ctk.throws PROPERTIES TIMEOUT 60
+  PASS_REGULAR_EXPRESSION "FAIL     memory.slots.each_returns: memory.alloc threw an exception.*\nnot run ")
+
+# A correct table that has streams and no other group.
+add_test(NAME tests/ctk.streams-only
+  COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --component exec)
+set_tests_properties(tests/ctk.streams-only PROPERTIES TIMEOUT 300 PROCESSORS 2 ENVIRONMENT "MUTANT=exec.streams_only")
+# Kernels of a file, from a backend that compiles no source.
+file(WRITE "${mutants}/plus.bin" "DTL_KERNEL(plus, (DTL_GLOBAL int*, to), (int, what))")
+add_test(NAME tests/ctk.binary
+  COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${mutants}/whole.so" --only exec.module
+          --binary "${mutants}/plus.bin" --kernel plus --signature pi)
+set_tests_properties(tests/ctk.binary PROPERTIES TIMEOUT 60 ENVIRONMENT "MUTANT=exec.modules.binaries_only")
 
 # Some eighteen of the list: the choice depends on nothing else.
 add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 48)

@@ -19,6 +19,9 @@ static dtl_status_t whole_is_available(void *self, int32_t *out_yes, char *why, 
     if (is_fault("device.is_available.no_reason")) {
         *out_yes = 0;
     }
+    if (is_fault("device.is_available.odd_boolean")) {
+        *out_yes = 42;
+    }
     if (is_fault("device.is_available.garbage")) {
         *out_yes = 0;
         memset(why, 0xFF, cap); /* no NUL, no UTF-8 */
@@ -44,6 +47,9 @@ static dtl_status_t whole_supports(void *self, const char *feature, int32_t *out
     }
     if (is_fault("device.supports.nothing_at_all")) {
         *out_yes = 0;
+    }
+    if (is_fault("device.supports.odd_boolean")) {
+        *out_yes = -1;
     }
     if (is_fault("device.supports.any_prefix")) {
         *out_yes = feature[0] == 'd' || feature[0] == 'n' || *out_yes;

@@ -2,7 +2,9 @@
 #include "streams.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { STREAMS = 512 }; /* alive at most, as devices have such limits */
 
@@ -152,6 +154,11 @@ static dtl_status_t whole_stream_create(void *self, int32_t device, uint64_t fla
 {
     (void)self;
     (void)flags;
+    if (is_fault("exec.stream_create.hangs")) {
+        for (;;) {
+            pause();
+        }
+    }
     if (is_fault("exec.stream_create.null")) {
         *out_stream = NULL;
         return DTL_SUCCESS;
@@ -214,6 +221,9 @@ static dtl_status_t whole_stream_destroy(void *self, void *pointer)
     stream->is_closing = 1;
     pthread_cond_signal(&stream->more);
     pthread_mutex_unlock(&exec_lock);
+    if (is_fault("exec.stream_destroy.not_joined")) {
+        return DTL_SUCCESS; /* the thread ends later */
+    }
     pthread_join(stream->thread, NULL);
     pthread_mutex_lock(&exec_lock);
     while (stream->users > 0) {
@@ -312,6 +322,9 @@ static dtl_status_t whole_stream_query(void *self, void *pointer, int32_t *out_d
     if (is_fault("exec.stream_query.never_done")) {
         *out_done = 0;
     }
+    if (is_fault("exec.stream_query.odd_boolean")) {
+        *out_done *= 4;
+    }
     if (is_done && failure != DTL_SUCCESS && !is_fault("exec.stream_query.hides_failure")) {
         return failed(failure, "work in the stream failed");
     }
@@ -337,6 +350,9 @@ dtl_exec_vtable_t exec_table(void)
     table.stream_create = slot_stream_create;
     table.stream_destroy = slot_stream_destroy;
     table.stream_synchronize = slot_stream_synchronize;
+    if (strcmp(fault_name(), "exec.streams_only") == 0) {
+        return table; /* the library does the rest */
+    }
     table.stream_query = slot_stream_query;
     table.stream_wait_event = slot_stream_wait_event;
     table.stream_host_callback = slot_stream_host_callback;

@@ -9,37 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An operation; its word is its place + 1. */
-typedef struct op_t {
-    int is_used, is_receive, is_held; /* held: not yet given to the base */
-    int is_over, is_canceled;         /* over for the library */
-    uint64_t base;
-    unsigned char *own; /* a buffer of ours instead of the library's */
-    void *buf;
-    uint64_t size_bytes, match_word;
-    int32_t peer;
-    int asked;
-    unsigned number; /* of a send */
-    dtl_comm_done_t previous; /* what the operation before it in this place ended with */
-} op_t;
-
-typedef struct wire_t {
-    void *base;
-    int32_t rank, size;
-    op_t *ops;
-    uint64_t room;
-    unsigned sends, receives, ends;
-    uint64_t latest_receive; /* a word, or 0 */
-    unsigned queued;         /* sends that wait for a call of test, with comm.isend.only_queues */
-} wire_t;
-
 static const dtl_host_api_t *library;
 dtl_comm_vtable_t base;
 void *base_self;
 
 static void *volatile lost; /* what is never freed */
-
-enum { CALM = 64 }; /* operations before a fault that comes and goes begins, so that ranks can meet */
 
 dtl_status_t failed(dtl_status_t status, const char *text)
 {
@@ -255,7 +229,8 @@ static int is_held_back(wire_t *wire, op_t *op)
         wire->queued++;
         return 1;
     }
-    if ((is_fault("comm.isend.reordered") && now) || is_fault("comm.close.drops_sent")) {
+    const int is_overtaken = is_fault("comm.isend.overtaken") && op->size_bytes > 8 && wire->sends % 5 == 0;
+    if ((is_fault("comm.isend.reordered") && now) || is_overtaken || is_fault("comm.close.drops_sent")) {
         op->buf = own_copy(op, op->buf, op->size_bytes);
         return op->buf != NULL;
     }
@@ -273,6 +248,15 @@ static dtl_status_t wire_isend(void *self, void *comm, const void *buf, uint64_t
     }
     if (is_fault("comm.isend.not_to_itself") && dest == wire->rank) {
         return failed(DTL_ERROR_INVALID_RANK, "a rank cannot send to itself");
+    }
+    if (is_fault("comm.isend.itself_out_of_range") && dest == wire->rank) {
+        return failed(DTL_ERROR_INVALID_ARGUMENT, "a rank is no other rank");
+    }
+    if (is_fault("comm.isend.empty_refused") && size_bytes == 0) {
+        return failed(DTL_ERROR_INVALID_ARGUMENT, "there is nothing to send");
+    }
+    if (is_fault("comm.isend.crashes")) {
+        abort();
     }
     if (is_fault("comm.close.drops_sent")) {
         go_on(wire, 0); /* the one before leaves with this one */
@@ -350,7 +334,7 @@ static dtl_status_t wire_irecv(void *self, void *comm, void *buf, uint64_t size_
         size_bytes -= 1;
     }
     if (is_fault("comm.irecv.last_byte_missing") || is_fault("comm.test.done_early") ||
-        is_fault("comm.irecv.wrong_place")) {
+        is_fault("comm.irecv.wrong_place") || is_fault("comm.test.before_the_bytes")) {
         op->own = malloc(size_bytes + 1);
         buf = op->own;
     }
@@ -370,65 +354,6 @@ static dtl_status_t wire_irecv(void *self, void *comm, void *buf, uint64_t size_
     }
     wire->latest_receive = *out_op;
     return DTL_SUCCESS;
-}
-
-/* What the library is told of a completed operation. */
-static void report(wire_t *wire, op_t *op, dtl_comm_done_t *result)
-{
-    wire->ends++;
-    if (!op->is_receive) {
-        return;
-    }
-    if (op->own != NULL && op->size_bytes > 0) {
-        const uint64_t size = result->size_bytes < op->size_bytes ? result->size_bytes : op->size_bytes;
-        const int is_moved = is_fault("comm.irecv.wrong_place") && size > 8192;
-        const int is_less = is_moved || (is_fault("comm.irecv.last_byte_missing") && size > 8192);
-        memcpy((unsigned char *)op->buf + is_moved, op->own, size - (uint64_t)is_less);
-    }
-    if (is_fault("comm.irecv.writes_past") && op->match_word != 0) {
-        ((unsigned char *)op->buf)[op->size_bytes] ^= 0xFF;
-    }
-    if (is_fault("comm.test.wrong_source")) {
-        result->source = (result->source + 1) % wire->size;
-    }
-    if (is_fault("comm.test.source_is_itself")) {
-        result->source = wire->rank;
-    }
-    if (is_fault("comm.test.wrong_size") && result->size_bytes > 0) {
-        result->size_bytes -= 1;
-    }
-    if (is_fault("comm.test.size_of_the_room")) {
-        result->size_bytes = op->size_bytes;
-    }
-    if (is_fault("comm.test.wrong_word")) {
-        result->match_word ^= 1;
-    }
-    if (is_fault("comm.test.hides_truncation") && result->status == DTL_ERROR_TRUNCATED) {
-        result->status = DTL_SUCCESS;
-    }
-    if (is_fault("comm.test.always_truncated") && wire->ends > CALM) {
-        result->status = DTL_ERROR_TRUNCATED;
-    }
-    if (is_fault("comm.test.unknown_result") && wire->ends > CALM) {
-        result->status = ODD_STATUS;
-    }
-}
-
-/* Operations that are over before the base says so. */
-static int is_over_early(wire_t *wire, op_t *op, dtl_comm_done_t *result)
-{
-    if (is_fault("comm.test.twice") && op->is_receive && op->asked == 0 && op->previous.size_bytes > 0 &&
-        wire->ends > CALM) {
-        *result = op->previous;
-        return 1;
-    }
-    if (is_fault("comm.test.done_early") && op->is_receive && op->match_word != 0) {
-        result->source = op->peer;
-        result->match_word = op->match_word;
-        result->size_bytes = op->size_bytes;
-        return 1;
-    }
-    return (is_fault("comm.test.send_done_early") && !op->is_receive) || (op->is_held && wire->queued == 0);
 }
 
 static dtl_status_t wire_test(void *self, void *comm, uint64_t word, int32_t *out_done, dtl_comm_done_t *out_result)
@@ -475,6 +400,9 @@ static dtl_status_t wire_test(void *self, void *comm, uint64_t word, int32_t *ou
         return status;
     }
     *out_done = is_done;
+    if (is_done && is_fault("comm.test.odd_boolean")) {
+        *out_done = 2;
+    }
     if (is_done) {
         op->previous = *out_result;
         report(wire, op, out_result);

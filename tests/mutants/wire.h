@@ -1,4 +1,5 @@
-/* wire: what its files share. wire.c is the plugin and its operations, meeting.c how communicators are opened, window.c
+/* wire: what its files share. wire.c is the plugin and its operations, results.c how
+ * they end, meeting.c how communicators are opened, window.c
  * one-sided communication. */
 #ifndef WIRE_H
 #define WIRE_H
@@ -21,6 +22,37 @@ typedef struct wire_head_t {
     void *base;
     int32_t rank, size;
 } wire_head_t;
+
+/* An operation; its word is its place + 1. */
+typedef struct op_t {
+    int is_used, is_receive, is_held; /* held: not yet given to the base */
+    int is_over, is_canceled;         /* over for the library */
+    uint64_t base;
+    unsigned char *own; /* a buffer of ours instead of the library's */
+    void *buf;
+    uint64_t size_bytes, match_word;
+    int32_t peer;
+    int asked;
+    unsigned number; /* of a send */
+    dtl_comm_done_t previous; /* what the operation before it in this place ended with */
+} op_t;
+
+typedef struct wire_t {
+    void *base;
+    int32_t rank, size;
+    op_t *ops;
+    uint64_t room;
+    unsigned sends, receives, ends;
+    uint64_t latest_receive; /* a word, or 0 */
+    unsigned queued;         /* sends that wait for a call of test, with comm.isend.only_queues */
+} wire_t;
+
+enum { CALM = 64 }; /* operations before a fault that comes and goes begins, so that ranks can meet */
+
+/* results.c: changes the result of a completed operation. */
+void report(wire_t *wire, op_t *op, dtl_comm_done_t *result);
+/* Operations that are over before the base says so. */
+int is_over_early(wire_t *wire, op_t *op, dtl_comm_done_t *result);
 
 /* window.c: adds the slots for windows. */
 void add_windows(dtl_comm_vtable_t *table);

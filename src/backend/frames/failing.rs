@@ -2,6 +2,7 @@
 
 use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
 use crate::abi::status::*;
+use crate::error::status_name;
 use crate::runtime::backend::{Done, OpId};
 
 /// Receives from any source that may end because of one death before the wire counts as failed: as
@@ -12,10 +13,18 @@ impl Engine {
     /// The receive of a frame has failed.
     pub(super) fn receive_failed(&mut self, got: &Done) {
         let source = index_of(got.source);
-        let names_a_rank = source < self.links.ranks() && source != self.rank;
-        if got.status != DTL_ERROR_RANK_FAILURE || !names_a_rank {
-            let said = self.wire.failure_text();
-            return self.break_down(got.status, said);
+        if got.status != DTL_ERROR_RANK_FAILURE {
+            let said = self.reason("a receive", got.status);
+            return self.break_down(got.status, Some(said));
+        }
+        if !self.is_other(source) {
+            let said = self.wire.failure_text().map_or(String::new(), |said| format!(": {said}"));
+            let text = format!(
+                "{} reported a failed rank and named rank {}, which is no other rank{said}",
+                self.wire.completes(),
+                got.source
+            );
+            return self.break_down(got.status, Some(text));
         }
         if !self.is_dead(source) {
             self.note_failure(got.status, source);
@@ -25,6 +34,63 @@ impl Engine {
             let text = format!("receives from any source fail for ever since the death of rank {source}");
             self.break_down(DTL_ERROR_RANK_FAILURE, Some(text));
         }
+    }
+
+    /// What the wire says of a failed operation; if nothing, what has failed.
+    #[cold]
+    pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
+        let nothing = || {
+            let name = status_name(status).to_string_lossy();
+            format!("{} ended {what} with {name}", self.wire.completes())
+        };
+        self.wire.failure_text().unwrap_or_else(nothing)
+    }
+
+    /// Whether it is a rank that messages can come from.
+    pub(super) fn is_other(&self, rank: usize) -> bool {
+        rank < self.links.ranks() && rank != self.rank
+    }
+
+    /// A frame's receive is complete, and what came cannot be a frame.
+    #[cold]
+    pub(super) fn no_frame(&mut self, source: i32, len: u64) {
+        let who = self.wire.completes();
+        let (status, text) = if self.is_other(index_of(source)) {
+            let text = format!(
+                "{who} completed a receive with {len} bytes from rank {source} that are no frame of this library: \
+                 it was reported complete before all of its bytes were there, or they were changed"
+            );
+            (DTL_ERROR_COMMUNICATION, text)
+        } else {
+            let text =
+                format!("{who} named rank {source} as the source of a message, which is no other rank");
+            (DTL_ERROR_NATIVE_BACKEND, text)
+        };
+        self.break_down(status, Some(text));
+    }
+
+    /// A frame's receive is complete, with a match word that was not asked for.
+    #[cold]
+    pub(super) fn wrong_word(&mut self, asked: u64, got: u64) {
+        let who = self.wire.completes();
+        let text = format!("{who} completed a receive of match word {asked} with match word {got}");
+        self.break_down(DTL_ERROR_NATIVE_BACKEND, Some(text));
+    }
+
+    /// What is impossible about the success of a receive that named its source and match word.
+    pub(super) fn impossible(&self, id: OpId, got: &Done) -> Option<String> {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
+            return None;
+        };
+        let (source, word) = (rank_of(taken.source), u64::from(taken.payload.unwrap_or_default()));
+        if got.status != DTL_SUCCESS || (got.source, got.word) == (source, word) {
+            return None;
+        }
+        let who = self.wire.completes();
+        Some(format!(
+            "{who} completed a receive from rank {source} of match word {word} with rank {} and match word {}",
+            got.source, got.word
+        ))
     }
 
     /// Nothing works any more: all operations end with this status, now and later.

@@ -97,6 +97,10 @@ pub trait Wire: Send {
     fn awaits(&mut self, _source: i32) {}
     /// How the data moves, for people.
     fn describe(&self) -> String;
+    /// What completes operations, as the subject of a text about an impossible completion.
+    fn completes(&self) -> String {
+        self.describe()
+    }
     /// What memory it has and had, for people.
     fn memory(&self) -> Option<String> {
         None

@@ -80,7 +80,10 @@ impl Engine {
             let Some(done) = self.wire.test(op)? else { return Ok(true) };
             let Some((_, mut frame)) = self.incoming.pop_front() else { return Ok(true) };
             let mut back = None;
-            if done.status == DTL_SUCCESS {
+            if done.status == DTL_SUCCESS && done.word != FRAME_WORD {
+                self.wrong_word(FRAME_WORD, done.word);
+                back = Some(frame);
+            } else if done.status == DTL_SUCCESS {
                 let header = frame.read(done.size);
                 let payload = frame.payload(header.map_or(0, |header| header.size as usize));
                 match self.accept(done.source, header, done.size, payload) {
@@ -148,9 +151,8 @@ impl Engine {
     /// for a copy of it; keep the frame.
     fn accept(&mut self, source: i32, header: Option<Header>, len: u64, payload: Region) -> Option<u64> {
         let from = index_of(source);
-        let Some(header) = header.filter(|_| from < self.links.ranks() && from != self.rank) else {
-            let text = format!("{len} bytes from rank {source} are no frame of this library");
-            self.break_down(DTL_ERROR_COMMUNICATION, Some(text));
+        let Some(header) = header.filter(|_| self.is_other(from)) else {
+            self.no_frame(source, len);
             return None;
         };
         match header.kind {
@@ -254,6 +256,10 @@ impl Engine {
             Mover::Send(None, _) => return,
             Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
         };
+        if let Some(wrong) = self.impossible(id, got) {
+            self.said = Some(wrong);
+            return self.finish_failed(id, self.rank, DTL_ERROR_NATIVE_BACKEND);
+        }
         let (peer, outcome) = match self.operations.get(id) {
             Some(&Operation::Send(Send { dest, word, data, .. })) => {
                 (dest, Some(done(self.rank, DTL_SUCCESS, word, data.len() as u64)))

@@ -47,8 +47,8 @@ impl Engine {
                 DTL_ERROR_RANK_FAILURE => self.note_failure(done.status, dest),
                 // A send that was told to be over is lost: nothing after it may arrive.
                 status => {
-                    let said = self.wire.failure_text();
-                    self.break_down(status, said);
+                    let said = self.reason("a send", status);
+                    self.break_down(status, Some(said));
                 }
             }
         }

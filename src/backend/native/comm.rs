@@ -5,7 +5,7 @@ use super::{Owner, call, keep_said, required, take_error_text};
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::abi::vtable::*;
 use crate::backend::frames::{self, Wire, WireWindows};
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
 use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Transport};
 use crate::sys::buf::{Addr, Region};
@@ -78,6 +78,7 @@ impl Comm for NativeComm {
             native: args.native.ptr(),
         };
         let (mut comm, mut rank, mut size) = (std::ptr::null_mut(), -1, -1);
+        drop(take_error_text()); // of an operation that nobody asked after any more
         call!(
             self.owner,
             "comm.open",
@@ -110,6 +111,22 @@ struct NativeWire {
     rank: i32,
     size: i32,
     windows: Option<NativeWindows>,
+}
+
+impl NativeWire {
+    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and makes a result that
+    /// cannot be one.
+    #[cold]
+    fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) {
+        keep_said(before, result.status);
+        let wrong = match (done, result.status) {
+            (1, status) if is_status(status) => return,
+            (1, status) => format!("wrote status {status} into its result, which is no status"),
+            _ => format!("wrote {done} into its boolean output: use 0 or 1"),
+        };
+        super::leave_error_text(format!("{} {wrong}", self.completes()));
+        result.status = DTL_ERROR_NATIVE_BACKEND;
+    }
 }
 
 impl Wire for NativeWire {
@@ -173,23 +190,22 @@ impl Wire for NativeWire {
             &raw mut done,
             &raw mut result
         )?;
-        if done != 0 && result.status != DTL_SUCCESS {
-            keep_said(before, result.status);
+        if done == 0 {
+            return Ok(None);
         }
-        if done != 0 && !crate::error::is_status(result.status) {
-            let text = format!(
-                "backend {}: comm.test ended an operation with {}, which is no status",
-                self.owner.name, result.status
-            );
-            crate::runtime::log::warning!("{text}");
-            result.status = DTL_ERROR_NATIVE_BACKEND;
+        if done != 1 || result.status != DTL_SUCCESS {
+            self.failed(done, &mut result, before);
         }
-        Ok((done != 0).then_some(Done {
+        Ok(Some(Done {
             source: result.source,
             status: result.status,
             word: result.match_word,
             size: result.size_bytes,
         }))
+    }
+
+    fn completes(&self) -> String {
+        format!("backend {}: comm.test on rank {} of {}", self.owner.name, self.rank, self.size)
     }
 
     fn can_cancel(&self) -> bool {

@@ -78,7 +78,8 @@ impl Exec for NativeExec {
     fn stream_query(&self, stream: Token) -> Option<Result<bool>> {
         let slot = self.table.stream_query?;
         let mut done = 0;
-        Some(call!(self.owner, "exec.stream_query", slot, stream.ptr(), &raw mut done).map(|()| done != 0))
+        let answer = call!(self.owner, "exec.stream_query", slot, stream.ptr(), &raw mut done);
+        Some(answer.and_then(|()| self.owner.boolean("exec.stream_query", done)))
     }
 
     fn stream_wait_event(&self, stream: Token, event: Token) -> Option<Result<()>> {
@@ -109,7 +110,7 @@ impl Exec for NativeExec {
     fn event_query(&self, event: Token) -> Result<bool> {
         let mut done = 0;
         call!(self.owner, "exec.event_query", slot!(self, event_query), event.ptr(), &raw mut done)?;
-        Ok(done != 0)
+        self.owner.boolean("exec.event_query", done)
     }
 
     fn event_sync(&self, event: Token) -> Option<Result<()>> {

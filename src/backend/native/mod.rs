@@ -75,6 +75,22 @@ impl Owner {
         foreign_error(&format!("backend {}: {slot}", self.name), status, before)
     }
 
+    /// The value of a boolean output.
+    #[inline]
+    fn boolean(&self, slot: &str, value: i32) -> Result<bool> {
+        match value {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.not_boolean(slot, value)),
+        }
+    }
+
+    #[cold]
+    fn not_boolean(&self, slot: &str, value: i32) -> Error {
+        let text = format!("backend {}: {slot} wrote {value} into its boolean output: use 0 or 1", self.name);
+        Error::new(DTL_ERROR_NATIVE_BACKEND, text)
+    }
+
     /// What a creating slot answered; null would be taken for the null object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
@@ -106,8 +122,13 @@ thread_local! {
 
 /// What the slot about to fail says of itself (`dtl_backend_set_error`).
 pub fn set_error_text(text: &str) -> Result<()> {
-    let _ = ERROR_TEXT.try_with(|said| text.clone_into(&mut said.borrow_mut()));
+    leave_error_text(text.to_owned());
     Ok(())
+}
+
+/// The same for a fault that the adapter finds.
+fn leave_error_text(text: String) {
+    let _ = ERROR_TEXT.try_with(|said| said.replace(text));
 }
 
 /// Before foreign code is called that is called rarely: what a call before has left is dropped.
@@ -296,11 +317,11 @@ impl Presence for NativePresence {
         let mut yes = 0;
         let mut why: [c_char; 512] = [0; 512];
         let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the slot does
-        if let Err(error) = call!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room) {
-            return Err(error.text().to_owned());
-        }
-        if yes != 0 {
-            return Ok(());
+        let answer = call!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
+        match answer.and_then(|()| self.owner.boolean("is_available", yes)) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) => return Err(error.text().to_owned()),
         }
         // SAFETY: the array ends in a NUL that the slot was not told of.
         let why = unsafe { CStr::from_ptr(why.as_ptr()) };
@@ -311,6 +332,7 @@ impl Presence for NativePresence {
         let slot = self.table.supports?;
         let Ok(feature) = CString::new(feature) else { return Some(Ok(false)) };
         let mut yes = 0;
-        Some(call!(self.owner, "supports", slot, feature.as_ptr(), &raw mut yes).map(|()| yes != 0))
+        let answer = call!(self.owner, "supports", slot, feature.as_ptr(), &raw mut yes);
+        Some(answer.and_then(|()| self.owner.boolean("supports", yes)))
     }
 }

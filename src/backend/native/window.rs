@@ -268,7 +268,7 @@ impl WireWindows for NativeWindows {
             dtype,
             &raw mut yes
         )?;
-        Ok(yes != 0)
+        self.owner.boolean("comm.win_atomics", yes)
     }
 
     fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {

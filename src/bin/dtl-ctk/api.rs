@@ -1,5 +1,6 @@
 //! The library as this program calls it: statuses become failures, handles end when dropped.
 
+use crate::kit::calls::Backend;
 use dtl::abi::comm::*;
 use dtl::abi::handle::{dtl_backend_t, dtl_comm_t, dtl_request_t};
 use dtl::abi::runtime::DTL_TIMEOUT_INFINITE;
@@ -14,6 +15,7 @@ use dtl::ffi::request::{
 };
 use dtl::ffi::runtime::{dtl_last_error, dtl_status_name};
 use dtl::ffi::threads::dtl_comm_threads;
+use dtl::runtime::launch;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -80,6 +82,23 @@ pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     !told || is_direct == 0
 }
 
+/// Sets the calling thread's device: NCCL needs a device for each rank of a node.
+fn own_device(place: Option<(i32, i32)>) {
+    let launched = || launch::from_environment().ok().flatten().map_or(0, |launch| launch.local_rank);
+    let rank = place.map_or_else(launched, |(rank, _)| rank);
+    // Opening the communicator reports that there is no device.
+    let Ok(cuda) = Backend::find("cuda") else { return };
+    let count = cuda.device_count().unwrap_or(0);
+    if count > 0 {
+        let _ = cuda.set_device(rank % count);
+    }
+}
+
+/// The job of ranks that are threads of this process.
+pub(crate) fn own_job() -> CString {
+    CString::new(format!("dtl-ctk-{}", std::process::id())).unwrap_or_default()
+}
+
 /// A communicator of this program's own; it ends with its owner.
 pub(crate) struct Comm {
     pub(crate) handle: dtl_comm_t,
@@ -88,7 +107,8 @@ pub(crate) struct Comm {
 impl Comm {
     /// Opens one of a kind. `place` is rank and size, if they are not the launcher's matter.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Result<Comm, Failure> {
-        Comm::open_as(None, kind, place, timeout_ns)
+        let job = place.map(|_| own_job());
+        Comm::open_as(job.as_deref(), kind, place, timeout_ns)
     }
 
     /// The same under a job's name; `None`: the launcher's.
@@ -98,8 +118,11 @@ impl Comm {
         place: Option<(i32, i32)>,
         timeout_ns: u64,
     ) -> Result<Comm, Failure> {
-        let kind = CString::new(kind).map_err(|error| Failure::wrong(error.to_string()))?;
         let (rank, size) = place.unwrap_or((0, 0));
+        if kind == "nccl" {
+            own_device(place);
+        }
+        let kind = CString::new(kind).map_err(|error| Failure::wrong(error.to_string()))?;
         let desc = dtl_comm_desc_t {
             struct_size: size_of::<dtl_comm_desc_t>() as u32,
             flags: 0,

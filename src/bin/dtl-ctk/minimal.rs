@@ -5,6 +5,7 @@
 //! fast. docs/how-to/register-a-backend.md is about real ones.
 
 use crate::api::{Failure, check};
+use crate::kit::bare;
 use crate::sample::window::Waiting;
 use crate::sample::{fault, window_work};
 use dtl::abi::comm::DTL_ANY_SOURCE;
@@ -16,7 +17,7 @@ use dtl::abi::status::{
 use dtl::abi::vtable::*;
 use dtl::ffi::backend::dtl_backend_register;
 use std::collections::{HashMap, VecDeque};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -163,7 +164,10 @@ pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
     let name = if is_faulty { c"faulty" } else { c"minimal" };
     // SAFETY: the tables live through the call, which copies them; `own` lives for ever.
     let status = unsafe { dtl_backend_register(name.as_ptr(), &raw const table, own, 0, &raw mut backend) };
-    check("dtl_backend_register", status)
+    check("dtl_backend_register", status)?;
+    // SAFETY: the tables that were registered just now.
+    unsafe { bare::keep(&raw const table, own) };
+    Ok(())
 }
 
 fn lock(queue: &Mutex<VecDeque<Message>>) -> MutexGuard<'_, VecDeque<Message>> {
@@ -180,7 +184,11 @@ unsafe extern "C" fn open(
     // SAFETY: `own` is what was registered.
     let job = unsafe { &*own.cast::<Job>() };
     // SAFETY: the library passes a valid description.
-    let rank = unsafe { (*args).rank };
+    let dtl_comm_open_t { rank, job: name, .. } = unsafe { *args };
+    // SAFETY: the job's name ends with NUL.
+    if job.queues.len() > 1 && unsafe { CStr::from_ptr(name) }.is_empty() {
+        return DTL_ERROR_INVALID_ARGUMENT; // as a table whose ranks meet by that name
+    }
     if rank < 0 || rank as usize >= job.queues.len() {
         return DTL_ERROR_INVALID_ARGUMENT;
     }
@@ -297,8 +305,11 @@ unsafe extern "C" fn test(
     }
     let result = rank.done.remove(&op);
     // SAFETY: the library's own place for it.
-    unsafe { *out_done = i32::from(result.is_some()) };
-    if let Some(result) = result {
+    unsafe {
+        *out_done = if fault::is("comm.test.odd_boolean") { 2 } else { 1 } * i32::from(result.is_some())
+    };
+    if let Some(mut result) = result {
+        result.match_word ^= u64::from(fault::is("comm.test.another_word"));
         // SAFETY: as above.
         unsafe { *out_result = result };
     }

@@ -4,7 +4,7 @@ use crate::api::limit_of;
 use crate::case::{OPS, Op};
 use crate::generate::Space;
 use crate::kit::catalog::COMPONENTS;
-use crate::kit::options::{Place, Target, Wanted, Work};
+use crate::kit::options::{Kernels, Place, Target, Wanted, Work};
 use crate::sample::fault::FAULTS;
 use crate::shrink::{self, Change};
 use clap::{Args, Parser, Subcommand};
@@ -160,6 +160,10 @@ pub(crate) struct Named {
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
 
+    /// Run no more tests after so many failures
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_failures: Option<u64>,
+
     /// Also run threads with random operations for so many seconds each
     #[arg(long, value_name = "SECONDS")]
     pub(crate) stress: Option<u64>,
@@ -175,6 +179,9 @@ pub(crate) struct Named {
     /// Give the backend sample a fault, to see what its failure looks like (see dtl-ctk list --faults)
     #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
     pub(crate) fault: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
 
     /// What ranks are
     #[arg(long, value_name = "WHAT", value_enum)]
@@ -311,9 +318,11 @@ impl RunOptions {
             junit: self.named.junit,
             expect: self.named.expect,
             stress: self.named.stress,
+            max_failures: self.named.max_failures,
             time: self.named.time,
             verbose: self.named.verbose,
             fault: self.named.fault,
+            kernels: self.named.kernels,
         })
     }
 }

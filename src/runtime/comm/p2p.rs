@@ -271,6 +271,9 @@ impl Comm {
                     done.size
                 )
             }
+            DTL_ERROR_RANK_FAILURE if self.failed_text().is_empty() => {
+                format!("{what} {peer}: it cannot complete because a rank died or left{}", self.failed_why())
+            }
             DTL_ERROR_RANK_FAILURE => {
                 format!(
                     "{what} {peer}: it cannot complete because of rank(s) {} ({}){}",

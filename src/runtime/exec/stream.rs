@@ -3,7 +3,7 @@
 //!
 //! | slot left out | what is done instead |
 //! |---|---|
-//! | stream_query | an event is recorded and queried; NOT_SUPPORTED without events |
+//! | stream_query | an event is recorded and queried; without events the query waits for the stream |
 //! | stream_wait_event | the caller waits for the event |
 //! | stream_host_callback | the caller waits for the stream, then calls |
 //! | launch | the grid is run on the host, as a host callback |
@@ -21,7 +21,7 @@ use crate::abi::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Launch, ModuleLaunch, Token};
+use crate::runtime::backend::{Exec, Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
@@ -154,11 +154,19 @@ impl Stream {
             Body::Own(queue) => return queue.failure().map_or(Ok(true), Err),
             Body::Backend(foreign) => foreign,
         };
-        let done = match exec_of(&self.home)?.stream_query(foreign.token) {
+        let exec = exec_of(&self.home)?;
+        let done = match exec.stream_query(foreign.token) {
             Some(result) => result?,
-            None => foreign.query_by_event(&self.home)?,
+            None if exec.groups().events => foreign.query_by_event(exec)?,
+            None => self.query_by_waiting(foreign),
         };
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
+    }
+
+    /// Query for a backend without events, where a record waits for the stream, too. The stream's
+    /// own work is still running, so the answer to it is no.
+    fn query_by_waiting(&self, foreign: &Foreign) -> bool {
+        !current::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }
 
     /// Marks the stream's present end with an event.
@@ -417,15 +425,7 @@ impl Foreign {
     }
 
     /// An event is recorded once for the work queued so far and asked until it is reached.
-    fn query_by_event(&self, home: &Arc<Backend>) -> Result<bool> {
-        let exec = exec_of(home)?;
-        if !exec.groups().events {
-            return fail!(
-                DTL_ERROR_NOT_SUPPORTED,
-                "backend '{}' can neither query streams nor record events; use dtl_stream_synchronize",
-                home.name()
-            );
-        }
+    fn query_by_event(&self, exec: &dyn Exec) -> Result<bool> {
         let mut probe = self.probe.lock();
         let (token, recorded) = match *probe {
             Some(probe) => probe,

@@ -6,12 +6,9 @@ use dtl::abi::handle::dtl_backend_t;
 use dtl::ffi::backend::*;
 use dtl::ffi::device::*;
 use dtl::ffi::memory::*;
-use dtl::ffi::plugin::dtl_backend_load;
 use dtl::ffi::stream::dtl_device_synchronize;
 use dtl::ffi::transfer::*;
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::ptr;
 
 /// A backend of the library's registry.
@@ -31,14 +28,6 @@ impl Backend {
         let name = CString::new(name).unwrap_or_default();
         let mut handle = dtl_backend_t::NULL;
         call!(dtl_backend_get(name.as_ptr(), &raw mut handle))?;
-        Ok(Backend { handle })
-    }
-
-    /// The first backend of a plugin file.
-    pub(crate) fn load(path: &Path) -> Called<Backend> {
-        let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        let mut handle = dtl_backend_t::NULL;
-        call!(dtl_backend_load(path.as_ptr(), &raw mut handle))?;
         Ok(Backend { handle })
     }
 

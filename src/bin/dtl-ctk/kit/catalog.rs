@@ -1,9 +1,11 @@
 //! Which tests there are: one table, from which running, listing and explaining are made.
 
+use crate::kit::bare::Bare;
 use crate::kit::calls::Backend;
 use crate::kit::outcome::Outcome;
 use crate::kit::peer::Peer;
 use crate::kit::subject::Subject;
+use crate::kit::wire::Wire;
 use crate::tests;
 
 /// What a test is run with.
@@ -17,6 +19,24 @@ pub(crate) enum Body {
     Ranks(i32, fn(&Peer) -> Outcome),
     /// The library itself: tables that the kit makes and registers.
     Tables(fn() -> Outcome),
+    /// First stage: one process, the slots of the backend's tables.
+    Slots(fn(&Bare) -> Outcome),
+    /// First stage: every rank of a comm table, its slots; the number is the least of ranks that it
+    /// takes.
+    Wire(i32, fn(&Wire) -> Outcome),
+}
+
+impl Body {
+    /// Whether several ranks run it.
+    pub(crate) fn is_of_ranks(&self) -> bool {
+        matches!(self, Body::Ranks(..) | Body::Wire(..))
+    }
+
+    /// Whether it calls the slots directly; if such a test fails, those that build on the slots are
+    /// not run.
+    pub(crate) fn is_first(&self) -> bool {
+        matches!(self, Body::Slots(_) | Body::Wire(..))
+    }
 }
 
 /// A test: its name says what is wrong if it fails.
@@ -152,6 +172,8 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::abi_answers::GROUPS,
         tests::abi_calls::GROUPS,
         tests::abi_windows::GROUPS,
+        tests::slots::GROUPS,
+        tests::wire::GROUPS,
         tests::presence::BEFORE,
         tests::device::GROUPS,
         tests::device_info::GROUPS,

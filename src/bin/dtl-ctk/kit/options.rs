@@ -1,6 +1,6 @@
 //! What a run of named tests is asked for, and how a worker process is told.
 
-use crate::kit::catalog::{self, Body, COMPONENTS, Test};
+use crate::kit::catalog::{self, COMPONENTS, Test};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +27,35 @@ pub(crate) enum Place {
     Threads,
 }
 
+/// Kernels to test instead of the kit's own source.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Kernels {
+    /// A file whose kernel the exec.module tests take instead of source of language 0.
+    /// DTL_LANGUAGE_PTX if it ends in .ptx, DTL_LANGUAGE_SPIRV in .spv, else DTL_LANGUAGE_BINARY
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+
+    /// The kernel in it [default: add]
+    #[arg(long, value_name = "NAME", requires = "binary")]
+    pub(crate) kernel: Option<String>,
+
+    /// Its arguments, as in dtl_kernel_get. One of "pi" has to add its int to int number i of its
+    /// pointer, as the kit's own does; others are launched with a pointer to 4000 bytes and zeros,
+    /// and what they compute is not checked [default: pi]
+    #[arg(long, value_name = "LETTERS", requires = "binary")]
+    pub(crate) signature: Option<String>,
+}
+
+impl Kernels {
+    fn arguments(&self) -> impl Iterator<Item = String> {
+        let file = self.binary.as_ref().map(|path| format!("--binary={}", path.display()));
+        let kernel = self.kernel.as_ref().map(|name| format!("--kernel={name}"));
+        [file, kernel, self.signature.as_ref().map(|letters| format!("--signature={letters}"))]
+            .into_iter()
+            .flatten()
+    }
+}
+
 /// A run of named tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -45,10 +74,13 @@ pub(crate) struct Wanted {
     pub(crate) junit: Option<PathBuf>,
     pub(crate) expect: Option<PathBuf>,
     pub(crate) stress: Option<u64>,
+    /// Failures after which nothing more is run.
+    pub(crate) max_failures: Option<u64>,
     pub(crate) time: bool,
     pub(crate) verbose: bool,
     /// A fault of the backend "sample".
     pub(crate) fault: Option<String>,
+    pub(crate) kernels: Kernels,
 }
 
 /// The hidden command that runs tests for `drive`.
@@ -84,9 +116,14 @@ pub(crate) struct Work {
     /// A fault of the backend "sample"
     #[arg(long)]
     pub(crate) fault: Option<String>,
+    /// Failures after which to end; 0: as many as there are
+    #[arg(long, default_value_t = 0)]
+    pub(crate) max_failures: u64,
     /// Measure instead of testing
     #[arg(long)]
     pub(crate) time: bool,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
 }
 
 impl Wanted {
@@ -101,8 +138,9 @@ impl Wanted {
                 Target::Library => component == "abi",
                 Target::Backend(_) | Target::Plugin(_) => true,
             };
-            fits && (self.patterns.is_empty()
-                || self.patterns.iter().any(|one| catalog::matches(one, test.name)))
+            fits && (!test.body.is_first() || self.has_tables())
+                && (self.patterns.is_empty()
+                    || self.patterns.iter().any(|one| catalog::matches(one, test.name)))
         };
         let all = || catalog::all().map(|(_, test)| test);
         COMPONENTS
@@ -110,6 +148,17 @@ impl Wanted {
             .flat_map(|name| all().filter(move |test| test.component() == *name))
             .filter(|test| wanted(test))
             .collect()
+    }
+
+    /// Whether the backend is registered through tables, whose slots the first stage calls.
+    fn has_tables(&self) -> bool {
+        match &self.target {
+            Target::Backend(name) | Target::Kind(name) => {
+                ["sample", "minimal", "faulty"].contains(&name.as_str())
+            }
+            Target::Plugin(_) => true,
+            Target::Library => false,
+        }
     }
 
     /// Where the ranks are.
@@ -143,6 +192,7 @@ impl Wanted {
         if !self.components.is_empty() {
             words.push(format!("--named={}", self.components.join(",")));
         }
+        words.extend(self.kernels.arguments());
         words.extend(self.fault.iter().map(|name| format!("--fault={name}")));
         words.push(format!("--call-ms={}", (self.limit / 3).as_millis()));
         words.extend(self.no_time_limit.then(|| "--no-time-limit".to_owned()));
@@ -152,5 +202,5 @@ impl Wanted {
 
 /// Whether a test is one of several ranks.
 pub(crate) fn is_of_ranks(test: &Test) -> bool {
-    matches!(test.body, Body::Ranks(..))
+    test.body.is_of_ranks()
 }

@@ -35,6 +35,13 @@ impl From<Refused> for Stop {
     }
 }
 
+/// Its text has call and status.
+impl From<api::Failure> for Stop {
+    fn from(failure: api::Failure) -> Stop {
+        Stop::Failed(failure.text)
+    }
+}
+
 /// A line on standard output; nobody may be reading it any more.
 macro_rules! say {
     ($($text:tt)+) => { $crate::kit::outcome::put(format_args!($($text)+)) };

@@ -1,7 +1,7 @@
 //! One rank of the communicator under test, as tests see it.
 
 use crate::api::{self, Comm};
-use crate::kit::outcome::{Called, Outcome, Refused, call, called, wrong};
+use crate::kit::outcome::{Called, Outcome, call, called, wrong};
 use crate::kit::subject::{difference, pattern};
 use dtl::abi::comm::*;
 use dtl::abi::handle::*;
@@ -78,12 +78,12 @@ impl Peer {
     }
 
     pub(crate) fn dup(&self) -> Outcome<Peer> {
-        let comm = self.comm.dup().map_err(failed)?;
+        let comm = self.comm.dup()?;
         Peer::of(comm, &self.kind, self.timeout_ns, self.no_time_limit)
     }
 
     pub(crate) fn split(&self, color: i32, key: i32) -> Outcome<Option<Peer>> {
-        match self.comm.split(color, key).map_err(failed)? {
+        match self.comm.split(color, key)? {
             Some(comm) => Peer::of(comm, &self.kind, self.timeout_ns, self.no_time_limit).map(Some),
             None => Ok(None),
         }
@@ -253,11 +253,6 @@ impl Peer {
         std::mem::forget(self.comm);
         called("dtl_comm_destroy", dtl_comm_destroy(handle))
     }
-}
-
-/// A failure of the shared calls.
-fn failed(failure: api::Failure) -> Refused {
-    Refused { call: "communicator", status: dtl::abi::status::DTL_ERROR_COMMUNICATION, text: failure.text }
 }
 
 impl Got {

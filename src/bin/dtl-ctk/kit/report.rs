@@ -14,6 +14,8 @@ pub(crate) enum Ended {
     /// Skipped, since the backend cannot run here.
     Away(String),
     Failed(String),
+    /// Not run, since others failed.
+    NotRun(String),
 }
 
 /// How that is to be taken.
@@ -21,6 +23,7 @@ pub(crate) enum Ended {
 pub(crate) enum Verdict {
     Pass,
     Skip(String),
+    NotRun(String),
     Fail(String),
     /// It failed, as the file of expected failures says: text and reason.
     ExpectedFailure(String, String),
@@ -43,6 +46,7 @@ impl Entry {
         let is_away = matches!(ended, Ended::Away(_));
         let verdict = match (ended, expect::reason(expected, test)) {
             (Ended::Skipped(why) | Ended::Away(why), _) => Verdict::Skip(why),
+            (Ended::NotRun(why), _) => Verdict::NotRun(why),
             (Ended::Passed, None) => Verdict::Pass,
             (Ended::Failed(text), None) => Verdict::Fail(text),
             (Ended::Passed, Some(reason)) => Verdict::UnexpectedPass(reason.to_owned()),
@@ -56,6 +60,16 @@ impl Entry {
         matches!(self.verdict, Verdict::Fail(_) | Verdict::UnexpectedPass(_))
     }
 
+    /// Needs no line.
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self.verdict, Verdict::Pass | Verdict::Skip(_) | Verdict::NotRun(_))
+    }
+
+    /// What there is to say.
+    pub(crate) fn text(&self) -> String {
+        self.words().1
+    }
+
     fn component(&self) -> &'static str {
         self.test.split('.').next().unwrap_or(self.test)
     }
@@ -65,6 +79,7 @@ impl Entry {
         match &self.verdict {
             Verdict::Pass => ("pass", String::new()),
             Verdict::Skip(why) => ("skipped", why.clone()),
+            Verdict::NotRun(why) => ("not run", why.clone()),
             Verdict::Fail(text) => ("FAIL", text.clone()),
             Verdict::ExpectedFailure(text, reason) => ("expected", format!("{text} (expected: {reason})")),
             Verdict::UnexpectedPass(reason) => {
@@ -129,7 +144,7 @@ impl Run {
                 of(|verdict| matches!(verdict, Verdict::Pass)),
                 of(|verdict| matches!(verdict, Verdict::Fail(_) | Verdict::UnexpectedPass(_))),
                 of(|verdict| matches!(verdict, Verdict::ExpectedFailure(..))),
-                of(|verdict| matches!(verdict, Verdict::Skip(_))),
+                of(|verdict| matches!(verdict, Verdict::Skip(_) | Verdict::NotRun(_))),
             );
         }
         text
@@ -137,15 +152,15 @@ impl Run {
 
     /// Why tests were skipped, and how many for each reason.
     pub(crate) fn skips(&self) -> String {
-        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut reasons: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for entry in &self.entries {
-            if let Verdict::Skip(why) = &entry.verdict {
-                *reasons.entry(why).or_default() += 1;
+            if let Verdict::Skip(why) | Verdict::NotRun(why) = &entry.verdict {
+                *reasons.entry((entry.words().0, why)).or_default() += 1;
             }
         }
         reasons
             .into_iter()
-            .fold(String::new(), |text, (why, count)| text + &format!("skipped {count:>4}: {why}\n"))
+            .fold(String::new(), |text, ((word, why), count)| text + &format!("{word} {count:>4}: {why}\n"))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -157,6 +172,7 @@ impl Run {
                 let outcome = match &entry.verdict {
                     Verdict::Pass => "pass",
                     Verdict::Skip(_) => "skipped",
+                    Verdict::NotRun(_) => "not run",
                     Verdict::Fail(_) => "failed",
                     Verdict::ExpectedFailure(..) => "expected failure",
                     Verdict::UnexpectedPass(_) => "unexpected pass",
@@ -169,7 +185,9 @@ impl Run {
 
     pub(crate) fn junit(&self) -> String {
         let bad = self.entries.iter().filter(|entry| entry.is_bad()).count();
-        let left_out = |verdict: &Verdict| matches!(verdict, Verdict::Skip(_) | Verdict::ExpectedFailure(..));
+        let left_out = |verdict: &Verdict| {
+            matches!(verdict, Verdict::Skip(_) | Verdict::NotRun(_) | Verdict::ExpectedFailure(..))
+        };
         let (tests, skipped) = (self.entries.len(), self.count("all", left_out));
         let name = escaped(&format!("dtl-ctk {}", self.subject));
         let mut text = format!(
@@ -180,7 +198,7 @@ impl Run {
             let (_, said) = entry.words();
             let inside = match &entry.verdict {
                 Verdict::Pass => String::new(),
-                Verdict::Skip(_) | Verdict::ExpectedFailure(..) => {
+                Verdict::Skip(_) | Verdict::NotRun(_) | Verdict::ExpectedFailure(..) => {
                     format!("<skipped message=\"{}\"/>", escaped(&said))
                 }
                 Verdict::Fail(_) | Verdict::UnexpectedPass(_) => {

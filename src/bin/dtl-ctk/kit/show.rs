@@ -30,6 +30,8 @@ fn needs(group: &catalog::Group, test: &catalog::Test) -> String {
     match test.body {
         Body::Ranks(least, _) if least > 1 => needs.push(format!("{least} ranks")),
         Body::Ranks(..) => needs.push("a communicator".to_owned()),
+        Body::Wire(least, _) => needs.push(format!("a comm table, {least} rank(s)")),
+        Body::Slots(_) => needs.push("tables".to_owned()),
         Body::Alone(_) | Body::Backend(_) | Body::Tables(_) => {}
     }
     needs.join(", ")
@@ -53,6 +55,8 @@ pub(crate) fn explain(name: &str) -> Result<String, String> {
     let who: fn(&Body) -> &str = |body| match body {
         Body::Alone(_) | Body::Backend(_) => "one process, through the library's calls",
         Body::Ranks(..) => "every rank of a communicator of its own",
+        Body::Slots(_) => "one process, which calls the slots of the backend's tables",
+        Body::Wire(..) => "every rank of a comm table, which calls its slots",
         Body::Tables(_) => "tables that dtl-ctk registers itself; the backend under test takes no part",
     };
     Ok(format!(

@@ -2,7 +2,8 @@
 
 use crate::kit::calls::Backend;
 use crate::kit::catalog::Need;
-use crate::kit::outcome::{Outcome, optional, skip};
+use crate::kit::outcome::{Outcome, optional, skip, wrong};
+use crate::kit::step;
 use dtl::abi::device::*;
 use dtl::abi::vtable::DTL_BACKEND_NO_COMPUTE;
 use dtl::abi::word::*;
@@ -109,7 +110,8 @@ fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
         // That it cannot be described is a test's matter.
         Err(_) => Kind { word, properties: 0, alignment: 1 },
     };
-    match backend.alloc(word, 64, 0) {
+    let here = "memory.alloc in kind discovery";
+    match step::within(here, || backend.alloc(word, 64, 0)) {
         Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(None),
         // What is wrong with it is a test's matter.
         _ => Ok(Some(kind)),
@@ -169,6 +171,36 @@ pub(crate) fn resident_bytes() -> u64 {
 /// Threads of this process.
 pub(crate) fn thread_count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// Addresses that this process has mapped, in bytes; 0 = unknown.
+fn mapped_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// Least stack that a thread which was not joined keeps mapped.
+const STACK: u64 = 64 << 10;
+
+/// Fails if each of many rounds leaves addresses mapped, as threads do that ended and were not
+/// joined. The allocator maps more now and then, so one round without growth is enough.
+pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
+    const ROUNDS: u64 = 50;
+    let mut least = u64::MAX;
+    for _ in 0..6 {
+        let before = mapped_bytes();
+        (0..ROUNDS).try_for_each(|_| round())?;
+        least = least.min(mapped_bytes().saturating_sub(before));
+        if least < ROUNDS * STACK {
+            return Ok(());
+        }
+    }
+    wrong!(
+        "{} KiB of addresses stay mapped for each {what} that was made and destroyed (VmSize): threads that have ended \
+         and were not joined keep their stacks",
+        (least / ROUNDS) >> 10
+    )
 }
 
 /// Open files of this process.

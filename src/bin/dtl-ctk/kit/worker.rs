@@ -2,24 +2,29 @@
 //! whoever watches knows which one it was if this process ends or hangs.
 
 use crate::api::{self, Comm, Failure, name_of};
+use crate::kit::bare::{self, Bare};
 use crate::kit::calls::Backend;
 use crate::kit::catalog::{self, Body, Group, Need, Test};
 use crate::kit::options::Work;
-use crate::kit::outcome::{Called, Outcome, Refused, Stop, complain, skip};
+use crate::kit::outcome::{Outcome, Refused, Stop, complain, skip};
 use crate::kit::peer::{IN_THREADS, Peer};
 use crate::kit::subject::Subject;
-use crate::kit::{stress, timing};
+use crate::kit::wire::{Place, Wire};
+use crate::kit::{step, stress, timing};
 use crate::minimal;
 use crate::sample::{Parts, fault};
+use crate::tests::module;
 use crate::user;
 use dtl::abi::status::*;
 use dtl::ffi::runtime::dtl_finalize;
-use std::ffi::CStr;
+use dtl::runtime::launch;
+use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A test with its group.
 type Named = (&'static Group, &'static Test);
@@ -80,6 +85,8 @@ pub(crate) fn work(work: &Work) -> ExitCode {
     };
     let report = Report { file };
     work.fault.as_deref().map(fault::choose);
+    module::KERNELS.get_or_init(|| work.kernels.clone());
+    step::write_beside(&work.report, place().rank.max(0));
     stress::SECONDS.store(work.stress, Ordering::Relaxed);
     let names = std::fs::read_to_string(&work.names).unwrap_or_default();
     let tests: Vec<Named> =
@@ -87,6 +94,7 @@ pub(crate) fn work(work: &Work) -> ExitCode {
     let outcome = match tests.first().map(|(_, test)| test.body) {
         _ if work.time => time(work),
         Some(Body::Ranks(..)) => of_ranks(work, &report, &tests),
+        Some(Body::Wire(..)) => of_wires(work, &report, &tests),
         _ => alone(work, &report, &tests),
     };
     let (what, text) = match outcome {
@@ -107,27 +115,36 @@ pub(crate) fn work(work: &Work) -> ExitCode {
 
 /// The backend of the command line: registered or loaded if need be.
 fn backend(work: &Work) -> Result<Backend, Halt> {
-    find(work).map_err(|refused| Halt::Unable(format!("{} ({})", refused.text, name_of(refused.status))))
-}
-
-fn find(work: &Work) -> Called<Backend> {
+    let said = |refused: Refused| Halt::Unable(format!("{} ({})", refused.text, name_of(refused.status)));
     if let Some(path) = &work.plugin {
-        return Backend::load(path);
+        return bare::load(path).map_err(said);
     }
     let name = work.backend.as_deref().or(work.kind.as_deref()).unwrap_or("host");
     match name {
-        "sample" => Parts::for_ranks(work.threads.max(1)).register("sample", 0),
+        "sample" => return Parts::for_ranks(work.threads.max(1)).register("sample", 0).map_err(said),
         "minimal" | "faulty" => {
-            let registered = minimal::register(name, work.threads.max(1));
-            let refused = |failure: Failure| Refused {
-                call: "dtl_backend_register",
-                status: DTL_ERROR_BACKEND,
-                text: failure.text,
-            };
-            registered.map_err(refused).and_then(|()| Backend::find(name))
+            minimal::register(name, work.threads.max(1)).map_err(|failure| Halt::Unable(failure.text))?;
         }
-        _ => Backend::find(name),
+        _ => {}
     }
+    Backend::find(name).map_err(said)
+}
+
+/// The backend with its tables, for tests that call the slots; it can run here.
+fn tables(work: &Work) -> Result<&'static Bare, Halt> {
+    let backend = backend(work)?;
+    if let Err(why) = step::within("is_available", || backend.available()).map_err(Stop::from)? {
+        return Err(Halt::Away(format!("the backend cannot run here: {why}")));
+    }
+    bare::tables()
+        .ok_or_else(|| Halt::Absent("it is a backend of the library's own, without tables".to_owned()))
+}
+
+/// This process' place in its job; rank -1 if it has none.
+fn place() -> Place {
+    let launch = launch::from_environment().ok().flatten();
+    let (rank, size, job) = launch.map_or((-1, -1, String::new()), |one| (one.rank, one.size, one.job));
+    Place { rank, size, job: CString::new(job).unwrap_or_default() }
 }
 
 fn time(work: &Work) -> Result<(), Halt> {
@@ -138,6 +155,8 @@ fn time(work: &Work) -> Result<(), Halt> {
 /// others begin: what ends the process until then is no test's failure, but everybody's.
 fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     let any = |which: fn(&Body) -> bool| tests.iter().any(|(_, test)| which(&test.body));
+    let bare = if any(|body| matches!(body, Body::Slots(_))) { Some(tables(work)?) } else { None };
+    let mut failures = 0;
     let on_backend = any(|body| matches!(body, Body::Alone(_) | Body::Backend(_)));
     let backend = if on_backend { Some(backend(work)?) } else { None };
     for (_, test) in tests {
@@ -156,12 +175,17 @@ fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
         report.tell('B', 0, test.name, "");
         let outcome = match (test.body, &subject) {
             (Body::Tables(body), _) => body(),
+            (Body::Slots(body), _) => bare.map_or(Ok(()), body),
             (Body::Alone(body), Some(subject)) => {
                 fits(work, subject, group, test).and_then(|()| body(subject))
             }
             _ => Ok(()),
         };
         report.ended(0, test, &outcome, begin);
+        failures += u64::from(is_failed(&outcome));
+        if failures == work.max_failures && failures > 0 {
+            break;
+        }
     }
     Ok(())
 }
@@ -194,31 +218,89 @@ fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
         return Ok(rank(report, tests, &peer(Comm::open(&kind, None, limit)?)?)?);
     }
     IN_THREADS.store(kind != "self", Ordering::Relaxed);
-    let mut opened: Vec<Option<Comm>> = Vec::new();
-    opened.resize_with(work.threads as usize, || None);
-    if kind == "threads" {
-        let all = Comm::threads(work.threads, limit)?;
-        opened = all.into_iter().map(Some).collect();
-    }
-    let go = |number: i32, opened: Option<Comm>| -> Result<(), Halt> {
+    let all = if kind == "threads" { Comm::threads(work.threads, limit)? } else { Vec::new() };
+    let opened: Vec<_> = all.into_iter().map(|comm| Mutex::new(Some(comm))).collect();
+    on_threads(work, |number| {
         let place = (kind != "self").then_some((number, work.threads as i32));
         let open = || Comm::open(&kind, place, limit);
+        let opened = opened.get(number as usize).and_then(|comm| comm.lock().ok()?.take());
         Ok(rank(report, tests, &peer(opened.map_or_else(open, Ok)?)?)?)
-    };
+    })
+}
+
+/// Runs ranks that are threads of this process.
+fn on_threads(work: &Work, go: impl Fn(i32) -> Result<(), Halt> + Sync) -> Result<(), Halt> {
     std::thread::scope(|scope| {
-        let started: Vec<_> = opened
-            .into_iter()
-            .zip(0..)
-            .map(|(comm, number)| {
-                scope.spawn({
-                    let go = &go;
-                    move || go(number, comm)
-                })
+        let start = |number: i32| {
+            let go = &go;
+            scope.spawn(move || {
+                step::write_beside(&work.report, number);
+                go(number)
             })
-            .collect();
+        };
+        let started: Vec<_> = (0..work.threads as i32).map(start).collect();
         let panicked = |_| Err(Halt::Broken("a rank's thread panicked".to_owned()));
         started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
     })
+}
+
+/// Tests of a comm table's slots: this process is one rank, or all of them.
+fn of_wires(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
+    let bare = tables(work)?;
+    if bare.tables.comm.is_none() {
+        return Err(Halt::Absent("the backend has no comm table".to_owned()));
+    }
+    let limit = Duration::from_millis(work.call_ms).min(Duration::from_secs(30));
+    if work.threads == 0 {
+        wire_rank(report, tests, bare, &place(), limit);
+        return Ok(());
+    }
+    on_threads(work, |rank| {
+        let place = Place { rank, size: work.threads as i32, job: api::own_job() };
+        wire_rank(report, tests, bare, &place, limit);
+        Ok(())
+    })
+}
+
+/// One rank's way through the tests of a table, on one communicator. The first test opens it, the
+/// last one closes it.
+fn wire_rank(report: &Report, tests: &[Named], bare: &'static Bare, place: &Place, limit: Duration) {
+    let mut opened: Option<Wire> = None;
+    for (at, (_, test)) in tests.iter().enumerate() {
+        let Body::Wire(least, body) = test.body else { continue };
+        let begin = Instant::now();
+        report.tell('B', place.rank.max(0), test.name, "");
+        let mut go = || {
+            let wire = match &opened {
+                Some(wire) => wire,
+                None => opened.insert(Wire::open(bare, place, limit)?),
+            };
+            if wire.size < least {
+                skip!("it takes {least} ranks, there are {}", wire.size);
+            }
+            body(wire)?;
+            wire.meet(0x100 + at as u64)
+        };
+        let mut outcome = go();
+        if let (Some(wire), true, true) = (&opened, at + 1 == tests.len(), !is_failed(&outcome)) {
+            outcome = wire.close().and(outcome);
+        }
+        report.ended(place.rank.max(0), test, &outcome, begin);
+        if is_failed(&outcome) {
+            out_of_step();
+        }
+    }
+}
+
+fn is_failed(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Stop::Failed(_)))
+}
+
+/// Ends the process after a failure, behind which the ranks are out of step.
+fn out_of_step() -> ! {
+    // Time for the others to find out what they see of it.
+    std::thread::sleep(Duration::from_millis(30));
+    std::process::exit(1);
 }
 
 /// The kind of communicator that is tested.
@@ -248,10 +330,8 @@ fn rank(report: &Report, tests: &[Named], world: &Peer) -> Outcome {
         report.tell('B', world.rank, test.name, "");
         let outcome = run(world, test);
         report.ended(world.rank, test, &outcome, begin);
-        if matches!(outcome, Err(Stop::Failed(_))) {
-            // Time for the others to find out what they see of it.
-            std::thread::sleep(std::time::Duration::from_millis(30));
-            std::process::exit(1);
+        if is_failed(&outcome) {
+            out_of_step();
         }
     }
     Ok(())
@@ -302,7 +382,7 @@ fn together(
         let Body::Ranks(..) = test.body else { continue };
         let begin = Instant::now();
         let mut outcome = run(&world, test);
-        let failed = matches!(outcome, Err(Stop::Failed(_)));
+        let failed = is_failed(&outcome);
         if let (Err(Stop::Failed(text)), true) = (&outcome, world.rank != 0) {
             complain!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
         }

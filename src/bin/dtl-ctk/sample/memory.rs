@@ -65,6 +65,9 @@ unsafe extern "C" fn take(
     kind: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
+    if fault::is("memory.alloc.crashes") {
+        std::process::abort();
+    }
     let any = fault::is("memory.alloc.any_kind");
     if !is_known(kind) && !any {
         FAILS.fetch_or(fault::is("memory.alloc.one_failure_for_all"), Ordering::Relaxed);

@@ -14,6 +14,7 @@ pub(crate) mod window;
 pub(crate) mod window_work;
 pub(crate) mod window_wrong;
 
+use crate::kit::bare;
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, call};
 use crate::minimal::{self, Job};
@@ -127,6 +128,8 @@ impl Parts {
         let (table, own) = (&raw const longer, ptr::from_ref(self.state).cast_mut().cast());
         let mut handle = dtl_backend_t::NULL;
         call!(dtl_backend_register(name.as_ptr(), table.cast(), own, flags, &raw mut handle))?;
+        // SAFETY: the tables that were registered just now.
+        unsafe { bare::keep(table.cast(), own) };
         Ok(Backend { handle })
     }
 }

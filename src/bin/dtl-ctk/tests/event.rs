@@ -141,7 +141,7 @@ fn leave_nothing(s: &Subject) -> Outcome {
     stream.synchronize()?;
     let grown = resident_bytes().saturating_sub(memory);
     ensure!(grown < 16 << 20, "{} MiB more after 20 000 events were made and destroyed", grown >> 20);
-    ensure!(open_files() <= files + 4, "{} files are open, before it were {files}", open_files());
+    ensure!(open_files() <= files + 4, "{} files are open; there were {files} before", open_files());
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Event, Executor, Job, Piece};
 use crate::kit::outcome::{Outcome, ensure, refused, skip, wrong};
-use crate::kit::subject::{Subject, resident_bytes, thread_count};
+use crate::kit::subject::{Subject, keeps_no_addresses, resident_bytes, thread_count};
 use crate::tests::device::in_threads;
 use dtl::abi::status::*;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -202,10 +202,14 @@ fn leave_nothing(s: &Subject) -> Outcome {
     let (threads, memory) = (thread_count(), resident_bytes());
     (0..200).try_for_each(|_| round())?;
     let few = crate::kit::subject::becomes(Duration::from_secs(5), || thread_count() <= threads + 8);
-    ensure!(few, "{} threads, before 200 executors were made and destroyed {threads}", thread_count());
+    ensure!(
+        few,
+        "{} threads run; there were {threads} before 200 executors were made and destroyed",
+        thread_count()
+    );
     let grown = resident_bytes().saturating_sub(memory);
     ensure!(grown < 32 << 20, "{} MiB more after 200 executors", grown >> 20);
-    Ok(())
+    keeps_no_addresses("executor", round)
 }
 
 /// Runs a loop and counts each iteration.

@@ -187,8 +187,16 @@ fn dup_leak(p: &Peer) -> Outcome {
     (0..100).try_for_each(|_| round())?;
     let grown = resident_bytes().saturating_sub(memory);
     ensure!(grown < 64 << 20, "{} MiB more after 100 duplicates", grown >> 20);
-    ensure!(open_files() <= files + 16, "{} files are open, before it were {files}", open_files());
-    ensure!(thread_count() <= threads + 16, "{} threads, before it were {threads}", thread_count());
+    ensure!(
+        open_files() <= files + 16,
+        "{} files are open; there were {files} before 100 duplicates",
+        open_files()
+    );
+    ensure!(
+        thread_count() <= threads + 16,
+        "{} threads run; there were {threads} before 100 duplicates",
+        thread_count()
+    );
     Ok(())
 }
 

@@ -206,7 +206,7 @@ fn descriptors(s: &Subject) -> Outcome {
             }
             ensure!(are_two, "two calls gave one descriptor");
         }
-        ensure!(open_files() == before, "{before} files were open, and {} are", open_files());
+        ensure!(open_files() == before, "{} files are open; there were {before} before", open_files());
         block.write(0, &pattern(6, block.size))?;
     }
     Ok(())

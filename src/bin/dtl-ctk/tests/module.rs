@@ -2,22 +2,28 @@
 
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Hold, Kernel, Stream, shape};
-use crate::kit::outcome::{Called, Outcome, call, ensure, refused, skip};
+use crate::kit::options::Kernels;
+use crate::kit::outcome::{Called, Outcome, call, ensure, refused, skip, wrong};
 use crate::kit::subject::Subject;
 use crate::tests::presence::without_warning;
 use dtl::abi::exec::dtl_source_t;
 use dtl::abi::handle::{dtl_kernel_t, dtl_module_t};
 use dtl::abi::status::*;
-use dtl::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST};
+use dtl::abi::word::{
+    DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV, DTL_MEMORY_DEVICE, DTL_MEMORY_HOST,
+    dtl_enum_word_t,
+};
 use dtl::ffi::module::*;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "exec.module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch",
     needs: &[Need::Compute],
-    rule: "Source of language 0 is compiled with dtl_kernel.h; errors in it are DTL_ERROR_COMPILE_FAILED with the compiler's \
+    rule: "Source of language 0 is compiled with dtl_kernel.h, where a backend compiles source \
+           (or --binary names a file); errors in it are DTL_ERROR_COMPILE_FAILED with the compiler's \
            log, unknown kernels DTL_ERROR_NOT_FOUND. A launch is work of its stream.",
     usually: "The log is not handed over, an error of the compiler becomes another status, or the launch is not in order.",
     tests: tests_alone![
@@ -32,6 +38,45 @@ pub(crate) const GROUPS: &[Group] = &[Group {
 const ADD: &CStr = c"#include \"dtl_kernel.h\"\n\
     DTL_KERNEL(add, (DTL_GLOBAL int*, to), (int, what)) { to[DTL_GLOBAL_ID(0)] += what; }\n";
 
+/// What is tested instead of [`ADD`].
+pub(crate) static KERNELS: OnceLock<Kernels> = OnceLock::new();
+
+/// The signature of a kernel whose results are known.
+const ADDS: &str = "pi";
+
+/// The file that was named, with its language.
+fn binary() -> Outcome<Option<(Vec<u8>, dtl_enum_word_t)>> {
+    let Some(path) = KERNELS.get().and_then(|kernels| kernels.binary.as_ref()) else { return Ok(None) };
+    let language = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("ptx") => DTL_LANGUAGE_PTX,
+        Some("spv") => DTL_LANGUAGE_SPIRV,
+        _ => DTL_LANGUAGE_BINARY,
+    };
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some((bytes, language))),
+        Err(error) => wrong!("--binary {}: {error}", path.display()),
+    }
+}
+
+fn signature() -> &'static str {
+    KERNELS.get().and_then(|kernels| kernels.signature.as_deref()).unwrap_or(ADDS)
+}
+
+/// The module that is tested: the file's, or the kit's own source.
+fn module(s: &Subject) -> Outcome<Module> {
+    match binary()? {
+        Some((bytes, language)) => Ok(compile(s, &bytes, language)?),
+        None => Ok(compile(s, ADD.to_bytes(), 0)?),
+    }
+}
+
+/// The kernel that is tested.
+fn named(module: &Module) -> Outcome<Kernel> {
+    let name = KERNELS.get().and_then(|kernels| kernels.kernel.as_deref()).unwrap_or("add");
+    let name = CString::new(name).unwrap_or_default();
+    Ok(kernel(module, &name)?)
+}
+
 /// A module; destroyed when dropped.
 struct Module(dtl_module_t);
 
@@ -41,13 +86,13 @@ impl Drop for Module {
     }
 }
 
-fn compile(s: &Subject, text: &CStr) -> Called<Module> {
+fn compile(s: &Subject, bytes: &[u8], language: dtl_enum_word_t) -> Called<Module> {
     let source = dtl_source_t {
         struct_size: size_of::<dtl_source_t>() as u32,
         option_count: 0,
-        language: 0,
-        text: text.as_ptr().cast(),
-        size_bytes: 0,
+        language,
+        text: bytes.as_ptr().cast(),
+        size_bytes: bytes.len() as u64,
         options: ptr::null(),
         name: ptr::null(),
         files: std::ptr::null(),
@@ -62,7 +107,8 @@ fn compile(s: &Subject, text: &CStr) -> Called<Module> {
 
 fn kernel(module: &Module, name: &CStr) -> Called<Kernel> {
     let mut handle = dtl_kernel_t::NULL;
-    call!(dtl_kernel_get(module.0, name.as_ptr(), c"pi".as_ptr(), &raw mut handle))?;
+    let signature = CString::new(signature()).unwrap_or_default();
+    call!(dtl_kernel_get(module.0, name.as_ptr(), signature.as_ptr(), &raw mut handle))?;
     Ok(Kernel::of(handle))
 }
 
@@ -70,19 +116,62 @@ fn needed(s: &Subject) -> Outcome {
     if s.backend.supports("modules")? == 0 {
         skip!("it has no modules slots");
     }
-    match compile(s, ADD) {
+    if binary()?.is_some() {
+        return Ok(());
+    }
+    match compile(s, ADD.to_bytes(), 0) {
         Err(refused) if refused.status == DTL_ERROR_UNAVAILABLE => skip!("{}", refused.text),
+        Err(refused) if refused.status == DTL_ERROR_NOT_SUPPORTED => {
+            skip!(
+                "it does not compile language 0 ({}); --binary FILE --kernel NAME tests a file that it takes",
+                refused.text
+            )
+        }
         _ => Ok(()),
     }
 }
 
-/// Adds 5 to 1000 numbers, behind what is in the stream; what they are after a while, before `then`.
-fn add(s: &Subject, stream: &Stream, wait: Duration, then: impl FnOnce() -> Outcome) -> Outcome<Vec<u8>> {
-    let kind = [DTL_MEMORY_DEVICE, DTL_MEMORY_HOST].into_iter().find(|kind| s.kind(*kind).is_some());
-    let Some(kind) = kind else { skip!("it has no memory") };
+/// Bytes of an argument that is no pointer.
+fn size_of_argument(letter: char, rest: &mut std::str::Chars) -> usize {
+    match letter.to_ascii_lowercase() {
+        '[' => rest.by_ref().take_while(|c| *c != ']').collect::<String>().parse().unwrap_or(0),
+        'b' => 1,
+        'h' | 'e' => 2,
+        'i' | 'f' => 4,
+        _ => 8,
+    }
+}
+
+/// Launches a kernel of any signature once, on 4000 bytes and zeros.
+fn launched(s: &Subject) -> Outcome {
+    let (stream, kind) = (Stream::new(s.backend, 0)?, memory_kind(s)?);
     let block = s.backend.alloc(kind, 4000, 0)?;
     block.fill(0, 0, 4000)?;
-    let kernel = kernel(&compile(s, ADD)?, c"add")?;
+    let mut letters = signature().chars();
+    let mut values: Vec<Vec<u8>> = Vec::new();
+    while let Some(letter) = letters.next() {
+        values.push(match letter {
+            'p' => block.address().to_ne_bytes().to_vec(),
+            _ => vec![0; size_of_argument(letter, &mut letters)],
+        });
+    }
+    let args: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+    stream.launch(&named(&module(s)?)?, &shape([1, 1, 1], [1, 1, 1], 0), &args)?;
+    Ok(stream.synchronize()?)
+}
+
+fn memory_kind(s: &Subject) -> Outcome<u64> {
+    let kind = [DTL_MEMORY_DEVICE, DTL_MEMORY_HOST].into_iter().find(|kind| s.kind(*kind).is_some());
+    let Some(kind) = kind else { skip!("it has no memory") };
+    Ok(kind)
+}
+
+/// Adds 5 to 1000 numbers, behind what is in the stream; what they are after a while, before
+/// `then`.
+fn add(s: &Subject, stream: &Stream, wait: Duration, then: impl FnOnce() -> Outcome) -> Outcome<Vec<u8>> {
+    let block = s.backend.alloc(memory_kind(s)?, 4000, 0)?;
+    block.fill(0, 0, 4000)?;
+    let kernel = named(&module(s)?)?;
     let args: [&[u8]; 2] = [&block.address().to_ne_bytes(), &5_i32.to_ne_bytes()];
     stream.launch(&kernel, &shape([10, 1, 1], [100, 1, 1], 0), &args)?;
     std::thread::sleep(wait);
@@ -97,12 +186,18 @@ fn add(s: &Subject, stream: &Stream, wait: Duration, then: impl FnOnce() -> Outc
 
 fn computes(s: &Subject) -> Outcome {
     needed(s)?;
+    if signature() != ADDS {
+        return launched(s);
+    }
     add(s, &Stream::new(s.backend, 0)?, Duration::ZERO, || Ok(())).map(drop)
 }
 
 fn errors(s: &Subject) -> Outcome {
     needed(s)?;
-    refused(compile(s, c"this is no source;"), DTL_ERROR_COMPILE_FAILED, "bad source")?;
+    if binary()?.is_some() {
+        skip!("--binary: a file has no errors of a compiler");
+    }
+    refused(compile(s, b"this is no source;", 0), DTL_ERROR_COMPILE_FAILED, "bad source")?;
     let mut length = 0;
     call!(dtl_module_log(dtl_module_t::NULL, ptr::null_mut(), 0, &raw mut length))?;
     ensure!(length > 0, "the log of a failed compilation is empty");
@@ -111,12 +206,15 @@ fn errors(s: &Subject) -> Outcome {
 
 fn unknown(s: &Subject) -> Outcome {
     needed(s)?;
-    let module = compile(s, ADD)?;
+    let module = module(s)?;
     refused(kernel(&module, c"no_such_kernel"), DTL_ERROR_NOT_FOUND, "a kernel that is not there")
 }
 
 fn ordered(s: &Subject) -> Outcome {
     needed(s)?;
+    if signature() != ADDS {
+        skip!("only what a kernel of signature \"{ADDS}\" computes is known");
+    }
     let stream = Stream::new(s.backend, 0)?;
     let hold = Hold::new();
     hold.on(&stream)?;
@@ -134,8 +232,8 @@ fn ordered(s: &Subject) -> Outcome {
 fn destroyed(s: &Subject) -> Outcome {
     needed(s)?;
     without_warning("destroying a", || {
-        let module = compile(s, ADD)?;
-        drop(kernel(&module, c"add")?);
+        let module = module(s)?;
+        drop(named(&module)?);
         Ok(())
     })
 }

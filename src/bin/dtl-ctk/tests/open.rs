@@ -183,7 +183,7 @@ fn missing_leaves(p: &Peer) -> Outcome {
     missing(p, limit)?;
     missing(p, limit)?;
     let after = open_files();
-    ensure!(after < before + 2, "{after} files are open, before two failed opens it were {before}");
+    ensure!(after < before + 2, "{after} files are open; there were {before} before two failed opens");
     Ok(())
 }
 

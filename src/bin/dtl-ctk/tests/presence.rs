@@ -225,7 +225,7 @@ fn close_leaves(p: &Peer) -> Outcome {
     let before = open_files();
     (0..10).try_for_each(|_| closed(p).map(|_| ()))?;
     let after = open_files();
-    ensure!(after < before + 8, "{after} files are open, before ten communicators it were {before}");
+    ensure!(after < before + 8, "{after} files are open; there were {before} before ten communicators");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Hold, Job, Stream};
 use crate::kit::outcome::{Outcome, ensure, optional, refused, skip, wrong};
-use crate::kit::subject::{Subject, becomes, resident_bytes, thread_count};
+use crate::kit::subject::{Subject, becomes, keeps_no_addresses, resident_bytes, thread_count};
 use crate::tests::device::in_threads;
 use dtl::abi::status::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -112,10 +112,14 @@ fn leave_nothing(s: &Subject) -> Outcome {
     let (threads, memory) = (thread_count(), resident_bytes());
     (0..500).try_for_each(|_| round())?;
     let few = becomes(Duration::from_secs(5), || thread_count() <= threads + 8);
-    ensure!(few, "{} threads, before 500 streams were made and destroyed {threads}", thread_count());
+    ensure!(
+        few,
+        "{} threads run; there were {threads} before 500 streams were made and destroyed",
+        thread_count()
+    );
     let grown = resident_bytes().saturating_sub(memory);
     ensure!(grown < 32 << 20, "{} MiB more after 500 streams were made and destroyed", grown >> 20);
-    Ok(())
+    keeps_no_addresses("stream", round)
 }
 
 fn destroy_runs_work(s: &Subject) -> Outcome {
