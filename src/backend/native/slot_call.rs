@@ -62,12 +62,16 @@ impl<'a> Inside<'a> {
 }
 
 impl Drop for Inside<'_> {
-    #[cold]
+    #[inline(always)]
     fn drop(&mut self) {
-        log::error!(
-            "backend {}: an exception left {}, which must return a status; the process ends",
-            self.owner.name,
-            self.slot
-        );
+        exception_left(self.owner, self.slot);
     }
+}
+
+/// Out of line and by value: otherwise each call of a slot keeps an [`Inside`] on the stack for it.
+#[cold]
+#[inline(never)]
+fn exception_left(owner: &Owner, slot: &str) {
+    let name = &owner.name;
+    log::error!("backend {name}: an exception left {slot}, which must return a status; the process ends");
 }
