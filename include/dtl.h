@@ -14,16 +14,18 @@
  *     into the text of the call around it. A failed call changes nothing and writes no output, unless its text says so
  *     (DTL_ERROR_TRUNCATED, for one, comes with a full buffer). Compilers warn about a status that
  *     is dropped: DTL_CHECK, DTL_TRY and DTL_IGNORE at the end of this file deal with it.
- *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null. A handle
+ *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null, also as the
+ *     initial value of a static variable. DTL_IS_NULL(h) and DTL_EQUAL(a, b) take every type. A handle
  *     that was destroyed, is of another type or was never made gives DTL_ERROR_INVALID_HANDLE, never
  *     undefined behaviour, also when another thread destroys it at that moment. A destroy takes
  *     effect at once; who still waits on the object gets DTL_ERROR_CANCELED.
  *     DTL_BACKEND_NULL in a call means the calling thread's current backend, a null stream its
  *     current device's default stream.
  *  4. Structs that are passed by pointer begin with struct_size. Start each from its DTL_<NAME>_INIT.
- *     They only grow at the end: a shorter struct is an older caller and the missing fields take
- *     their defaults; a longer one must be zero where this library does not know it, else
- *     DTL_ERROR_INCOMPATIBLE_ABI. Structs that are elements of arrays never change.
+ *     They only grow at the end. A struct_size that an older version of the struct had is accepted, and
+ *     the missing fields take their defaults; a longer struct must be zero where this library does not
+ *     know it, else DTL_ERROR_INCOMPATIBLE_ABI. Every other size is refused, and the text names the
+ *     field at which it ends. Structs that are elements of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers
  *     int32_t; sizes and counts uint64_t; dtypes and reduction operations int32_t; kinds of memory
  *     and devices are 64-bit words (dtl_enum_word_t), to which programs and backends add members.
@@ -37,7 +39,8 @@
  *     signals but those of faults: what is sent to the process finds the program's threads. So do
  *     threads and processes that a callback starts there, unless it unblocks them.
  *  8. Nothing is thrown. No exception or panic leaves the library, and callbacks and slots must not
- *     throw or longjmp out of it (the callbacks of dtl.hpp may throw: it turns that into a status).
+ *     throw or longjmp out of it (the callbacks of dtl.hpp may throw: it turns that into a status). A C++
+ *     exception that leaves a slot ends the process; the log names the backend and the slot before that.
  *  9. Life cycle. dtl_init is optional before the first use and may be repeated; each one wants a
  *     dtl_finalize, and the last of these destroys what is still alive. From then on calls answer
  *     DTL_ERROR_INVALID_STATE until the next dtl_init; none crashes, not in atexit or in static
@@ -69,6 +72,19 @@
 #else
 #define DTL_NODISCARD
 #endif
+
+/// Defined where an object may initialise another one with static storage duration (gcc): the form of DTL_<NOUN>_NULL for it.
+/// Other compilers take a compound literal there; gcc warns about one under -Wpedantic.
+#if defined(__GNUC__) && __GNUC__ >= 8 && !defined(__clang__) && !defined(__INTEL_COMPILER)
+#define DTL_CONSTANT_OBJECTS
+#endif
+
+/// True if a handle of any type is null: DTL_IS_NULL(request).
+#define DTL_IS_NULL(handle) ((handle).id == 0)
+
+/// True if two handles of one type are equal; handles of different types do not compile. In C++ also `a == b`.
+/// The arguments are evaluated once.
+#define DTL_EQUAL(a, b) (sizeof(1 ? (a) : (b)) == sizeof(uint64_t) && (a).id == (b).id)
 
 /// As sbuf (as rbuf of a scatter) of a collective: this rank's part lies where its result goes.
 #define DTL_IN_PLACE ((void*)(intptr_t)-1)
@@ -186,8 +202,11 @@ typedef struct dtl_backend_t {
 } dtl_backend_t;
 
 /// The null dtl_backend_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_BACKEND_NULL (dtl_backend_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_backend_t dtl_backend_null_ __attribute__((unused)) = {0};
+#define DTL_BACKEND_NULL dtl_backend_null_
 #else
 #define DTL_BACKEND_NULL ((dtl_backend_t){0})
 #endif
@@ -200,8 +219,11 @@ typedef struct dtl_stream_t {
 } dtl_stream_t;
 
 /// The null dtl_stream_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_STREAM_NULL (dtl_stream_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_stream_t dtl_stream_null_ __attribute__((unused)) = {0};
+#define DTL_STREAM_NULL dtl_stream_null_
 #else
 #define DTL_STREAM_NULL ((dtl_stream_t){0})
 #endif
@@ -213,8 +235,11 @@ typedef struct dtl_event_t {
 } dtl_event_t;
 
 /// The null dtl_event_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_EVENT_NULL (dtl_event_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_event_t dtl_event_null_ __attribute__((unused)) = {0};
+#define DTL_EVENT_NULL dtl_event_null_
 #else
 #define DTL_EVENT_NULL ((dtl_event_t){0})
 #endif
@@ -227,8 +252,11 @@ typedef struct dtl_executor_t {
 } dtl_executor_t;
 
 /// The null dtl_executor_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_EXECUTOR_NULL (dtl_executor_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_executor_t dtl_executor_null_ __attribute__((unused)) = {0};
+#define DTL_EXECUTOR_NULL dtl_executor_null_
 #else
 #define DTL_EXECUTOR_NULL ((dtl_executor_t){0})
 #endif
@@ -240,8 +268,11 @@ typedef struct dtl_kernel_t {
 } dtl_kernel_t;
 
 /// The null dtl_kernel_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_KERNEL_NULL (dtl_kernel_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_kernel_t dtl_kernel_null_ __attribute__((unused)) = {0};
+#define DTL_KERNEL_NULL dtl_kernel_null_
 #else
 #define DTL_KERNEL_NULL ((dtl_kernel_t){0})
 #endif
@@ -253,8 +284,11 @@ typedef struct dtl_comm_t {
 } dtl_comm_t;
 
 /// The null dtl_comm_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_COMM_NULL (dtl_comm_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_comm_t dtl_comm_null_ __attribute__((unused)) = {0};
+#define DTL_COMM_NULL dtl_comm_null_
 #else
 #define DTL_COMM_NULL ((dtl_comm_t){0})
 #endif
@@ -266,8 +300,11 @@ typedef struct dtl_request_t {
 } dtl_request_t;
 
 /// The null dtl_request_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_REQUEST_NULL (dtl_request_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_request_t dtl_request_null_ __attribute__((unused)) = {0};
+#define DTL_REQUEST_NULL dtl_request_null_
 #else
 #define DTL_REQUEST_NULL ((dtl_request_t){0})
 #endif
@@ -280,8 +317,11 @@ typedef struct dtl_message_t {
 } dtl_message_t;
 
 /// The null dtl_message_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_MESSAGE_NULL (dtl_message_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_message_t dtl_message_null_ __attribute__((unused)) = {0};
+#define DTL_MESSAGE_NULL dtl_message_null_
 #else
 #define DTL_MESSAGE_NULL ((dtl_message_t){0})
 #endif
@@ -293,8 +333,11 @@ typedef struct dtl_pool_t {
 } dtl_pool_t;
 
 /// The null dtl_pool_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_POOL_NULL (dtl_pool_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_pool_t dtl_pool_null_ __attribute__((unused)) = {0};
+#define DTL_POOL_NULL dtl_pool_null_
 #else
 #define DTL_POOL_NULL ((dtl_pool_t){0})
 #endif
@@ -306,8 +349,11 @@ typedef struct dtl_win_t {
 } dtl_win_t;
 
 /// The null dtl_win_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_WIN_NULL (dtl_win_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_win_t dtl_win_null_ __attribute__((unused)) = {0};
+#define DTL_WIN_NULL dtl_win_null_
 #else
 #define DTL_WIN_NULL ((dtl_win_t){0})
 #endif
@@ -319,8 +365,11 @@ typedef struct dtl_module_t {
 } dtl_module_t;
 
 /// The null dtl_module_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_MODULE_NULL (dtl_module_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_module_t dtl_module_null_ __attribute__((unused)) = {0};
+#define DTL_MODULE_NULL dtl_module_null_
 #else
 #define DTL_MODULE_NULL ((dtl_module_t){0})
 #endif
@@ -333,8 +382,11 @@ typedef struct dtl_array_t {
 } dtl_array_t;
 
 /// The null dtl_array_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_ARRAY_NULL (dtl_array_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_array_t dtl_array_null_ __attribute__((unused)) = {0};
+#define DTL_ARRAY_NULL dtl_array_null_
 #else
 #define DTL_ARRAY_NULL ((dtl_array_t){0})
 #endif
@@ -346,8 +398,11 @@ typedef struct dtl_policy_t {
 } dtl_policy_t;
 
 /// The null dtl_policy_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_POLICY_NULL (dtl_policy_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_policy_t dtl_policy_null_ __attribute__((unused)) = {0};
+#define DTL_POLICY_NULL dtl_policy_null_
 #else
 #define DTL_POLICY_NULL ((dtl_policy_t){0})
 #endif
@@ -359,8 +414,11 @@ typedef struct dtl_dispatcher_t {
 } dtl_dispatcher_t;
 
 /// The null dtl_dispatcher_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_DISPATCHER_NULL (dtl_dispatcher_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_dispatcher_t dtl_dispatcher_null_ __attribute__((unused)) = {0};
+#define DTL_DISPATCHER_NULL dtl_dispatcher_null_
 #else
 #define DTL_DISPATCHER_NULL ((dtl_dispatcher_t){0})
 #endif
@@ -372,8 +430,11 @@ typedef struct dtl_registration_t {
 } dtl_registration_t;
 
 /// The null dtl_registration_t.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_REGISTRATION_NULL (dtl_registration_t{})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_registration_t dtl_registration_null_ __attribute__((unused)) = {0};
+#define DTL_REGISTRATION_NULL dtl_registration_null_
 #else
 #define DTL_REGISTRATION_NULL ((dtl_registration_t){0})
 #endif
@@ -538,7 +599,8 @@ typedef int32_t dtl_dtype_t;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 #define DTL_DTYPE_INT64_INT64 22
 
-/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` start at 4096.
+/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and never the number of a dtype
+/// that `dtl_dtype_create` made: an operation passed as a dtype, or the reverse, is refused.
 /// Equivalent: MPI_Op. Which goes with which dtype:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
@@ -1770,14 +1832,20 @@ typedef struct dtl_dispatch_compile_t {
 
 /// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
 /// does nothing. Equivalent: MPI_COMM_WORLD.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_COMM_WORLD (dtl_comm_t{UINT64_C(0x0600000000000000)})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_comm_t dtl_comm_world_ __attribute__((unused)) = {UINT64_C(0x0600000000000000)};
+#define DTL_COMM_WORLD dtl_comm_world_
 #else
 #define DTL_COMM_WORLD ((dtl_comm_t){UINT64_C(0x0600000000000000)})
 #endif
 /// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
-#ifdef __cplusplus
+#if defined(__cplusplus)
 #define DTL_COMM_SELF (dtl_comm_t{UINT64_C(0x0600001000000000)})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_comm_t dtl_comm_self_ __attribute__((unused)) = {UINT64_C(0x0600001000000000)};
+#define DTL_COMM_SELF dtl_comm_self_
 #else
 #define DTL_COMM_SELF ((dtl_comm_t){UINT64_C(0x0600001000000000)})
 #endif
@@ -2220,9 +2288,9 @@ typedef struct dtl_comm_vtable_t {
     /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
     /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
     /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
-    /// what was sent on them and has room can leave. Rely on no more: a rank that waits for a message which
-    /// is still queued comes late to this open, or never. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only
-    /// once in a process.
+    /// what was sent on them and has room can leave. Do not rely on more than that: what is still queued then may stay
+    /// queued until open returns, and a rank that waits for it reaches its own open late or never. A backend that
+    /// must not depend on this sends what it has queued itself while its open waits. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
     dtl_status_t (*open)(void *self,
                          const dtl_comm_open_t *args,
                          void **out_comm,
@@ -2388,8 +2456,9 @@ typedef struct dtl_device_vtable_t {
     dtl_status_t (*count)(void *self, int32_t *out_count);
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     dtl_status_t (*set)(void *self, int32_t device);
-    /// (required) The calling thread's current device: 0, or what the driver says, where `set` was never
-    /// called. Asked only in such threads: the library remembers what a thread has set.
+    /// (required) The calling thread's current device: the one that `set` made current last in this thread;
+    /// without a `set`, 0 or what the driver says. The library calls it in threads whose program has chosen no
+    /// device of this backend with dtl_backend_set_device; for the others it remembers the choice.
     dtl_status_t (*get)(void *self, int32_t *out_device);
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     dtl_status_t (*info)(void *self, int32_t device, dtl_device_info_t *out_info);
@@ -2504,7 +2573,11 @@ typedef struct dtl_memory_vtable_t {
      NULL, NULL, NULL}
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
-/// of this backend; the other is its own or DTL_MEMORY_HOST.
+/// that this backend allocated, passed with the kind it was allocated with. The other side is also such
+/// memory, or any memory that the host can reach (malloc, the stack, another backend's), passed as
+/// DTL_MEMORY_HOST: that kind alone does not tell the backend's own host memory from the program's.
+/// Either side may be on another device than the calling thread's current one, which the library does
+/// not change for a copy: find the device from the address.
 typedef struct dtl_transfer_vtable_t {
     /// sizeof(dtl_transfer_vtable_t).
     uint32_t struct_size;
@@ -2564,7 +2637,8 @@ typedef struct dtl_exec_vtable_t {
     uint32_t reserved;
     /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
     dtl_status_t (*stream_create)(void *self, int32_t device, uint64_t flags, void **out_stream);
-    /// (streams) Destroys a stream that stream_create made. Work in it may finish first.
+    /// (streams) Destroys a stream that stream_create made. Work that is queued in it still runs: wait for it,
+    /// or return at once and let it finish.
     dtl_status_t (*stream_destroy)(void *self, void *stream);
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     dtl_status_t (*stream_synchronize)(void *self, void *stream);
@@ -2585,8 +2659,9 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*event_destroy)(void *self, void *event);
     /// (events) Marks the present end of the stream; replaces an earlier record.
     dtl_status_t (*event_record)(void *self, void *event, void *stream);
-    /// (events) Whether the work before the record is done. Never recorded = done. A failure of
-    /// that work is the status; what callbacks answered, the library carries itself.
+    /// (events) Whether the work before the record is done. Never recorded = done. If that work failed, the
+    /// status is its failure, each time that the event is queried or waited for until it is recorded again. What
+    /// callbacks return is not a failure of the work: the library reports it.
     dtl_status_t (*event_query)(void *self, void *event, int32_t *out_done);
     /// Waits for the event. NULL: event_query is polled.
     dtl_status_t (*event_sync)(void *self, void *event);
@@ -2617,8 +2692,9 @@ typedef struct dtl_exec_vtable_t {
     /// Into how many pieces a loop is best cut. NULL: max_parallelism.
     dtl_status_t (*suggested_parallelism)(void *self, uint32_t *out_threads);
     /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer, not NULL. The source
-    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own, with
-    /// dtl_kernel.h to include. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
+    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own; its
+    /// sources may include dtl_kernel.h. The backend makes that header found (its own copy, or the folder in which it is
+    /// installed): it is not among source->files, nor its folder among the options. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
     /// takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, …)`, not NULL, takes the compiler's whole
     /// log, also that of a success. Several threads compile at once.
     dtl_status_t (*module_compile)(void *self,
@@ -2841,7 +2917,7 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*log)(int32_t level, const char *text);
     /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
     /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
-    /// ask enum_from_name when the name exists. Here and behind: since the first library whose struct_size covers it.
+    /// ask enum_from_name when the name exists. This function and those after it exist if struct_size covers them.
     dtl_status_t (*enum_create)(const char *name, uint32_t flags, dtl_enum_t *out);
     /// As dtl_enum_find.
     dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
@@ -6073,6 +6149,27 @@ static inline dtl_attr_t dtl_attr_enum(const char *name, dtl_enum_word_t value)
 
 #ifdef __cplusplus
 } /* extern "C" */
+
+/// Handles of one type compare with == and != in C++.
+#define DTL_HANDLE_COMPARISON_(type)                                                              \
+    constexpr bool operator==(type a, type b) noexcept { return a.id == b.id; }                   \
+    constexpr bool operator!=(type a, type b) noexcept { return a.id != b.id; }
+DTL_HANDLE_COMPARISON_(dtl_backend_t)
+DTL_HANDLE_COMPARISON_(dtl_stream_t)
+DTL_HANDLE_COMPARISON_(dtl_event_t)
+DTL_HANDLE_COMPARISON_(dtl_executor_t)
+DTL_HANDLE_COMPARISON_(dtl_kernel_t)
+DTL_HANDLE_COMPARISON_(dtl_comm_t)
+DTL_HANDLE_COMPARISON_(dtl_request_t)
+DTL_HANDLE_COMPARISON_(dtl_message_t)
+DTL_HANDLE_COMPARISON_(dtl_pool_t)
+DTL_HANDLE_COMPARISON_(dtl_win_t)
+DTL_HANDLE_COMPARISON_(dtl_module_t)
+DTL_HANDLE_COMPARISON_(dtl_array_t)
+DTL_HANDLE_COMPARISON_(dtl_policy_t)
+DTL_HANDLE_COMPARISON_(dtl_dispatcher_t)
+DTL_HANDLE_COMPARISON_(dtl_registration_t)
+#undef DTL_HANDLE_COMPARISON_
 #endif
 
 /* -----------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 //! What C programs hand over by address: pointers checked, texts read, structs that begin with struct_size taken over.
 //! `ffi::args` reads arguments with these, backends what reaches them unread.
 
+use crate::abi::layouts::{Described, Layout};
 use crate::error::{Result, fail};
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
 /// Longest text and largest struct that is read.
 const TEXT_LIMIT: usize = 4096;
-const STRUCT_LIMIT: usize = 4096;
+pub(crate) const STRUCT_LIMIT: usize = 4096;
 
 /// Refuses null and misaligned pointers.
 pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
@@ -45,58 +46,63 @@ pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char, name: &str) -> Res
     }
 }
 
-/// A struct of the interface that starts with `struct_size` and of which all-zero bytes are a
-/// valid value.
+/// Checks a `struct_size` against the sizes that versions of the header have had, and those that later ones may have.
 ///
-/// # Safety
-/// The implementor guarantees exactly that.
-pub(crate) unsafe trait Sized32: Copy {
-    /// Its C name.
-    const NAME: &'static str;
-}
-
-macro_rules! sized {
-    ($($name:ident),+ $(,)?) => {$(
-        // SAFETY: repr(C), starts with `struct_size: u32`, made of integers, pointers and optional
-        // function pointers, for which zero is valid.
-        unsafe impl crate::from_c::Sized32 for $name {
-            const NAME: &'static str = stringify!($name);
-        }
-    )+};
-}
-pub(crate) use sized;
-
-/// Reads the caller's struct_size and checks it against what can be.
-///
-/// # Safety
-/// `pointer` is null or points to a struct of at least the size it says.
-pub(crate) unsafe fn claimed_size<T: Sized32>(pointer: *const T) -> Result<usize> {
-    check_pointer(pointer, T::NAME)?;
-    // SAFETY: every sized struct starts with this field.
-    let claimed = unsafe { pointer.cast::<u32>().read() } as usize;
+/// An older caller's struct ends where a later version appended its first field. A newer caller's is longer by a
+/// multiple of the alignment. Any other size would cut a field, or drop fields that every caller has.
+pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
+    let Layout { name, size, align, versions } = layout;
+    let is_newer = claimed > *size && claimed <= STRUCT_LIMIT && claimed % align == 0;
+    let is_older = versions.iter().skip(1).any(|later| later.first().is_some_and(|f| f.offset == claimed));
+    if claimed == *size || is_newer || is_older {
+        return Ok(());
+    }
+    let noun = name.trim_start_matches("dtl_").trim_end_matches("_t").to_uppercase();
     if claimed < 8 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{}.struct_size is {claimed}: start from its _INIT macro, or set it to sizeof",
-            T::NAME
+            "{name}.struct_size is {claimed}: start from DTL_{noun}_INIT, or set it to sizeof"
         );
     }
-    if claimed > STRUCT_LIMIT {
-        return fail!(
+    match layout.fields().find(|field| field.offset + field.size > claimed) {
+        Some(cut) if cut.offset < claimed => fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{}.struct_size is {claimed}: no version has that",
-            T::NAME
-        );
+            "{name}.struct_size is {claimed} and ends inside {}: no version has that; start from DTL_{noun}_INIT",
+            cut.name
+        ),
+        Some(missing) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}.struct_size is {claimed} and ends before {}: no version has that; start from DTL_{noun}_INIT",
+            missing.name
+        ),
+        None => fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "{name}.struct_size is {claimed}: no version has that (this library's has {size} bytes)"
+        ),
+    }
+}
+
+/// Reads the caller's `struct_size` and checks it.
+///
+/// # Safety
+/// `pointer` is null or points to a struct of at least the size it says.
+pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usize> {
+    const { assert!(T::IS_VERSIONED) };
+    check_pointer(pointer, T::LAYOUT.name)?;
+    // SAFETY: every versioned struct begins with this field.
+    let claimed = unsafe { pointer.cast::<u32>().read() } as usize;
+    if claimed != size_of::<T>() {
+        check_size(&T::LAYOUT, claimed)?;
     }
     Ok(claimed)
 }
 
-/// Takes over a sized struct. Shorter (older caller): the missing fields are zero, their default.
+/// Copies a versioned struct. Shorter (older caller): the missing fields are zero, their default.
 /// Longer (newer caller): accepted if the part unknown here is zero.
 ///
 /// # Safety
 /// `pointer` is null or points to a struct of at least the size it says.
-pub(crate) unsafe fn take<T: Sized32>(pointer: *const T) -> Result<T> {
+pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
     // SAFETY: passed on.
     let claimed = unsafe { claimed_size(pointer) }?;
     // SAFETY: `claimed` bytes are there by the contract.
@@ -105,7 +111,7 @@ pub(crate) unsafe fn take<T: Sized32>(pointer: *const T) -> Result<T> {
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
             "{} sets a field at offset {} that this library ({} bytes) does not know: update libdtl or leave it 0",
-            T::NAME,
+            T::LAYOUT.name,
             size_of::<T>() + at,
             size_of::<T>()
         );
@@ -116,4 +122,63 @@ pub(crate) unsafe fn take<T: Sized32>(pointer: *const T) -> Result<T> {
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast::<u8>(), known) };
     // SAFETY: zero is a valid value, and so is what C wrote over it (integers and pointers).
     Ok(unsafe { value.assume_init() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::layouts::LAYOUTS;
+
+    /// The first fields of later versions, by the header's history.
+    const APPENDED: [(&str, &[&str]); 10] = [
+        ("dtl_comm_desc_t", &["over"]),
+        ("dtl_comm_vtable_t", &["win_create"]),
+        ("dtl_dispatch_alloc_t", &["stream"]),
+        ("dtl_exec_vtable_t", &["module_compile"]),
+        ("dtl_launch_t", &["schedule"]),
+        ("dtl_memory_vtable_t", &["export_handle", "alloc_async"]),
+        ("dtl_plugin_t", &["environments"]),
+        ("dtl_rdma_config_t", &["reconnect_ms"]),
+        ("dtl_source_t", &["files"]),
+        ("dtl_transfer_vtable_t", &["prefetch"]),
+    ];
+
+    fn is_version(layout: &Layout, size: usize) -> bool {
+        let appended = APPENDED.iter().find(|(name, _)| *name == layout.name).map_or(&[][..], |row| row.1);
+        let offset = |name: &&str| layout.fields().find(|field| field.name == *name).unwrap().offset;
+        size == layout.size
+            || appended.iter().map(offset).any(|end| end == size)
+            || (size > layout.size && size % layout.align == 0)
+    }
+
+    #[test]
+    fn every_struct_is_refused_at_every_size_that_no_version_has() {
+        let versioned = |layout: &&Layout| layout.versions[0][0].name == "struct_size";
+        let callers = |layout: &&Layout| layout.name != "dtl_host_api_t";
+        for layout in LAYOUTS.iter().filter(versioned).filter(callers) {
+            let last = layout.fields().last().unwrap();
+            assert_eq!(last.offset + last.size, layout.size, "{} ends in padding", layout.name);
+            for size in 0..=layout.size + 64 {
+                let Err(error) = check_size(layout, size) else {
+                    assert!(is_version(layout, size), "{} is accepted with {size} bytes", layout.name);
+                    continue;
+                };
+                assert!(!is_version(layout, size), "{error}");
+                let cut = layout.fields().find(|field| field.offset + field.size > size);
+                let end = match cut {
+                    Some(field) if size >= 8 && field.offset < size => {
+                        format!(" and ends inside {}:", field.name)
+                    }
+                    Some(field) if size >= 8 => format!(" and ends before {}:", field.name),
+                    _ => ":".to_owned(),
+                };
+                let text = format!("{}.struct_size is {size}{end}", layout.name);
+                assert!(error.text().starts_with(&text), "{text} is wanted, not {error}");
+            }
+            assert!(
+                check_size(layout, STRUCT_LIMIT).is_ok() && check_size(layout, STRUCT_LIMIT + 8).is_err()
+            );
+        }
+        assert!(LAYOUTS.iter().filter(versioned).count() > 40);
+    }
 }

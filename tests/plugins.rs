@@ -190,6 +190,9 @@ fn a_hang_ends_at_the_time_limit() {
         assert!(line.starts_with("hung ") && line.contains("500ms") && line.contains(place), "{line}");
         assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     }
+    let output = info(&["--probe", "--time-limit", "2s", "x"], None);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("Usage: dtl-info --probe FILE [--time-limit TIME], for example:"), "{text}");
     let output = info(&["--probe", "x", "--time-limit", "soon"], None);
     assert!(output.status.code() == Some(2) && !output.stderr.is_empty(), "{output:?}");
 }
@@ -247,11 +250,46 @@ fn texts_of_a_plugin_are_lines() {
 }
 
 #[test]
-fn an_exception_out_of_load_is_a_crash() {
+fn an_exception_out_of_load_is_a_crash_and_out_of_a_slot_is_named() {
     let folder = Folder::new();
     let file = folder.plugin("throws.so", "bad.c", &["-x", "c++", "-std=c++17", "-DTHROWS", "-lstdc++"]);
     let (status, line) = probe(&file);
     assert!(status == 3 && line.contains("in its load"), "{status} {line}");
+    folder.plugin("throws.so", "bad.c", &["-x", "c++", "-DTHROWS_IN_SLOT", "-lstdc++"]);
+    let text = String::from_utf8(info(&[], Some(&folder.0)).stderr).unwrap();
+    assert!(text.contains("backend bad: an exception left device.count"), "{text}");
+}
+
+#[test]
+fn a_file_is_named_before_anything_of_it_runs() {
+    let folder = Folder::new();
+    let file = folder.bad("CRASH_IN_CONSTRUCTOR");
+    let output = command(Path::new(env!("CARGO_BIN_EXE_dtl-info")), Some(&folder.0))
+        .env("DTL_LOG", "debug")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code().is_none() && text.contains(&format!("loading {}", file.display())),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_unknown_name_says_where_plugins_are_searched_for() {
+    let folder = Folder::new();
+    let good = folder.plugin("good.so", "good.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"]);
+    let dtl_info = Path::new(env!("CARGO_BIN_EXE_dtl-info"));
+    let output = command(dtl_info, Some(&folder.0)).env("DTL_BACKEND", "zeta").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains(&format!("searched for in DTL_PLUGIN_PATH ({}) and /", folder.0.display())),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("plugins that are loaded: {} (good, good-too)", good.display())),
+        "{text}"
+    );
 }
 
 /// A folder of libraries in the path must not run what is in them.

@@ -375,6 +375,35 @@ fn only_ffi_exports() {
     });
 }
 
+/// A length that a C function reports is easily taken for a text that it has written: dtl::detail::text_of does it once.
+#[test]
+fn texts_of_dtl_hpp_come_through_text_of() {
+    let mut files = Vec::new();
+    collect(&root().join("include"), &[".hpp"], &mut files);
+    check_lines(&files, |file, line| {
+        let found = line.contains("DTL_ERROR_BUFFER_TOO_SMALL") || line.contains("nullptr, 0, &");
+        (found && file.path != "include/dtl/error.hpp").then(|| "fetch the text with detail::text_of".into())
+    });
+}
+
+/// The header's structs that callers pass, and the cases of the test that tries each of them with every size.
+#[test]
+fn every_versioned_struct_is_tried_with_every_size() {
+    // Filled in by the library, by a plugin's entry, read by a backend (the tests in `from_c` cover them), and a status.
+    const OTHERS: [&str; 4] = ["TRACE_EVENT", "PLUGIN", "RDMA_CONFIG", "ERROR"];
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let cases = read("tests/c/test_struct_size.c");
+    let header = read("include/dtl.h");
+    let defined = header.lines().filter_map(|line| line.strip_prefix("#define DTL_")?.split_once("_INIT"));
+    let missing: Vec<String> = defined
+        .map(|(name, _)| name)
+        .filter(|name| !OTHERS.contains(name) && !cases.contains(&format!("    X({name}, ")))
+        .map(|name| format!("tests/c/test_struct_size.c: give DTL_{name}_INIT a line in ALL"))
+        .collect();
+    assert!(header.matches("_INIT").count() > 40);
+    report(&missing);
+}
+
 #[test]
 fn foreign_calls_stay_below() {
     check_lines(&sources(), |file, line| {

@@ -50,14 +50,14 @@ template <class T> class array {
     array() noexcept = default;
 
     /// Allocates; the elements are zero only with DTL_ARRAY_ZERO.
-    explicit array(const std::vector<int64_t> &shape, uint64_t flags = 0, dtl_enum_word_t kind = DTL_MEMORY_HOST,
+    explicit array(const std::vector<int64_t> &shape, uint64_t flags = 0, detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST,
                    backend_ref backend = {})
     {
         dtl_array_t made;
         check(dtl_array_alloc(backend.get(), kind, static_cast<int32_t>(shape.size()), shape.data(), dtype, flags, &made));
         own(made);
     }
-    explicit array(std::initializer_list<int64_t> shape, uint64_t flags = 0, dtl_enum_word_t kind = DTL_MEMORY_HOST,
+    explicit array(std::initializer_list<int64_t> shape, uint64_t flags = 0, detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST,
                    backend_ref backend = {})
         : array(std::vector<int64_t>(shape), flags, kind, backend)
     {

@@ -53,18 +53,7 @@ class log_sink {
 /// Automatic choices so far and their reasons, a line each.
 inline std::string explain()
 {
-    uint64_t length = 0;
-    std::string text;
-    for (;;) {
-        // Another thread may have added a line since the length was asked for.
-        const dtl_status_t status = dtl_explain(text.empty() ? nullptr : &text[0], text.size(), &length);
-        if (status == DTL_SUCCESS || status != DTL_ERROR_BUFFER_TOO_SMALL) {
-            check(status);
-            text.resize(length);
-            return text;
-        }
-        text.resize(length + 1);
-    }
+    return detail::text_of(dtl_explain);
 }
 
 /// View of a backend. Default: the calling thread's current one.
@@ -125,7 +114,7 @@ class backend_ref {
     bool is_available(std::string *why = nullptr) const
     {
         int32_t yes = 0;
-        char text[512] = "";
+        char text[4096] = "";
         check(dtl_backend_is_available(handle_, &yes, text, sizeof text));
         if (why != nullptr) {
             *why = text;

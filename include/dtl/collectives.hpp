@@ -64,27 +64,27 @@ class collectives {
         });
     }
 
-    template <class T> void reduce(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op,
+    template <class T> void reduce(detail::in<T> in, T *out, uint64_t count, reduce_op op,
                                    int root) const
     {
         check(dtl_comm_reduce(handle_, in, out, count, dtype_of<T>, op, root));
     }
 
     template <class T> [[nodiscard]] request ireduce(detail::in<T> in, T *out, uint64_t count,
-                                                     dtl_reduce_op_t op, int root) const
+                                                     reduce_op op, int root) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_ireduce(handle_, in, out, count, dtype_of<T>, op, root, handle);
         });
     }
 
-    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count, reduce_op op) const
     {
         check(dtl_comm_allreduce(handle_, in, out, count, dtype_of<T>, op));
     }
 
     template <class T> [[nodiscard]] request iallreduce(detail::in<T> in, T *out, uint64_t count,
-                                                        dtl_reduce_op_t op) const
+                                                        reduce_op op) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_iallreduce(handle_, in, out, count, dtype_of<T>, op, handle);
@@ -92,13 +92,13 @@ class collectives {
     }
 
     template <class T> void reduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
-                                                 dtl_reduce_op_t op) const
+                                                 reduce_op op) const
     {
         check(dtl_comm_reduce_scatter_block(handle_, in, out, count, dtype_of<T>, op));
     }
 
     template <class T> [[nodiscard]] request ireduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
-                                                                   dtl_reduce_op_t op) const
+                                                                   reduce_op op) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_ireduce_scatter_block(handle_, in, out, count, dtype_of<T>, op, handle);
@@ -106,39 +106,39 @@ class collectives {
     }
 
     template <class T> void reduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
-                                           dtl_reduce_op_t op) const
+                                           reduce_op op) const
     {
         check(dtl_comm_reduce_scatter(handle_, in, out, counts, dtype_of<T>, op));
     }
 
     template <class T> [[nodiscard]] request ireduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
-                                                             dtl_reduce_op_t op) const
+                                                             reduce_op op) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_ireduce_scatter(handle_, in, out, counts, dtype_of<T>, op, handle);
         });
     }
 
-    template <class T> void scan(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    template <class T> void scan(detail::in<T> in, T *out, uint64_t count, reduce_op op) const
     {
         check(dtl_comm_scan(handle_, in, out, count, dtype_of<T>, op));
     }
 
     template <class T> [[nodiscard]] request iscan(detail::in<T> in, T *out, uint64_t count,
-                                                   dtl_reduce_op_t op) const
+                                                   reduce_op op) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_iscan(handle_, in, out, count, dtype_of<T>, op, handle);
         });
     }
 
-    template <class T> void exscan(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    template <class T> void exscan(detail::in<T> in, T *out, uint64_t count, reduce_op op) const
     {
         check(dtl_comm_exscan(handle_, in, out, count, dtype_of<T>, op));
     }
 
     template <class T> [[nodiscard]] request iexscan(detail::in<T> in, T *out, uint64_t count,
-                                                     dtl_reduce_op_t op) const
+                                                     reduce_op op) const
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_iexscan(handle_, in, out, count, dtype_of<T>, op, handle);
@@ -286,14 +286,14 @@ class collectives {
     }
 
     /// One value from each rank, reduced.
-    template <class T, class = detail::scalar<T>> T allreduce(T value, dtl_reduce_op_t op) const
+    template <class T, class = detail::scalar<T>> T allreduce(T value, reduce_op op) const
     {
         allreduce<T>(in_place, &value, 1, op);
         return value;
     }
 
     /// Each element of the container is replaced by the reduction of everybody's.
-    template <class C, class = detail::element<C>> void allreduce(C &data, dtl_reduce_op_t op) const
+    template <class C, class = detail::element<C>> void allreduce(C &data, reduce_op op) const
     {
         allreduce(in_place, std::data(data), std::size(data), op);
     }

@@ -206,15 +206,8 @@ class comm_ref : public collectives {
     /// Where the ranks are, as a text for people: see dtl_comm_dump.
     std::string dump() const
     {
-        std::string text(4096, '\0');
-        uint64_t length = 0;
-        dtl_status_t status;
-        while ((status = dtl_comm_dump(handle_, &text[0], text.size(), &length)) == DTL_ERROR_BUFFER_TOO_SMALL) {
-            text.resize(length + 1024); // the text may grow meanwhile
-        }
-        check(status);
-        text.resize(length);
-        return text;
+        return detail::text_of(
+            [&](char *buf, uint64_t cap, uint64_t *length) { return dtl_comm_dump(handle_, buf, cap, length); });
     }
 
 };

@@ -135,7 +135,7 @@ class memory_space {
     using size_type = std::size_t;
 
     /// Default: of the backend that is the calling thread's current one now.
-    explicit memory_space(dtl_enum_word_t kind = DTL_MEMORY_HOST, backend_ref backend = {})
+    explicit memory_space(detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST, backend_ref backend = {})
         : kind_(kind), backend_(backend.name().c_str())
     {
         dtl_mem_kind_info_t info = DTL_MEM_KIND_INFO_INIT;

@@ -3,6 +3,7 @@
 #define DTL_DISPATCH_HPP
 
 #include "backend.hpp"
+#include "enums.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,8 @@
 namespace dtl {
 
 /// A key for dispatcher_ref::add; what is left out is DTL_DISPATCH_ANY.
-constexpr dtl_dispatch_key_t dispatch_key(dtl_enum_word_t operation, dtl_enum_word_t source = DTL_DISPATCH_ANY,
+constexpr dtl_dispatch_key_t dispatch_key(detail::word_of<DTL_ENUM_OPERATION> operation,
+                                          dtl_enum_word_t source = DTL_DISPATCH_ANY,
                                           dtl_enum_word_t destination = DTL_DISPATCH_ANY,
                                           dtl_enum_word_t schedule = DTL_DISPATCH_ANY) noexcept
 {
@@ -22,7 +24,8 @@ constexpr dtl_dispatch_key_t dispatch_key(dtl_enum_word_t operation, dtl_enum_wo
 }
 
 /// A query; what is left out is none.
-constexpr dtl_dispatch_query_t dispatch_query(dtl_enum_word_t operation, dtl_enum_word_t source = DTL_DISPATCH_ANY,
+constexpr dtl_dispatch_query_t dispatch_query(detail::word_of<DTL_ENUM_OPERATION> operation,
+                                              dtl_enum_word_t source = DTL_DISPATCH_ANY,
                                               dtl_enum_word_t destination = DTL_DISPATCH_ANY,
                                               dtl_enum_word_t schedule = DTL_DISPATCH_ANY,
                                               void *args = nullptr) noexcept
@@ -135,17 +138,9 @@ class dispatcher_ref {
 
     std::string explain(const dtl_dispatch_query_t &query) const
     {
-        std::string text(256, '\0');
-        for (;;) {
-            std::uint64_t length = 0;
-            const dtl_status_t status = dtl_dispatch_explain(handle_, &query, &text[0], text.size(), &length);
-            if (status != DTL_ERROR_BUFFER_TOO_SMALL) {
-                check(status);
-                text.resize(length);
-                return text;
-            }
-            text.resize(length + 1);
-        }
+        return detail::text_of([&](char *buf, uint64_t cap, uint64_t *length) {
+            return dtl_dispatch_explain(handle_, &query, buf, cap, length);
+        });
     }
 
   protected:

@@ -125,6 +125,8 @@ template <dtl_enum_t Enumeration> class ev {
     /// None.
     constexpr ev() noexcept = default;
     constexpr explicit ev(dtl_enum_word_t word) noexcept : word_(word) {}
+    /// A word of another enumeration is none of this one.
+    template <dtl_enum_t Other> ev(ev<Other>) = delete;
 
     static ev from_name(const char *name) { return ev(of.from_name(name)); }
     static ev from_json(const char *text, bool tolerant = false) { return ev(of.from_json(text, tolerant)); }
@@ -148,12 +150,8 @@ template <dtl_enum_t Enumeration> class ev {
 
     std::string json() const
     {
-        uint64_t length = 0;
-        check(dtl_ev_to_json(word_, nullptr, 0, &length));
-        std::string text(length + 1, '\0');
-        check(dtl_ev_to_json(word_, text.data(), text.size(), nullptr));
-        text.pop_back();
-        return text;
+        return detail::text_of(
+            [&](char *buf, uint64_t cap, uint64_t *length) { return dtl_ev_to_json(word_, buf, cap, length); });
     }
 
     /// The one instance of this template with these attributes; what is left out takes its default.
@@ -197,6 +195,20 @@ template <dtl_enum_t Enumeration> class ev {
     dtl_enum_word_t word_ = 0;
 };
 
+namespace detail {
+/// Parameter that is a word of one enumeration: typed, or a constant of dtl.h. Words of other enumerations do not compile.
+template <dtl_enum_t Enumeration> class word_of {
+  public:
+    constexpr word_of(ev<Enumeration> word) noexcept : word_(word) {}
+    constexpr word_of(dtl_enum_word_t word) noexcept : word_(word) {}
+    template <dtl_enum_t Other> word_of(ev<Other>) = delete;
+    constexpr operator dtl_enum_word_t() const noexcept { return word_; }
+
+  private:
+    dtl_enum_word_t word_;
+};
+} // namespace detail
+
 using memory_kind = ev<DTL_ENUM_MEMORY>;
 using device_kind = ev<DTL_ENUM_DEVICE>;
 using schedule = ev<DTL_ENUM_SCHEDULE>;
@@ -204,6 +216,22 @@ using language = ev<DTL_ENUM_LANGUAGE>;
 using instrumentation = ev<DTL_ENUM_INSTRUMENTATION>;
 using operation = ev<DTL_ENUM_OPERATION>;
 using feature = ev<DTL_ENUM_FEATURE>;
+
+/// Properties of a memory kind (dtl_mem_kind_info_t.properties), which are no kinds: `has(info, memory_property::unified)`.
+enum class memory_property : uint64_t {
+    host_accessible = DTL_MEMORY_HOST_ACCESSIBLE,
+    device_accessible = DTL_MEMORY_DEVICE_ACCESSIBLE,
+    unified = DTL_MEMORY_UNIFIED,
+    atomics = DTL_MEMORY_ATOMICS,
+    pageable = DTL_MEMORY_PAGEABLE,
+    thread_safe = DTL_MEMORY_THREAD_SAFE,
+    exportable = DTL_MEMORY_EXPORTABLE,
+};
+
+constexpr bool has(const dtl_mem_kind_info_t &info, memory_property property) noexcept
+{
+    return (info.properties & static_cast<uint64_t>(property)) != 0;
+}
 
 namespace memory_kinds {
 inline constexpr memory_kind host{DTL_MEMORY_HOST}, device{DTL_MEMORY_DEVICE}, pinned{DTL_MEMORY_PINNED},

@@ -82,7 +82,7 @@ class environment {
     static bool is_available(const char *name, std::string *why = nullptr)
     {
         int32_t yes = 0;
-        char text[512] = "";
+        char text[4096] = "";
         check(dtl_environment_is_available(name, &yes, text, sizeof text));
         if (why != nullptr) {
             *why = text;

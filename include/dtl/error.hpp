@@ -50,6 +50,20 @@ inline uint64_t nanoseconds(std::chrono::nanoseconds limit)
     return limit.count() > 0 ? static_cast<uint64_t>(limit.count()) : 0;
 }
 
+/// Text of a function that writes to (buf, cap, out_len). The text may grow between two calls, hence the loop.
+template <class F> std::string text_of(F &&call)
+{
+    std::string text(256, '\0');
+    uint64_t length = 0;
+    dtl_status_t status;
+    while ((status = call(&text[0], text.size(), &length)) == DTL_ERROR_BUFFER_TOO_SMALL) {
+        text.resize(length + 256);
+    }
+    check(status);
+    text.resize(length);
+    return text;
+}
+
 /// Calls a callback that returns void or a status.
 template <class F, class... Args> dtl_status_t invoke(F &function, Args &&...args)
 {

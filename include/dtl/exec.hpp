@@ -139,7 +139,7 @@ class stream_ref {
     }
 
     /// Memory for the work that is queued from now on; give it back with deallocate.
-    void *allocate(dtl_enum_word_t kind, uint64_t size_bytes, uint64_t alignment = 0) const
+    void *allocate(detail::word_of<DTL_ENUM_MEMORY> kind, uint64_t size_bytes, uint64_t alignment = 0) const
     {
         void *first = nullptr;
         check(dtl_mem_alloc_async(handle_, kind, size_bytes, alignment, &first));
@@ -174,7 +174,7 @@ class stream_ref {
 
     /// The same by a schedule: DTL_SCHEDULE_…, or one that somebody registered a handler for (dtl_launch_t::schedule).
     template <class... Args>
-    void launch_by(dtl_enum_word_t schedule, kernel_ref kernel, grid blocks, block threads, const Args &...arguments) const
+    void launch_by(detail::word_of<DTL_ENUM_SCHEDULE> schedule, kernel_ref kernel, grid blocks, block threads, const Args &...arguments) const
     {
         static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied as bytes");
         dtl_launch_t shape = DTL_LAUNCH_INIT;

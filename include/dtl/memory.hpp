@@ -3,6 +3,7 @@
 #define DTL_MEMORY_HPP
 
 #include "backend.hpp"
+#include "enums.hpp"
 
 #include <cstddef>
 #include <limits>
@@ -16,7 +17,7 @@ template <class T> class buffer {
 
   public:
     buffer() noexcept = default;
-    explicit buffer(std::size_t size, dtl_enum_word_t kind = DTL_MEMORY_HOST, backend_ref backend = {})
+    explicit buffer(std::size_t size, detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST, backend_ref backend = {})
         : size_(size)
     {
         if (size == 0) {
@@ -141,7 +142,7 @@ class registered {
 class pool {
   public:
     /// @param keep_bytes  most that is kept without use; 0 = 256 MiB. See dtl_pool_desc_t.
-    explicit pool(dtl_enum_word_t kind = DTL_MEMORY_HOST, uint64_t keep_bytes = 0, backend_ref backend = {})
+    explicit pool(detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST, uint64_t keep_bytes = 0, backend_ref backend = {})
     {
         dtl_pool_desc_t desc = DTL_POOL_DESC_INIT;
         desc.keep_bytes = keep_bytes;

@@ -12,7 +12,34 @@
 
 namespace dtl {
 
-/// The dtype of an element type: dtype<double>() is DTL_DTYPE_FLOAT64.
+/// A dtype. It converts to the number that C takes, and not to an operation.
+class element_type {
+  public:
+    constexpr explicit element_type(dtl_dtype_t number) noexcept : number_(number) {}
+    constexpr operator dtl_dtype_t() const noexcept { return number_; }
+
+  private:
+    dtl_dtype_t number_;
+};
+
+/// An operation of a reduction: one of `ops`, a constant of dtl.h or one of dtl_op_create. A dtype does not convert to it.
+class reduce_op {
+  public:
+    constexpr reduce_op(dtl_reduce_op_t number) noexcept : number_(number) {}
+    reduce_op(element_type) = delete;
+    constexpr operator dtl_reduce_op_t() const noexcept { return number_; }
+
+  private:
+    dtl_reduce_op_t number_;
+};
+
+namespace ops {
+inline constexpr reduce_op sum{DTL_OP_SUM}, prod{DTL_OP_PROD}, min{DTL_OP_MIN}, max{DTL_OP_MAX}, land{DTL_OP_LAND},
+    lor{DTL_OP_LOR}, band{DTL_OP_BAND}, bor{DTL_OP_BOR}, lxor{DTL_OP_LXOR}, bxor{DTL_OP_BXOR},
+    minloc{DTL_OP_MINLOC}, maxloc{DTL_OP_MAXLOC}, replace{DTL_OP_REPLACE}, no_op{DTL_OP_NO_OP};
+}
+
+/// The number of an element type's dtype: dtype<double>() is DTL_DTYPE_FLOAT64.
 template <class T> constexpr dtl_dtype_t dtype()
 {
     constexpr bool complex64 = std::is_same_v<T, std::complex<float>>;
@@ -34,7 +61,7 @@ template <class T> constexpr dtl_dtype_t dtype()
         return (std::is_signed_v<T> ? DTL_DTYPE_INT8 : DTL_DTYPE_UINT8) + width;
     }
 }
-template <class T> inline constexpr dtl_dtype_t dtype_of = dtype<T>();
+template <class T> inline constexpr element_type dtype_of{dtype<T>()};
 
 /// Elements of a received message: `count_of<double>(world.recv(data, 100))`.
 template <class T> uint64_t count_of(const dtl_recv_info_t &info) noexcept

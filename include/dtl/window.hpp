@@ -211,7 +211,7 @@ template <class T> class window_ref {
 
     /// there[i] = there[i] ∘ data[i], atomically for each element. DTL_OP_REPLACE is an atomic put.
     template <class U = T>
-    void accumulate(detail::in<U> data, uint64_t count, int target, uint64_t disp, dtl_reduce_op_t op) const
+    void accumulate(detail::in<U> data, uint64_t count, int target, uint64_t disp, reduce_op op) const
     {
         check(dtl_win_accumulate(handle_, data, count, dtype_of<U>, target, disp, op));
     }
@@ -219,14 +219,14 @@ template <class T> class window_ref {
     /// The same, and `before` gets what was there. DTL_OP_NO_OP (and `data` null) is an atomic get.
     template <class U = T>
     void get_accumulate(detail::in<U> data, detail::out<U> before, uint64_t count, int target, uint64_t disp,
-                        dtl_reduce_op_t op) const
+                        reduce_op op) const
     {
         check(dtl_win_get_accumulate(handle_, data, before, count, dtype_of<U>, target, disp, op));
     }
 
     /// The same for one element.
     template <class U = T>
-    void fetch_op(detail::in<U> value, detail::out<U> before, int target, uint64_t disp, dtl_reduce_op_t op) const
+    void fetch_op(detail::in<U> value, detail::out<U> before, int target, uint64_t disp, reduce_op op) const
     {
         check(dtl_win_fetch_op(handle_, value, before, dtype_of<U>, target, disp, op));
     }
@@ -243,7 +243,7 @@ template <class T> class window_ref {
 
     /// What was there before: `const auto mine = counters->fetch_op(1, 0, 0, DTL_OP_SUM);`.
     template <class U = T>
-    U fetch_op(typename detail::same<U>::type value, int target, uint64_t disp, dtl_reduce_op_t op) const
+    U fetch_op(typename detail::same<U>::type value, int target, uint64_t disp, reduce_op op) const
     {
         return detail::fetched<U>(handle_, target, value, U{}, [&](detail::cells<U> &cells) {
             return dtl_win_fetch_op(handle_, &cells.value, &cells.before, dtype_of<U>, target, disp, op);
@@ -288,12 +288,12 @@ template <class T> class window_ref {
     }
 
     template <class C, class = detail::element<C>>
-    void accumulate(const C &data, int target, uint64_t disp, dtl_reduce_op_t op) const
+    void accumulate(const C &data, int target, uint64_t disp, reduce_op op) const
     {
         accumulate(elements_of(data), std::size(data), target, disp, op);
     }
     template <class C, class = detail::element<C>>
-    void accumulate(const C &&, int, uint64_t, dtl_reduce_op_t) const = delete;
+    void accumulate(const C &&, int, uint64_t, reduce_op) const = delete;
 
   private:
     template <class U> static uint64_t bytes(uint64_t count) noexcept

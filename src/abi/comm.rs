@@ -83,6 +83,7 @@ pub struct dtl_comm_desc_t {
     /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Kind "rdma": the communicator
     /// over which its ranks meet while it is opened (see dtl_rdma_config_t); the rest as said. Null for other kinds.
     /// What is whose: docs/how-to/use-nccl.md.
+    /// cbindgen:appended
     pub over: dtl_comm_t,
 }
 

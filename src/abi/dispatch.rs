@@ -167,6 +167,7 @@ pub struct dtl_dispatch_alloc_t {
     /// DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
     pub ptr: *mut c_void,
     /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will do. Null = in no stream's.
+    /// cbindgen:appended
     pub stream: dtl_stream_t,
 }
 

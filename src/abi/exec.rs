@@ -83,6 +83,7 @@ pub struct dtl_launch_t {
     pub block: [u32; 3],
     /// DTL_SCHEDULE_… or a registered one: who runs the grid is the handler's of this schedule in the default dispatcher
     /// (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a handler for: the stream's backend.
+    /// cbindgen:appended
     pub schedule: dtl_enum_word_t,
 }
 
@@ -150,6 +151,7 @@ pub struct dtl_source_t {
     /// What messages call it; NULL = "source".
     pub name: *const c_char,
     /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
+    /// cbindgen:appended
     pub files: *const dtl_source_file_t,
     /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are required before it is
     /// compiled, for as long as the module is there. Their folders of headers, and those of what they depend on, are

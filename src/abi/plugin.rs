@@ -42,7 +42,7 @@ pub struct dtl_host_api_t {
     pub log: Option<unsafe extern "C" fn(level: i32, text: *const c_char) -> dtl_status_t>,
     /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
     /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
-    /// ask enum_from_name when the name exists. Here and behind: since the first library whose struct_size covers it.
+    /// ask enum_from_name when the name exists. This function and those after it exist if struct_size covers them.
     pub enum_create:
         Option<unsafe extern "C" fn(name: *const c_char, flags: u32, out: *mut dtl_enum_t) -> dtl_status_t>,
     /// As dtl_enum_find.
@@ -191,6 +191,7 @@ pub struct dtl_plugin_t {
     /// Environments that its backends need: "name", or "name>=version"; its own or others'. A backend of
     /// the plugin cannot be used (its is_available is "no", with the reason) unless they can be; they are
     /// required before the first use of it, and stay until dtl_finalize. NULL = none.
+    /// cbindgen:appended
     pub environments: *const *const c_char,
     /// Entries of `environments`; at most 256.
     pub environment_count: u32,

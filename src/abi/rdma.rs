@@ -125,5 +125,6 @@ pub struct dtl_rdma_config_t {
     /// that is plugged again, a switch that starts a port. Changes of elements that were under way (dtl_win_accumulate and its like) end with
     /// DTL_ERROR_CONNECTION_LOST: whether they were made is not known, everything else goes on.
     /// cbindgen:init=-1
+    /// cbindgen:appended
     pub reconnect_ms: i64,
 }

@@ -26,8 +26,9 @@ pub struct dtl_device_vtable_t {
     pub count: Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// (required) The calling thread's current device: 0, or what the driver says, where `set` was never
-    /// called. Asked only in such threads: the library remembers what a thread has set.
+    /// (required) The calling thread's current device: the one that `set` made current last in this thread;
+    /// without a `set`, 0 or what the driver says. The library calls it in threads whose program has chosen no
+    /// device of this backend with dtl_backend_set_device; for the others it remembers the choice.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     pub info: Option<
@@ -110,6 +111,7 @@ pub struct dtl_memory_vtable_t {
     /// bytes at out_bytes, aligned to 8, zeroed before. The library adds kind, size, alignment, node and the
     /// backend's name, and a sum over all. A kind that cannot be exported: NOT_SUPPORTED with a text; a kind
     /// that can has DTL_MEMORY_EXPORTABLE. As cudaIpcGetMemHandle.
+    /// cbindgen:appended
     pub export_handle: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -150,6 +152,7 @@ pub struct dtl_memory_vtable_t {
     /// alloc and free in the order of one of the backend's streams, on its device; both or none. The memory may be
     /// used by work that is queued to the stream later. A kind that goes only at once is taken at once. NULL: alloc at
     /// once; free when the stream's work is done. As cudaMallocAsync.
+    /// cbindgen:appended
     pub alloc_async: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -192,7 +195,11 @@ pub struct dtl_memory_vtable_t {
 }
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
-/// of this backend; the other is its own or DTL_MEMORY_HOST.
+/// that this backend allocated, passed with the kind it was allocated with. The other side is also such
+/// memory, or any memory that the host can reach (malloc, the stack, another backend's), passed as
+/// DTL_MEMORY_HOST: that kind alone does not tell the backend's own host memory from the program's.
+/// Either side may be on another device than the calling thread's current one, which the library does
+/// not change for a copy: find the device from the address.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_transfer_vtable_t {
@@ -248,6 +255,7 @@ pub struct dtl_transfer_vtable_t {
         ) -> dtl_status_t,
     >,
     /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it stays. As cudaMemPrefetchAsync.
+    /// cbindgen:appended
     pub prefetch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -280,7 +288,8 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (streams) Destroys a stream that stream_create made. Work in it may finish first.
+    /// (streams) Destroys a stream that stream_create made. Work that is queued in it still runs: wait for it,
+    /// or return at once and let it finish.
     pub stream_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     pub stream_synchronize:
@@ -314,8 +323,9 @@ pub struct dtl_exec_vtable_t {
     pub event_record: Option<
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, stream: *mut c_void) -> dtl_status_t,
     >,
-    /// (events) Whether the work before the record is done. Never recorded = done. A failure of
-    /// that work is the status; what callbacks answered, the library carries itself.
+    /// (events) Whether the work before the record is done. Never recorded = done. If that work failed, the
+    /// status is its failure, each time that the event is queried or waited for until it is recorded again. What
+    /// callbacks return is not a failure of the work: the library reports it.
     pub event_query: Option<
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, out_done: *mut i32) -> dtl_status_t,
     >,
@@ -367,10 +377,12 @@ pub struct dtl_exec_vtable_t {
     pub suggested_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
     /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer, not NULL. The source
-    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own, with
-    /// dtl_kernel.h to include. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
+    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own; its
+    /// sources may include dtl_kernel.h. The backend makes that header found (its own copy, or the folder in which it is
+    /// installed): it is not among source->files, nor its folder among the options. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
     /// takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, …)`, not NULL, takes the compiler's whole
     /// log, also that of a success. Several threads compile at once.
+    /// cbindgen:appended
     pub module_compile: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

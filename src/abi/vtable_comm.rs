@@ -101,9 +101,9 @@ pub struct dtl_comm_vtable_t {
     /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
     /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
     /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
-    /// what was sent on them and has room can leave. Rely on no more: a rank that waits for a message which
-    /// is still queued comes late to this open, or never. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only
-    /// once in a process.
+    /// what was sent on them and has room can leave. Do not rely on more than that: what is still queued then may stay
+    /// queued until open returns, and a rank that waits for it reaches its own open late or never. A backend that
+    /// must not depend on this sends what it has queued itself while its open waits. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
     pub open: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -172,6 +172,7 @@ pub struct dtl_comm_vtable_t {
     /// on a rank that has none (it puts and gets like the others, nobody reaches it).
     /// A failure (not of this memory; no more windows): messages do it, on all ranks, and dtl_explain has the text.
     /// Equivalents: ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
+    /// cbindgen:appended
     pub win_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

@@ -1,8 +1,9 @@
 //! What C passed: pointers checked, texts read, sized structs taken over and filled in.
 
+use crate::abi::layouts::Described;
 use crate::error::{Result, fail};
-pub(super) use crate::from_c::{Sized32, sized, take, text_or_null};
 use crate::from_c::{check_pointer, claimed_size};
+pub(super) use crate::from_c::{take, text_or_null};
 use crate::sys::cache;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
@@ -143,7 +144,7 @@ pub(super) unsafe fn put_text(text: &str, buf: *mut c_char, cap: u64, out_len: *
 ///
 /// # Safety
 /// `pointer` is null or points to a writable struct of at least the size it says.
-pub(super) unsafe fn fill<T: Sized32>(
+pub(super) unsafe fn fill<T: Described>(
     pointer: *mut T,
     fill: impl FnOnce(&mut T) -> Result<()>,
 ) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Arrays, and arrays that libraries hand each other (DLPack).
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::blocks;
 use super::guard;
 use crate::abi::array::*;
@@ -12,8 +12,6 @@ use crate::runtime::array::{self, Given};
 use crate::runtime::device;
 use crate::sys::buf::Addr;
 use crate::sys::dlpack::Taken;
-
-sized!(dtl_array_info_t);
 
 /// Allocates an array on the calling thread's current device: one block in C's order (the last index runs fastest), aligned
 /// to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and copies know its memory, which goes with the array: it

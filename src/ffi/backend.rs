@@ -1,6 +1,6 @@
 //! Backends: register, find, describe.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::device::dtl_backend_info_t;
 use crate::abi::handle::dtl_backend_t;
@@ -12,16 +12,6 @@ use crate::runtime::{device, plugins, registry, self_test};
 use crate::sys::buf::Addr;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
-
-sized!(
-    dtl_backend_info_t,
-    dtl_backend_vtable_t,
-    dtl_device_vtable_t,
-    dtl_memory_vtable_t,
-    dtl_transfer_vtable_t,
-    dtl_exec_vtable_t,
-    dtl_comm_vtable_t,
-);
 
 /// Registers a backend of the program's own under a name. From then on it is found, chosen and
 /// used like a built-in one; whatever its tables leave NULL is made from what they have.
@@ -91,7 +81,7 @@ pub unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables>
     })
 }
 
-unsafe fn take_optional<T: args::Sized32>(table: *const T) -> Result<Option<T>> {
+unsafe fn take_optional<T: crate::abi::layouts::Described>(table: *const T) -> Result<Option<T>> {
     if table.is_null() {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
 //! Communicators: open, describe, end.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
@@ -8,8 +8,6 @@ use crate::abi::status::dtl_status_t;
 use crate::error::Result;
 use crate::runtime::comm::{self, open};
 use crate::sys::epoch::Guard;
-
-sized!(dtl_comm_desc_t, dtl_comm_info_t);
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared

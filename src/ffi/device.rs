@@ -1,13 +1,11 @@
 //! Devices: how many, which one this thread uses, what they are.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::device;
-
-sized!(dtl_device_info_t);
 
 /// Number of devices of a backend.
 ///

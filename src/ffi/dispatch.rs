@@ -1,6 +1,6 @@
 //! Dispatchers: who does an operation.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::dispatch_query::{at_hand, take_query};
 use super::{dispatch_own as own, guard};
 use crate::abi::dispatch::*;
@@ -17,8 +17,6 @@ use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use std::cell::Cell;
 use std::ffi::c_char;
-
-sized!(dtl_dispatch_handler_t);
 
 const ALL_FLAGS: u64 = DTL_DISPATCH_REPLACE | DTL_DISPATCH_ILLEGAL | DTL_DISPATCH_DEFAULT;
 const LONGEST_NAME: usize = 127;

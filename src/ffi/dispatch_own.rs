@@ -8,10 +8,7 @@ use crate::runtime::dispatch::{Query, route, sieve};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, memory};
 use crate::sys::epoch;
-use std::mem::offset_of;
 use std::sync::Arc;
-
-args::sized!(dtl_dispatch_alloc_t, dtl_dispatch_copy_t, dtl_dispatch_launch_t, dtl_dispatch_compile_t);
 
 /// Does it; `by` a backend that a handler names, else by the one that is asked.
 ///
@@ -34,27 +31,15 @@ pub(super) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result
 /// Writes an output into the caller's struct.
 macro_rules! give {
     ($args:ident.$field:ident = $value:expr) => {{
-        // SAFETY: `take` has read the struct here, as far as it goes; `has_room` saw that the field is in it.
+        // SAFETY: `take` has read the struct here, and the field is in every version of it.
         unsafe { (&raw mut (*$args).$field).write($value) }
     }};
-}
-
-/// Fails if the caller's struct ends before its result, of 8 bytes.
-fn has_room(struct_size: u32, result: usize, name: &str) -> Result<()> {
-    if (struct_size as usize) < result + 8 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{name}.struct_size is {struct_size}: there is no room for the result"
-        );
-    }
-    Ok(())
 }
 
 unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Result<()> {
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(out) }?;
-    has_room(args.struct_size, offset_of!(dtl_dispatch_alloc_t, ptr), "dtl_dispatch_alloc_t")?;
     let order = if args.stream.id == 0 { None } else { Some(stream::find(&inside, args.stream)?) };
     let asked = match order {
         Some(stream) => stream.home(),
@@ -103,7 +88,6 @@ unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
 unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -> Result<()> {
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(out) }?;
-    has_room(args.struct_size, offset_of!(dtl_dispatch_compile_t, module), "dtl_dispatch_compile_t")?;
     // SAFETY: the caller's contract: a source as for dtl_module_compile.
     let module = unsafe { module::compile(args.backend, by, args.device, args.source) }?;
     give!(out.module = module);

@@ -1,14 +1,12 @@
 //! Queries of dispatchers as C programs hand them over.
 
-use super::args::{self, sized};
+use super::args;
 use super::dispatch::{check_operation, check_slots};
 use crate::abi::dispatch::dtl_dispatch_query_t;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_registration_t};
 use crate::error::{Result, fail};
 use crate::runtime::dispatch::{self, Query, Quick, Tables};
 use crate::sys::epoch::Guard;
-
-sized!(dtl_dispatch_query_t);
 
 /// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of another version.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! Environments: register, require, release, look.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::environment::{dtl_environment_desc_t, dtl_environment_info_t};
 use crate::abi::status::dtl_status_t;
@@ -8,8 +8,6 @@ use crate::backend::native;
 use crate::error::{Error, Result, fail};
 use crate::runtime::environment::{self, Description, Info, Lists, Need};
 use std::ffi::{c_char, c_void};
-
-sized!(dtl_environment_desc_t, dtl_environment_info_t);
 
 const MOST_STATE: u64 = 1 << 30;
 const MOST_ALIGN: u64 = 4096;

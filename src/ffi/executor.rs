@@ -1,6 +1,6 @@
 //! Executors: functions and loops on the host.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::exec::*;
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_executor_t};
@@ -15,8 +15,6 @@ use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use std::ffi::c_void;
 use std::sync::Arc;
-
-sized!(dtl_executor_desc_t, dtl_executor_info_t);
 
 fn pin(inside: &Guard, executor: dtl_executor_t) -> Result<Arc<Executor>> {
     objects::pin(inside, executor.id)

@@ -69,7 +69,7 @@ unsafe extern "C" fn host_register(
     flags: u64,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    let register = || {
         // SAFETY: the caller's contract.
         let name = unsafe { args::text(name, "name") }?;
         let out = args::Out::new(out, "out")?;
@@ -88,7 +88,8 @@ unsafe extern "C" fn host_register(
         out.set(plugins::register(flags, make)?);
         owner.iter().for_each(|owner| owner.arm());
         Ok(())
-    })
+    };
+    guard::call(|_| register().inspect_err(plugins::note_failure))
 }
 
 unsafe extern "C" fn host_environment_register(desc: *const dtl_environment_desc_t) -> dtl_status_t {

@@ -1,6 +1,6 @@
 //! Kernels: functions that streams run over a grid.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::{guard, stream};
 use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t};
@@ -15,8 +15,6 @@ use crate::sys::args::ArgPack;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
 use std::ffi::c_void;
-
-sized!(dtl_launch_t);
 
 /// Most arguments of a launch.
 const MOST_ARGS: u32 = 4096;

@@ -1,6 +1,6 @@
 //! Memory: allocate, free, describe, ask after a pointer.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::device::{dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
 use crate::abi::handle::dtl_backend_t;
@@ -12,8 +12,6 @@ use crate::runtime::memory::handle;
 use crate::runtime::{device, memory, plain};
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
-
-sized!(dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t);
 
 /// Allocates memory on the calling thread's current device.
 ///

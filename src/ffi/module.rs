@@ -1,6 +1,6 @@
 //! Modules: kernels from source.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_compile_t};
 use crate::abi::exec::{dtl_source_file_t, dtl_source_t};
@@ -18,8 +18,6 @@ use crate::sys::epoch::{self, Guard};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
-
-sized!(dtl_source_t);
 
 /// Largest source, also largest sum of its files; most options and files.
 const MOST_BYTES: u64 = 1 << 30;

@@ -1,6 +1,6 @@
 //! Loading backends from plugin files, and what became of each file.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::plugin::dtl_plugin_info_t;
@@ -9,8 +9,6 @@ use crate::error::fail;
 use crate::runtime::plugins;
 use std::ffi::c_char;
 use std::path::Path;
-
-sized!(dtl_plugin_info_t);
 
 /// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its code:
 /// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely). With

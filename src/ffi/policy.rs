@@ -1,6 +1,6 @@
 //! Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::handle::dtl_policy_t;
 use crate::abi::policy::*;
@@ -10,8 +10,6 @@ use crate::runtime::policy::{self, Adapter, CustomKind, Kind, List, Make, Policy
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use std::ffi::{c_char, c_void};
-
-sized!(dtl_policy_opts_t, dtl_policy_ops_t, dtl_resource_ops_t, dtl_policy_traits_t);
 
 /// Creates a policy: it chooses one of its resources for each task.
 ///

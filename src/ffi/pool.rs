@@ -1,6 +1,6 @@
 //! Pools of memory: create, allocate, free, trim, count.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
@@ -11,8 +11,6 @@ use crate::runtime::pool::{self, Pool};
 use crate::runtime::{device, plain};
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
-
-sized!(dtl_pool_desc_t);
 
 /// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
 /// faster than asking the backend each time. Every backend has pools, also a registered one: its table

@@ -1,6 +1,6 @@
 //! Library-wide entries: init, finalize, versions, texts, log.
 
-use super::args::{self, sized};
+use super::args;
 use super::guard;
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;
@@ -10,8 +10,6 @@ use crate::runtime::settings::{Settings, alias};
 use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
 use crate::sys::buf::Addr;
 use std::ffi::{c_char, c_void};
-
-sized!(dtl_config_t);
 
 /// Initialises the library. Counted: each call wants a dtl_finalize. Optional before the first
 /// finalize (the first use initialises with what the environment says), required after it.

@@ -1,14 +1,12 @@
 //! Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local calls.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::topology::*;
 use crate::error::fail;
 use crate::runtime::{comm, topology};
-
-sized!(dtl_topology_t, dtl_comm_topology_t);
 
 /// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
 /// groups (a container, a batch system), its name. Reads the system's files at each call (some 100 µs).

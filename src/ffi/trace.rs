@@ -1,6 +1,6 @@
 //! Tracing: a file for people, functions for other tools.
 
-use super::args::{self, sized};
+use super::args;
 use super::guard;
 use crate::abi::status::dtl_status_t;
 use crate::abi::trace::dtl_trace_callbacks_t;
@@ -8,8 +8,6 @@ use crate::error::fail;
 use crate::runtime::{lifecycle, trace};
 use crate::sys::buf::Addr;
 use std::ffi::c_char;
-
-sized!(dtl_trace_callbacks_t);
 
 /// Writes a file with what the library does from now on in this process, and how long it takes: every call, what is
 /// within, operations of communicators from start to end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing.

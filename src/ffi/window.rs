@@ -1,6 +1,6 @@
 //! Windows: create, destroy, describe; fences, locks, flushes.
 
-use super::args::{self, Out, sized};
+use super::args::{self, Out};
 use super::guard;
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
@@ -10,8 +10,6 @@ use crate::runtime::comm;
 use crate::runtime::comm::window::{self, Offer, Window, quick, sync};
 use crate::sys::epoch::Guard;
 use std::ffi::c_void;
-
-sized!(dtl_win_info_t);
 
 /// A call on a window that may wait.
 #[inline(always)]

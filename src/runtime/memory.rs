@@ -20,7 +20,7 @@ pub use facts::{alignment, kind_info, stats, trim};
 
 use super::backend::{Extent, Memory, Place};
 use super::dispatch::route;
-use super::enums::describe;
+use super::enums::{describe, schedule::check_memory_kind};
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
 use super::{device, plain};
@@ -168,11 +168,11 @@ pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, 
 /// Allocates from this backend, on the calling thread's current device.
 pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Addr> {
     let Request { kind, size, align } = *wanted;
-    let memory = backend.memory()?;
-    let align = check(size, align)?;
+    let (memory, align) = (backend.memory()?, check(size, align)?);
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
         return plain::alloc(code, owner.tag(), size, align);
     }
+    check_memory_kind(kind)?;
     let extent = Extent { kind, size, align: alignment(backend, kind, size, wanted.align)? };
     let device = device::get_or_first(backend)?;
     admit(owner, backend, device, extent, || allocate(backend, memory, extent))

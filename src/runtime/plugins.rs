@@ -6,18 +6,19 @@
 //! (`sys::trust`).
 
 mod handlers;
+mod places;
 
 pub use handlers::{end_replaced, register_handler, unregister};
+pub use places::{advice, files_of, places};
 
 use super::environment::{self, Need};
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
-use super::{for_ever, log, probe, settings};
+use super::{for_ever, log, probe};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN_LOADED};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
-use crate::sys::dl;
 use crate::sys::epoch;
 use crate::sys::lock::{Condvar, Mutex, MutexGuard};
 use crate::sys::trust::{self, Identity, Refusal, Trusted};
@@ -76,8 +77,9 @@ struct Record {
     /// Who asked for it.
     origin: &'static str,
     plugin: Option<Arc<dyn Plugin>>,
-    /// What it registered when it was loaded last.
+    /// What it registered when it was loaded last, and under which names.
     backends: Vec<dtl_backend_t>,
+    names: Vec<String>,
     handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
 }
@@ -93,6 +95,8 @@ struct State {
 
 struct Current {
     facts: Facts,
+    /// How the first registration failed that did.
+    failure: Option<Error>,
     /// The names of what was not registered before.
     environments: Vec<String>,
     /// Each with the one whose name it took.
@@ -178,7 +182,11 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     }
     let opened = match (plugin, opener) {
         (Some(plugin), _) => Ok(plugin),
-        (None, Some(open)) => probe::pass(&trusted.path, step).and_then(|()| open(&trusted.path, step)),
+        (None, Some(open)) => {
+            // Before anything of the file runs: if it ends the process, this line names it.
+            log::debug!("loading {}", trusted.path.display());
+            probe::pass(&trusted.path, step).and_then(|()| open(&trusted.path, step))
+        }
         (None, None) => fail!(DTL_ERROR_INVALID_STATE, "the library is not open"),
     };
     let (plugin, outcome) = match opened {
@@ -194,16 +202,27 @@ type Registered = (Vec<dtl_backend_t>, Vec<dtl_registration_t>);
 /// Calls the plugin's load; takes back what it registered if it fails.
 fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     let facts = plugin.facts().clone();
-    STATE.lock().current =
-        Some(Current { facts, environments: Vec::new(), backends: Vec::new(), handlers: Vec::new() });
+    STATE.lock().current = Some(Current {
+        facts,
+        failure: None,
+        environments: Vec::new(),
+        backends: Vec::new(),
+        handlers: Vec::new(),
+    });
     step("its load");
     let outcome = plugin.load();
     let current = STATE.lock().current.take();
+    let failure = current.as_ref().and_then(|current| current.failure.clone());
     let (backends, environments, handlers) =
         current.map(|current| (current.backends, current.environments, current.handlers)).unwrap_or_default();
-    let outcome = match outcome {
-        Ok(()) if backends.is_empty() => fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend"),
-        other => other,
+    let outcome = match (outcome, failure) {
+        (Ok(()), Some(error)) if backends.is_empty() => {
+            Err(error.within("its load succeeded and registered no backend, because backend_register failed"))
+        }
+        (Ok(()), None) if backends.is_empty() => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend")
+        }
+        (other, _) => other,
     };
     match outcome {
         Ok(()) => Ok((backends.into_iter().map(|(backend, _)| backend).collect(), handlers)),
@@ -239,6 +258,16 @@ pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> R
     Ok(handle)
 }
 
+/// For the host's backend_register: a registration that failed, in case the plugin's load does not return its status.
+pub fn note_failure(error: &Error) {
+    let me = std::thread::current().id();
+    let mut state = STATE.lock();
+    let mine = state.loader == Some(me);
+    if let Some(current) = state.current.as_mut().filter(|_| mine) {
+        current.failure.get_or_insert_with(|| error.clone());
+    }
+}
+
 /// For the host's environment_register: adds an environment of the plugin that this thread is loading.
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
@@ -271,12 +300,15 @@ fn loading(call: &str) -> Result<Facts> {
     }
 }
 
-/// Says which plugin has the name that another one wants.
+/// Names the plugin that has registered a name which another one wants: the user can remove one of the two files.
 fn error_with_owner(error: Error, name: &str) -> Error {
     let state = STATE.lock();
     let has = |record: &&Record| registered(&record.backends).iter().any(|(_, known)| known == name);
     match state.records.iter().find(has) {
-        Some(owner) => error.within(&format!("plugin {} has it", owner.path.display())),
+        Some(owner) => error.within(&format!(
+            "plugin {} has registered {name}: remove one of the two files, or the folder of one from DTL_PLUGIN_PATH",
+            owner.path.display()
+        )),
         None => error,
     }
 }
@@ -295,7 +327,17 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     let shown = error.clone().within(&format!("plugin {}", path.display()));
     let path = trust::resolve(path).unwrap_or_else(|_| path.to_owned());
     let (backends, handlers) = Registered::default();
-    keep(Record { path, identity: None, origin, plugin: None, backends, handlers, failure: Some(error) });
+    let names = Vec::new();
+    keep(Record {
+        path,
+        identity: None,
+        origin,
+        plugin: None,
+        backends,
+        names,
+        handlers,
+        failure: Some(error),
+    });
     shown
 }
 
@@ -316,7 +358,8 @@ fn remember(
     if shown.is_none() {
         log::info!("plugin {} is loaded, by {origin}", path.display());
     }
-    keep(Record { path, identity: Some(identity), origin, plugin, backends, handlers, failure });
+    let names = registered(&backends).into_iter().map(|(_, name)| name).collect();
+    keep(Record { path, identity: Some(identity), origin, plugin, backends, names, handlers, failure });
     match (first, shown) {
         (Some(first), None) => Ok(first),
         (_, Some(error)) => Err(error),
@@ -363,18 +406,6 @@ pub fn search() {
     SEARCHED.store(true, Ordering::Release);
 }
 
-/// The folders and files that are searched, in order, and who names them. Installed folders that do
-/// not exist are left out.
-#[must_use]
-pub fn places() -> Vec<(PathBuf, &'static str)> {
-    let path = settings::current().plugin_path.unwrap_or_default();
-    let named = path.split(':').filter(|place| !place.is_empty());
-    let mut places: Vec<_> = named.map(|place| (PathBuf::from(place), "DTL_PLUGIN_PATH")).collect();
-    let installed = installed_folders().into_iter().filter(|folder| folder.is_dir());
-    places.extend(installed.map(|folder| (folder, "installed")));
-    places
-}
-
 /// The settings have changed: the next look searches anew.
 pub fn search_again() {
     SEARCHED.store(false, Ordering::Release);
@@ -392,33 +423,6 @@ fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
         }
     }
     Ok(loaded)
-}
-
-/// The files *.so of a folder, by name.
-pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "so") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-/// Where installed plugins are: dtl/backends beside libdtl.so; for a program that the library was
-/// linked into, in the lib folders of the prefix that it lies in.
-fn installed_folders() -> Vec<PathBuf> {
-    const IN_LIB: &str = "dtl/backends";
-    let Some(own) = dl::own_file() else { return Vec::new() };
-    let Some(folder) = own.parent() else { return Vec::new() };
-    if !dl::is_in_program(&own) {
-        return vec![folder.join(IN_LIB)];
-    }
-    let Some(prefix) = folder.parent() else { return Vec::new() };
-    let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
-    ["lib", "lib64", &multiarch].map(|lib| prefix.join(lib).join(IN_LIB)).into()
 }
 
 /// Those of the handles that are in the registry, with their names.
@@ -462,28 +466,6 @@ fn describe(record: &Record) -> Info {
     }
 }
 
-/// For the text of NOT_FOUND: which plugins could not be loaded and why; empty if none.
-#[must_use]
-pub fn failures() -> String {
-    const SHOWN: usize = 4;
-    let state = STATE.lock();
-    let failed = state.records.iter().filter_map(|record| Some((&record.path, record.failure.as_ref()?)));
-    let failed: Vec<String> =
-        failed.map(|(path, error)| format!("{}: {}", path.display(), error.text())).collect();
-    match failed.len() {
-        0 => String::new(),
-        count => {
-            let shown = failed.into_iter().take(SHOWN).collect::<Vec<_>>().join("; ");
-            let more = if count > SHOWN {
-                format!("; and {} more (dtl-info shows them)", count - SHOWN)
-            } else {
-                String::new()
-            };
-            format!("; plugins that could not be loaded: {shown}{more}")
-        }
-    }
-}
-
 /// The library ends, or this is a forked child: what is in memory stays, its backends are gone, and
 /// the next opening searches and tries anew.
 pub fn settle() {
@@ -491,6 +473,7 @@ pub fn settle() {
     state.records.retain(|record| record.plugin.is_some());
     for record in &mut state.records {
         record.backends.clear();
+        record.names.clear();
         record.handlers.clear();
         record.failure = None;
     }

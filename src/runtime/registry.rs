@@ -407,7 +407,7 @@ fn named(name: &str) -> Result<Arc<Backend>> {
         DTL_ERROR_NOT_FOUND,
         "no backend is named \"{name}\"; known: {}{}",
         known.join(", "),
-        plugins::failures()
+        plugins::advice(name)
     )
 }
 

@@ -278,7 +278,7 @@ static void test_null_pointers(void) {
     CHECK(number == 0 && word == 0 && two == 0);
 }
 
-/* Each info struct with every size that cannot be, and with those of older and newer callers. */
+/* Each info struct with sizes that cannot be; test_struct_size has all of them. */
 static void test_struct_sizes(void) {
     const uint32_t bad[5] = {0, 1, 7, 5000, UINT32_MAX};
     size_t i;
@@ -307,11 +307,29 @@ static void test_struct_sizes(void) {
         CHECK(((unsigned char*)&o.stats)[8] == 0x5A);
     }
     poison(&o);
-    o.stats.struct_size = 16; /* an older caller: nothing behind is written */
-    CHECK_OK(dtl_mem_stats(good.backend, &o.stats));
-    CHECK(o.stats.struct_size == 16 && o.stats.peak_bytes == UINT64_C(0x5A5A5A5A5A5A5A5A));
     CHECK_STATUS(dtl_mem_stats(good.backend, (dtl_mem_stats_t*)(void*)((char*)&o.stats + 1)), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("aligned");
+}
+
+/* What begins with DTL_MEMORY_ is a kind or a property of kinds; the text names the property. */
+static void test_properties_as_kinds(void) {
+    const dtl_enum_word_t unified = DTL_MEMORY_UNIFIED;
+    const int64_t shape[1] = {8};
+    struct outputs o, before;
+    poison(&o);
+    memcpy(&before, &o, sizeof before);
+#define NAMES_UNIFIED(call)                        \
+    CHECK_STATUS(call, DTL_ERROR_NOT_SUPPORTED);   \
+    CHECK_TEXT("kind is 0x4 (DTL_MEMORY_UNIFIED, a property of kinds), which is no memory kind: use DTL_MEMORY_HOST")
+    NAMES_UNIFIED(dtl_mem_alloc(good.backend, unified, 8, 0, &o.pointer));
+    NAMES_UNIFIED(dtl_mem_alloc_async(good.stream, unified, 8, 0, &o.pointer));
+    NAMES_UNIFIED(dtl_mem_kind_info(good.backend, unified, &o.kind_info));
+    NAMES_UNIFIED(dtl_pool_create(good.backend, unified, NULL, &o.handles.pool));
+    NAMES_UNIFIED(dtl_array_alloc(good.backend, unified, 1, shape, DTL_DTYPE_INT8, 0, &o.handles.array));
+    CHECK_STATUS(dtl_mem_alloc(good.backend, DTL_MEMORY_PAGEABLE | DTL_MEMORY_ATOMICS, 8, 0, &o.pointer),
+                 DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("kind is 0x18 (DTL_MEMORY_ATOMICS | DTL_MEMORY_PAGEABLE, a property of kinds)");
+    CHECK(memcmp(&before, &o, sizeof o) == 0);
 }
 
 static void test_values(void) {
@@ -328,6 +346,8 @@ static void test_values(void) {
     CHECK_STATUS(dtl_mem_alloc(b, DTL_MEMORY_HOST, 8, UINT64_C(1) << 63, &o.pointer), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_alloc(b, 0, 8, 0, &o.pointer), DTL_ERROR_NOT_SUPPORTED);
     CHECK_STATUS(dtl_mem_alloc(b, DTL_DEVICE_CPU, 8, 0, &o.pointer), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("kind is Device.CPU, which is no memory kind");
+    test_properties_as_kinds();
     CHECK_STATUS(dtl_mem_kind_info(b, 99, &o.kind_info), DTL_ERROR_NOT_SUPPORTED);
     CHECK_STATUS(dtl_mem_free(b, data), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_query(data, &o.mem_info), DTL_ERROR_NOT_FOUND);

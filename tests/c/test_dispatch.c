@@ -475,7 +475,7 @@ static void test_bad_input(void) {
     query.reserved = 1;
     CHECK_STATUS(fails(d, query), DTL_ERROR_INVALID_ARGUMENT);
     out = add(d, "fine", key_of(DO(0), MEM(1), ANY, ANY), NULL);
-    query.reserved = 0, query.struct_size = 40; /* of an older caller, without args */
+    query.reserved = 0;
     CHECK(finds(d, query, out));
     CHECK_STATUS(dtl_dispatch_find(d, NULL, &out), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_dispatch_find(d, &query, NULL), DTL_ERROR_NULL_POINTER);

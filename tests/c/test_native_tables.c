@@ -138,19 +138,28 @@ static void test_sizes(void) {
     refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "dtl_memory_vtable_t.struct_size");
     far_fill(&tables);
     tables.memory.struct_size = offsetof(dtl_memory_vtable_t, free);
-    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "memory.free");
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "dtl_memory_vtable_t.struct_size is 16 and ends before free");
+    far_fill(&tables);
+    tables.memory.struct_size = offsetof(dtl_memory_vtable_t, kind_info) + 5; /* a cut slot would be called */
+    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "dtl_memory_vtable_t.struct_size is 29 and ends inside kind_info");
+    far_fill(&tables);
+    tables.main.struct_size = offsetof(dtl_backend_vtable_t, memory);
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "dtl_backend_vtable_t.struct_size is 56 and ends before memory");
 
-    far_fill(&tables); /* short: what is not there counts as NULL, whatever the bytes say */
-    tables.main.struct_size = offsetof(dtl_backend_vtable_t, transfer);
-    tables.memory.struct_size = offsetof(dtl_memory_vtable_t, kind_info);
-    memset(&tables.memory.kind_info, 0x55, sizeof tables.memory.kind_info);
+    far_fill(&tables); /* of an older version: what is not there counts as NULL, whatever the bytes say */
+    tables.memory.struct_size = offsetof(dtl_memory_vtable_t, export_handle);
+    memset(&tables.memory.export_handle, 0x55, sizeof tables.memory.export_handle);
+    memset(&tables.memory.alloc_async, 0x55, sizeof tables.memory.alloc_async);
     tables.main.auto_priority = 0;
-    CHECK_OK(dtl_backend_register("short", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_backend_register("older", &tables.main, &far, 0, &backend));
     CHECK_OK(dtl_backend_info(backend, &info));
-    CHECK(info.components == (DTL_COMPONENT_DEVICE | DTL_COMPONENT_MEMORY) && info.auto_priority == 40);
+    CHECK(info.auto_priority == 40);
     {
-        dtl_mem_kind_info_t kind = DTL_MEM_KIND_INFO_INIT;
-        CHECK_OK(dtl_mem_kind_info(backend, DTL_MEMORY_DEVICE, &kind));
+        dtl_mem_handle_t handle;
+        void* block = NULL;
+        CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 64, 0, &block));
+        CHECK_STATUS(dtl_mem_export(block, &handle), DTL_ERROR_NOT_SUPPORTED);
+        CHECK_OK(dtl_mem_free(backend, block));
     }
     CHECK_OK(dtl_backend_unregister(backend));
     CHECK(far.destroyed == 1);

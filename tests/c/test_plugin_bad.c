@@ -37,6 +37,8 @@ static void test_wrong_answers(void) {
     refuse(in(plugins, "load_fails.so"), DTL_ERROR_INIT_FAILED, "the second half is missing");
     refuse(in(plugins, "load_answers_nonsense.so"), DTL_ERROR_NATIVE_BACKEND, "4711");
     refuse(in(plugins, "bad_table.so"), DTL_ERROR_INVALID_ARGUMENT, "device.count is NULL");
+    refuse(in(plugins, "drops_status.so"), DTL_ERROR_INVALID_ARGUMENT,
+        "registered no backend, because backend_register failed: device.count is NULL");
     refuse(in(plugins, "taken_name.so"), DTL_ERROR_ALREADY_EXISTS, "a backend named host is registered");
     refuse(in(plugins, "bad_host_calls.so"), DTL_ERROR_ALREADY_EXISTS, "Device has the defaults Device and Sequential");
     refuse(in(plugins, "register_in_thread.so"), DTL_ERROR_INVALID_STATE, "registered in another thread");

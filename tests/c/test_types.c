@@ -336,6 +336,33 @@ static void misuse(void) {
     CHECK_OK(dtl_dtype_destroy(second));
 }
 
+/* An operation in the place of a dtype, and the reverse: refused by name as far as the numbers differ. */
+static void mixed_up(void) {
+    uint64_t bytes[4] = {1, 2, 3, 4}, size;
+    dtl_dtype_t dtypes[3];
+    dtl_reduce_op_t ops[3];
+    int i;
+    for (i = 0; i < 3; i++) {
+        CHECK_OK(dtl_dtype_create(8, "my pair", &dtypes[i]));
+        CHECK_OK(dtl_op_create(multiply, NULL, 0, "my product", &ops[i]));
+    }
+    for (i = 0; i < 3; i++) {
+        CHECK_STATUS(dtl_comm_bcast(comm, bytes, 1, ops[i], 0), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT("(\"my product\"): dtype");
+        CHECK_STATUS(dtl_dtype_size(ops[i], &size), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT("dtype is op ");
+        CHECK_STATUS(dtl_comm_allreduce(comm, bytes, bytes + 1, 1, dtypes[i], dtypes[i]), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT("op is dtype ");
+        CHECK_TEXT("(\"my pair\"): op");
+    }
+    CHECK_STATUS(dtl_comm_allreduce(comm, bytes, bytes + 1, 1, DTL_DTYPE_INT64, DTL_DTYPE_COMPLEX64), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("op is DTL_DTYPE_COMPLEX64: op 14 is none");
+    for (i = 0; i < 3; i++) {
+        CHECK_OK(dtl_dtype_destroy(dtypes[i]));
+        CHECK_OK(dtl_op_destroy(ops[i]));
+    }
+}
+
 /* Numbers end; the last thing a process does with them. Finalize makes nothing valid again. */
 static void numbers_end(void) {
     dtl_dtype_t dtype = 0, last = 0, out = -7;
@@ -366,6 +393,7 @@ int main(int argc, char **argv) {
     own_that_commutes();
     own_in_the_order_of_ranks();
     misuse();
+    mixed_up();
     calls_from_an_operation();
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_destroy(comm));

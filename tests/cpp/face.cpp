@@ -223,6 +223,32 @@ struct counter {
 int counter::alive = 0;
 bool counter::broken = false;
 
+// Types keep apart what C has one integer type for.
+static_assert(std::is_constructible_v<dtl::buffer<int>, std::size_t, dtl::memory_kind>);
+static_assert(std::is_constructible_v<dtl::buffer<int>, std::size_t, dtl_enum_word_t>);
+static_assert(!std::is_constructible_v<dtl::buffer<int>, std::size_t, dtl::schedule>);
+static_assert(!std::is_constructible_v<dtl::buffer<int>, std::size_t, dtl::memory_property>);
+static_assert(!std::is_constructible_v<dtl::pool, dtl::device_kind>);
+static_assert(!std::is_constructible_v<dtl::memory_kind, dtl::device_kind>);
+static_assert(std::is_convertible_v<dtl_reduce_op_t, dtl::reduce_op>);
+static_assert(!std::is_constructible_v<dtl::reduce_op, dtl::element_type>);
+static_assert(!std::is_convertible_v<dtl::reduce_op, dtl::element_type>);
+static_assert(dtl::ops::sum == DTL_OP_SUM && dtl::ops::no_op == DTL_OP_NO_OP);
+
+static void types()
+{
+    const dtl::buffer<int> typed(4, dtl::memory_kinds::host), untyped(4, DTL_MEMORY_HOST);
+    CHECK(typed.size() == untyped.size());
+    CHECK(thrown([] { dtl::buffer<int>(4, DTL_MEMORY_UNIFIED); }) == DTL_ERROR_NOT_SUPPORTED);
+    dtl_mem_kind_info_t info = DTL_MEM_KIND_INFO_INIT;
+    CHECK_OK(dtl_mem_kind_info(dtl::backend_ref("host").get(), dtl::memory_kinds::host, &info));
+    CHECK(dtl::has(info, dtl::memory_property::host_accessible));
+    CHECK(dtl::has(info, dtl::memory_property::unified) == ((info.properties & DTL_MEMORY_UNIFIED) != 0));
+    const dtl::comm_ref world(DTL_COMM_WORLD);
+    const int value = world.allreduce(3, dtl::ops::max);
+    CHECK(value == world.allreduce(3, DTL_OP_MAX));
+}
+
 static void environments()
 {
     dtl::register_environment<counter>("counter", "1.10");
@@ -256,6 +282,7 @@ int main()
     errors();
     backends();
     registered();
+    types();
     buffers();
     pools();
     environments();

@@ -30,6 +30,9 @@ static dtl_status_t asked(void* self, int32_t* yes, char* why, uint64_t cap)
     return DTL_SUCCESS;
 }
 #endif
+#ifdef THROWS_IN_SLOT
+static dtl_status_t throws(void* self, int32_t* out) { (void)self, (void)out; throw 1; }
+#endif
 #ifdef MISSING_FUNCTION
 int of_no_library(void);
 #endif
@@ -94,6 +97,10 @@ static dtl_status_t load(const dtl_host_api_t* host)
     }
 #elif defined(BAD_TABLE)
     device.count = NULL;
+#elif defined(DROPS_STATUS)
+    device.count = NULL;
+    DTL_IGNORE(host->backend_register("bad", &table, NULL, 0, &backend));
+    return DTL_SUCCESS;
 #elif defined(TAKEN_NAME)
     return host->backend_register("host", &table, NULL, 0, &backend);
 #elif defined(MISSING_FUNCTION)
@@ -133,6 +140,8 @@ static dtl_status_t load(const dtl_host_api_t* host)
     }
 #elif defined(THROWS)
     throw 1;
+#elif defined(THROWS_IN_SLOT)
+    device.count = throws;
 #endif
     return host->backend_register("bad", &table, NULL, 0, &backend);
 }

@@ -88,6 +88,12 @@ static inline dtl_attr_t dtl_attr_enum(const char *name, dtl_enum_word_t value)
 
 #ifdef __cplusplus
 } /* extern "C" */
+
+/// Handles of one type compare with == and != in C++.
+#define DTL_HANDLE_COMPARISON_(type)                                                              \
+    constexpr bool operator==(type a, type b) noexcept { return a.id == b.id; }                   \
+    constexpr bool operator!=(type a, type b) noexcept { return a.id != b.id; }
+@HANDLE_COMPARISONS@#undef DTL_HANDLE_COMPARISON_
 #endif
 
 /* -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ mod exec;
 mod handler;
 mod memory;
 mod module;
+mod slot_call;
 mod window;
 
 pub use environment::environment_calls;
@@ -172,11 +173,13 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
 /// Calls a slot with the backend's `self` and turns its status into a result.
 macro_rules! call {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
-        let slot = $slot;
+        let slot = $crate::backend::native::slot_call::Slot::unwinding($slot);
         let before = $crate::last_error::Mark::now();
+        let inside = $crate::backend::native::slot_call::Inside::enter(&$owner, $name);
         // SAFETY: the slot came in a table whose author promised the header's contract for it;
         // the arguments are what the contract says, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
+        inside.left();
         $owner.check($name, status, before)
     }};
 }

@@ -10,18 +10,18 @@ use super::native;
 use crate::abi::plugin::{dtl_host_api_t, dtl_layout_t, dtl_plugin_entry_fn_t, dtl_plugin_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
+use crate::from_c;
 use crate::runtime::environment::Need;
 use crate::runtime::plugins::{Facts, Plugin, Step};
 use crate::runtime::registry;
 use crate::sys::buf::Addr;
 use crate::sys::dl::Module;
 use std::ffi::{CStr, c_char};
-use std::mem::offset_of;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Words of the room behind the entry's `out`, as the header promises.
-const ROOM: usize = 4096 / size_of::<u64>();
+const ROOM: usize = from_c::STRUCT_LIMIT / size_of::<u64>();
 const MOST_ROWS: u32 = 4096;
 const MOST_ENVIRONMENTS: u32 = 256;
 type Load = unsafe extern "C" fn(*const dtl_host_api_t) -> dtl_status_t;
@@ -94,24 +94,16 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     if status != DTL_SUCCESS {
         return Err(native::foreign_error("its entry", status, before));
     }
-    // SAFETY: the room is larger than the struct and aligned; any bytes are integers and pointers.
-    let raw = unsafe { room.as_ptr().cast::<dtl_plugin_t>().read() };
-    let least = offset_of!(dtl_plugin_t, load) + size_of::<Option<Load>>();
-    if (raw.struct_size as usize) < least || raw.struct_size as usize > size_of_val(&room) {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_plugin_t.struct_size is {}: start from DTL_PLUGIN_INIT",
-            raw.struct_size
-        );
-    }
-    if let Some(at) = room.iter().skip(size_of::<dtl_plugin_t>() / 8).position(|&word| word != 0) {
+    let beyond = room.iter().skip(size_of::<dtl_plugin_t>() / 8).position(|&word| word != 0);
+    if let Some(at) = beyond {
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
             "dtl_plugin_t sets a field at offset {} that this library does not know: update libdtl",
             size_of::<dtl_plugin_t>() + 8 * at
         );
     }
-    Ok(raw)
+    // SAFETY: the room has as many bytes as the largest struct_size that is accepted.
+    unsafe { from_c::take(room.as_ptr().cast::<dtl_plugin_t>()) }
 }
 
 /// Versions and texts.

@@ -5,7 +5,7 @@ use super::meet::How;
 use super::slots::{LANES, RAILS};
 use crate::abi::rdma::*;
 use crate::error::{Result, fail};
-use crate::from_c::{self, sized};
+use crate::from_c;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use std::collections::BTreeMap;
@@ -15,8 +15,6 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-
-sized!(dtl_rdma_config_t);
 
 /// How device memory goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +123,6 @@ impl Config {
 /// What is set, by its name: numbers as texts, too, so that all are checked in one way, whoever says them.
 type Texts = BTreeMap<&'static str, String>;
 
-/// The size that the struct had at first; one below that never was.
-const FIRST_SIZE: usize = offset_of!(dtl_rdma_config_t, cache_bytes) + size_of::<i64>();
-
 /// The constants of a field, and their words in the variable. The first is 1.
 type Words = &'static [(&'static str, &'static str)];
 const COMPLETION: Words = &[("DTL_RDMA_POLL", "poll"), ("DTL_RDMA_EVENT", "event")];
@@ -139,13 +134,6 @@ const DEVICE_MEMORY: Words =
 fn take(native: Addr) -> Result<Texts> {
     // SAFETY: the caller of dtl_comm_open passes a struct of the size it says.
     let raw: dtl_rdma_config_t = unsafe { from_c::take(native.ptr().cast()) }?;
-    if (raw.struct_size as usize) < FIRST_SIZE {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_rdma_config_t.struct_size is {}: start from DTL_RDMA_CONFIG_INIT",
-            raw.struct_size
-        );
-    }
     if raw.flags != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -175,8 +163,8 @@ fn take(native: Addr) -> Result<Texts> {
         ("silence_ms", raw.silence_ms),
     ];
     let numbers = numbers.map(|(name, value)| (name, i64::from(value)));
-    // Where the program was made with the first version there is none.
-    let has_more = raw.struct_size as usize > FIRST_SIZE;
+    // A program that was compiled with the first version has no such field.
+    let has_more = raw.struct_size as usize > offset_of!(dtl_rdma_config_t, reconnect_ms);
     let reconnect_ms = if has_more { raw.reconnect_ms } else { -1 };
     let numbers =
         numbers.into_iter().chain([("cache_bytes", raw.cache_bytes), ("reconnect_ms", reconnect_ms)]);

@@ -13,6 +13,7 @@ mod plugins;
 mod probe;
 mod text;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use dtl::runtime::settings;
 use std::io::{ErrorKind, Write};
@@ -83,7 +84,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = Options::try_parse().unwrap_or_else(|error| with_usage(error).exit());
     if let Some(file) = &options.probe_child {
         probe::child(file);
         return ExitCode::SUCCESS;
@@ -105,6 +106,16 @@ fn main() -> ExitCode {
     }
     errors.iter().for_each(|error| complain(error));
     ExitCode::from(status)
+}
+
+/// Adds the usage line of --probe to an error about its FILE, which comes right after the word.
+fn with_usage(mut error: clap::Error) -> clap::Error {
+    const PROBE: &str = "Usage: dtl-info --probe FILE [--time-limit TIME], for example:\n  dtl-info --probe ./libmine.so --time-limit 2s";
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    if argument.is_some_and(|argument| argument.contains("--probe")) {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(PROBE.into()));
+    }
+    error
 }
 
 /// A line on standard error; if it cannot be written there is nobody to tell.

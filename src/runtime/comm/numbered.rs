@@ -22,15 +22,17 @@ pub(super) enum Found<'a, T> {
     Never,
 }
 
-/// Numbers from [`FIRST`] on. Values stay in memory after they are destroyed.
+/// Numbers from `first` on. Values stay in memory after they are destroyed.
 pub(super) struct Numbered<T: 'static> {
+    first: i32,
     next: AtomicUsize,
     slots: Chunks<Slot<T>, { LIMIT / CHUNK }>,
 }
 
 impl<T> Numbered<T> {
-    pub(super) const fn new() -> Self {
-        Numbered { next: AtomicUsize::new(0), slots: Chunks::new() }
+    /// Tables with a `first` that is at least [`LIMIT`] apart have no number in common.
+    pub(super) const fn new(first: i32) -> Self {
+        Numbered { first, next: AtomicUsize::new(0), slots: Chunks::new() }
     }
 
     /// The new number, or `None` when all were given.
@@ -38,11 +40,11 @@ impl<T> Numbered<T> {
         let more = |next| (next < LIMIT).then_some(next + 1);
         let index = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         self.slots.set(index, Slot { value, destroyed: AtomicBool::new(false) })?;
-        Some(FIRST + index as i32)
+        Some(self.first + index as i32)
     }
 
     fn slot(&self, number: i32) -> Option<&Slot<T>> {
-        self.slots.get(usize::try_from(number.checked_sub(FIRST)?).ok()?)
+        self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     pub(super) fn find(&self, number: i32) -> Found<'_, T> {
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_once_and_end() {
-        let table: Box<Numbered<usize>> = Box::new(Numbered::new());
+        let table: Box<Numbered<usize>> = Box::new(Numbered::new(FIRST));
         for index in 0..LIMIT {
             let number = table.add(index).unwrap();
             assert_eq!(number, FIRST + index as i32);
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_library_destroys_all() {
-        let table = Numbered::new();
+        let table = Numbered::new(FIRST);
         let (first, second) = (table.add(1).unwrap(), table.add(2).unwrap());
         table.destroy_all();
         assert!(matches!(table.find(first), Found::Destroyed));

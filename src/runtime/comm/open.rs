@@ -259,7 +259,7 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
         DTL_ERROR_NOT_FOUND,
         "no communicator kind is named \"{kind}\"; known: auto, {}{}",
         known.join(", "),
-        plugins::failures()
+        plugins::advice(kind)
     )
 }
 

@@ -1,7 +1,7 @@
 //! Element types and reduction operations: what a number means, and which go together. Built-in ones
 //! are in `sys::reduce`; the program's own are kept here, under numbers of `numbered`.
 
-use super::numbered::{Found, Numbered};
+use super::numbered::{self, Found, Numbered};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
@@ -11,8 +11,9 @@ use std::ffi::{CStr, CString};
 /// Longest name in bytes.
 const NAME_LIMIT: usize = 63;
 
-static DTYPES: Numbered<Dtype> = Numbered::new();
-static OPS: Numbered<Op> = Numbered::new();
+static DTYPES: Numbered<Dtype> = Numbered::new(numbered::FIRST);
+/// Apart from the dtypes', so that one in the place of the other is refused.
+static OPS: Numbered<Op> = Numbered::new(1 << 20);
 
 struct Dtype {
     size: usize,
@@ -136,16 +137,18 @@ pub fn describe(dtype: dtl_dtype_t) -> String {
 }
 
 fn find_dtype(dtype: dtl_dtype_t) -> Result<&'static Dtype> {
-    existing(
-        DTYPES.find(dtype),
-        "dtype",
-        dtype,
-        "DTL_DTYPE_INT8 to DTL_DTYPE_INT64_INT64, or dtl_dtype_create",
-    )
+    let instead = "DTL_DTYPE_INT8 to DTL_DTYPE_INT64_INT64, or dtl_dtype_create";
+    existing(DTYPES.find(dtype), "dtype", dtype, instead).map_err(|error| match OPS.find(dtype) {
+        Found::Live(op) => error.within(&format!("dtype is op {dtype} (\"{}\")", op.name.to_string_lossy())),
+        _ => error,
+    })
 }
 
 fn find_op(op: dtl_reduce_op_t) -> Result<&'static Op> {
-    existing(OPS.find(op), "op", op, "DTL_OP_SUM to DTL_OP_NO_OP, or dtl_op_create")
+    let instead = "DTL_OP_SUM to DTL_OP_NO_OP, or dtl_op_create";
+    let is_dtype = || reduce::dtype_name(op).is_some() || matches!(DTYPES.find(op), Found::Live(_));
+    existing(OPS.find(op), "op", op, instead)
+        .map_err(|error| if is_dtype() { error.within(&format!("op is {}", describe(op))) } else { error })
 }
 
 fn existing<'a, T>(found: Found<'a, T>, noun: &str, number: i32, instead: &str) -> Result<&'a T> {
@@ -202,7 +205,7 @@ fn given(number: Option<i32>, nouns: &str) -> Result<i32> {
         None => fail!(
             DTL_ERROR_LIMIT,
             "this process has made {} {nouns}, no more are possible: make them once and keep them",
-            super::numbered::LIMIT
+            numbered::LIMIT
         ),
     }
 }

@@ -95,6 +95,7 @@ pub fn alloc(
     wanted: &memory::Request,
     order: Option<Order<'_>>,
 ) -> Result<Option<Addr>> {
+    enums::schedule::check_memory_kind(wanted.kind)?;
     let inside = epoch::enter();
     let mut args = dtl_dispatch_alloc_t {
         struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,

@@ -1,6 +1,7 @@
 //! What goes with a schedule: where memory is that is allocated in it, and how what is inside it runs.
 
 use super::{builtin, describe, existing};
+use crate::abi::device::*;
 use crate::abi::enums::{DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE, dtl_enum_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
@@ -14,6 +15,38 @@ fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let wanted = if number == DTL_ENUM_MEMORY { "memory kind" } else { "schedule" };
     fail!(DTL_ERROR_TYPE, "{name} is {}, which is no {wanted}", member.full_name())
 }
+
+/// Refuses a word that is no memory kind: a property of kinds, for one, whose constants begin with DTL_MEMORY_ too.
+pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
+    if (kind >> 48) as dtl_enum_t == DTL_ENUM_MEMORY {
+        return Ok(());
+    }
+    let properties: Vec<&str> =
+        PROPERTIES.iter().filter(|(bit, _)| kind & bit != 0).map(|(_, name)| *name).collect();
+    let is = match existing(kind) {
+        Ok(member) => member.full_name(),
+        Err(_) if kind != 0 && kind <= PROPERTIES.iter().map(|(bit, _)| bit).sum() => {
+            format!("{kind:#x} ({}, a property of kinds)", properties.join(" | "))
+        }
+        Err(_) => format!("{kind:#x}"),
+    };
+    fail!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "kind is {is}, which is no memory kind: use DTL_MEMORY_HOST, DTL_MEMORY_DEVICE or another member of \
+         DTL_ENUM_MEMORY"
+    )
+}
+
+/// Bits of dtl_mem_kind_info_t.properties.
+const PROPERTIES: [(u64, &str); 7] = [
+    (DTL_MEMORY_HOST_ACCESSIBLE, "DTL_MEMORY_HOST_ACCESSIBLE"),
+    (DTL_MEMORY_DEVICE_ACCESSIBLE, "DTL_MEMORY_DEVICE_ACCESSIBLE"),
+    (DTL_MEMORY_UNIFIED, "DTL_MEMORY_UNIFIED"),
+    (DTL_MEMORY_ATOMICS, "DTL_MEMORY_ATOMICS"),
+    (DTL_MEMORY_PAGEABLE, "DTL_MEMORY_PAGEABLE"),
+    (DTL_MEMORY_THREAD_SAFE, "DTL_MEMORY_THREAD_SAFE"),
+    (DTL_MEMORY_EXPORTABLE, "DTL_MEMORY_EXPORTABLE"),
+];
 
 /// Says what goes with a schedule, once.
 pub fn set_defaults(schedule: dtl_enum_word_t, kind: dtl_enum_word_t, inner: dtl_enum_word_t) -> Result<()> {

@@ -18,7 +18,6 @@ use crate::sys::args::ArgPack;
 use crate::sys::buf::{Addr, Scratch};
 use crate::sys::clock::now_ns;
 use std::ffi::c_void;
-use std::mem::offset_of;
 use std::sync::Arc;
 
 /// Work below this much is finished by one thread: waking others costs as long.
@@ -100,13 +99,6 @@ pub fn check_shape(shape: &dtl_launch_t, limits: &Limits) -> Result<()> {
     let dimensions = [("grid", shape.grid, limits.grid), ("block", shape.block, limits.block)];
     for (name, size, limit) in dimensions {
         for ((axis, size), limit) in ["x", "y", "z"].into_iter().zip(size).zip(limit) {
-            if size == 0 && (shape.struct_size as usize) < offset_of!(dtl_launch_t, schedule) {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "dtl_launch_t.struct_size is {}, which has no whole {name} in it: start from DTL_LAUNCH_INIT",
-                    shape.struct_size
-                );
-            }
             if size == 0 {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,

@@ -6,6 +6,7 @@ use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
+use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::registry::Backend;
 use crate::sys::heap;
 use std::sync::atomic::Ordering;
@@ -55,6 +56,7 @@ pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64
 
 /// Describes a memory kind of a backend.
 pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+    check_memory_kind(kind)?;
     if let Some(answer) = backend.memory()?.kind_info(kind, out) {
         return answer;
     }

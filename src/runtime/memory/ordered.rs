@@ -11,6 +11,7 @@ use crate::runtime::backend::Extent;
 use crate::runtime::device;
 use crate::runtime::dispatch::route::{self, Order};
 use crate::runtime::enums::describe;
+use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::trace::{self, Args};
@@ -43,6 +44,7 @@ pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
         return plain::alloc(code, plain::NO_POOL, size, align);
     }
+    check_memory_kind(kind)?;
     let align = alignment(backend, kind, size, wanted.align)?;
     let extent = Extent { kind, size, align };
     let queue = || memory.alloc_async(stream.token()?, kind, size, align);

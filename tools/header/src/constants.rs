@@ -35,10 +35,13 @@ pub fn comment(lines: &[String]) -> String {
     lines.iter().map(|line| format!("/// {line}").trim_end().to_owned() + "\n").collect()
 }
 
+/// The three forms of a constant handle: see DTL_CONSTANT_OBJECTS in the preamble.
 fn handle_macro(name: &str, ty: &str, id: &str) -> String {
     let cpp = if id == "0" { String::new() } else { id.to_owned() };
+    let object = name.to_lowercase() + "_";
     format!(
-        "#ifdef __cplusplus\n#define {name} ({ty}{{{cpp}}})\n#else\n#define {name} (({ty}){{{id}}})\n#endif\n"
+        "#if defined(__cplusplus)\n#define {name} ({ty}{{{cpp}}})\n#elif defined(DTL_CONSTANT_OBJECTS)\n\
+         static const {ty} {object} __attribute__((unused)) = {{{id}}};\n#define {name} {object}\n#else\n#define {name} (({ty}){{{id}}})\n#endif\n"
     )
 }
 

@@ -19,9 +19,16 @@ pub fn header(root: &Path) -> Outcome<String> {
         section(&mut text, module, &source, &declarations)?;
     }
     text.push_str(&layouts::macros(&source, PLUGIN));
-    text.push_str(CLOSING);
     refuse_cpp_keywords(&text)?;
+    text.push_str(&CLOSING.replace("@HANDLE_COMPARISONS@", &comparisons(&source)));
     Ok(text)
+}
+
+/// One line for each type of handle.
+fn comparisons(source: &Source) -> String {
+    let items = source.modules.iter().flat_map(|module| &module.items);
+    let handles = items.filter(|item| matches!(&item.kind, Kind::Struct(structure) if is_handle(structure)));
+    handles.map(|item| format!("DTL_HANDLE_COMPARISON_({})\n", item.name)).collect()
 }
 
 fn version_macros(root: &Path) -> Outcome<String> {

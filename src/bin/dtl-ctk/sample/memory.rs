@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What kind_info calls its HOST memory.
-pub(crate) const HOST_NAME: &str = "sample host memory";
+const HOST_NAME: &str = "sample host memory";
 
 pub(super) fn memory_table() -> dtl_memory_vtable_t {
     dtl_memory_vtable_t {

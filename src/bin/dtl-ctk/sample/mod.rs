@@ -29,8 +29,6 @@ use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(crate) use memory::HOST_NAME;
-
 /// Devices that it says it has.
 const DEVICES: i32 = 2;
 

@@ -25,7 +25,7 @@ pub(crate) const GROUPS: &[Group] = &[
             "device.info.numa_node_is_plausible": "the NUMA node is -1 or a small number" => info_numa;
             "device.info.same_each_time": "two calls tell the same" => info_stable;
             "device.info.keeps_the_callers_size": "struct_size is what the caller set" => info_size;
-            "device.info.stays_inside_a_short_struct": "of an older caller's struct nothing behind its size is written" => info_short;
+            "device.info.cut_struct_refused": "a size that no version has is refused, and nothing is written" => info_cut;
             "device.info.beyond_count_refused": "a device that does not exist is DTL_ERROR_OUT_OF_BOUNDS" => info_beyond;
         ],
     },
@@ -145,15 +145,15 @@ fn info_size(s: &Subject) -> Outcome {
     })
 }
 
-fn info_short(s: &Subject) -> Outcome {
-    // As a caller that knows the fields up to `kind` only.
+fn info_cut(s: &Subject) -> Outcome {
     let mut info = no_device_info();
     info.struct_size = 16;
     info.name = [0x55; 128];
     info.total_bytes = 0x5555;
-    call!(dtl_device_info(s.backend.handle, 0, &raw mut info))?;
+    let called = call!(dtl_device_info(s.backend.handle, 0, &raw mut info));
+    refused(called, DTL_ERROR_INVALID_ARGUMENT, "struct_size 16")?;
     let kept = info.name == [0x55; 128] && info.total_bytes == 0x5555;
-    ensure!(kept, "bytes behind the caller's 16 were written");
+    ensure!(kept, "a call that failed wrote its output");
     Ok(())
 }
 
