@@ -26,9 +26,7 @@ pub fn header(root: &Path) -> Outcome<String> {
 
 /// One line for each type of handle.
 fn comparisons(source: &Source) -> String {
-    let items = source.modules.iter().flat_map(|module| &module.items);
-    let handles = items.filter(|item| matches!(&item.kind, Kind::Struct(structure) if is_handle(structure)));
-    handles.map(|item| format!("DTL_HANDLE_COMPARISON_({})\n", item.name)).collect()
+    source.handles().map(|name| format!("DTL_HANDLE_COMPARISON_({name})\n")).collect()
 }
 
 fn version_macros(root: &Path) -> Outcome<String> {
