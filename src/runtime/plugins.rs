@@ -243,10 +243,10 @@ pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> R
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
     let name = description.name.clone();
-    if environment::register(description)?
-        && let Some(current) = &mut STATE.lock().current
-    {
-        current.environments.push(name);
+    if environment::register(description)? {
+        if let Some(current) = &mut STATE.lock().current {
+            current.environments.push(name);
+        }
     }
     Ok(())
 }
