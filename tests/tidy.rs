@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 const SYS_FOR_RUNTIME: &[&str] = &[
     "args",
     "asking",
+    "atomic_update",
     "buf",
     "cache",
     "callback",
