@@ -15,7 +15,6 @@ enum { RANKS = 4, SKIPPED = -1 };
 
 struct outcome {
     dtl_status_t status;
-    uint64_t took_ms;
     char text[600];
 };
 
@@ -29,7 +28,6 @@ static void be_rank(int rank, int size, int round, prepare_t prepare, int amount
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     dtl_comm_t comm;
     char job[80];
-    const uint64_t began = now_ms();
     uint64_t one = 1, sum = 0;
     snprintf(job, sizeof job, "limits-%ld-%d", (long)getppid(), round);
     desc.kind = "shm";
@@ -42,7 +40,6 @@ static void be_rank(int rank, int size, int round, prepare_t prepare, int amount
         _exit(0);
     }
     said[rank].status = dtl_comm_open(&desc, &comm);
-    said[rank].took_ms = now_ms() - began;
     if (said[rank].status == DTL_SUCCESS) {
         CHECK_OK(dtl_comm_allreduce(comm, &one, &sum, 1, DTL_DTYPE_UINT64, DTL_OP_SUM));
         CHECK(sum == (uint64_t)size);
@@ -87,16 +84,6 @@ static void expect(int rank, dtl_status_t status, const char *words) {
     }
 }
 
-static void expect_soon(uint64_t ms) {
-    int rank;
-    for (rank = 0; rank < RANKS; rank++) {
-        if (said[rank].took_ms > ms) {
-            fprintf(stderr, "%s: rank %d took %d ms: %s\n", test, rank, (int)said[rank].took_ms, said[rank].text);
-            exit(1);
-        }
-    }
-}
-
 static int lower(int resource, rlim_t limit) {
     struct rlimit now;
     CHECK(getrlimit((__rlimit_resource_t)resource, &now) == 0);
@@ -123,7 +110,6 @@ static void test_descriptors(void) {
         snprintf(name, sizeof name, "%d descriptors for rank %d", amount, victim);
         snprintf(whose, sizeof whose, "rank %d: ", victim);
         run(name, RANKS, few_descriptors, amount, MILLISECONDS(20000));
-        expect_soon(5000);
         if (said[victim].status == DTL_SUCCESS) {
             for (rank = 0; rank < RANKS; rank++) expect(rank, DTL_SUCCESS, "");
             opened++;
@@ -165,11 +151,9 @@ static int small_files(int rank, int amount) {
 static void test_memory(void) {
     int rank;
     run("few addresses", RANKS, few_addresses, 2 << 20, MILLISECONDS(20000));
-    expect_soon(5000);
     for (rank = 0; rank < RANKS; rank++) expect(rank, DTL_ERROR_OUT_OF_MEMORY, "ulimit -v");
     victim = 0;
     run("small files", RANKS, small_files, 65536, MILLISECONDS(20000));
-    expect_soon(5000);
     for (rank = 0; rank < RANKS; rank++) expect(rank, DTL_ERROR_LIMIT, "ulimit -f");
 }
 

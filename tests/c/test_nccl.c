@@ -276,7 +276,6 @@ static void test_out_of_step(void) {
     dtl_comm_t hasty = open_nccl(comm, 0, MILLISECONDS(300) * patience()), again;
     dtl_request_t request;
     dtl_status_t status;
-    uint64_t began = now_ms();
     /* Queued, and never done: it goes with its communicator. */
     dtl_comm_t left = open_nccl(comm, 0, 0);
     if (me == 0) CHECK_OK(dtl_comm_iallreduce(left, device, result, COUNT, DTL_DTYPE_INT32, DTL_OP_SUM, &request));
@@ -298,7 +297,6 @@ static void test_out_of_step(void) {
         CHECK_OK(dtl_comm_destroy(again));
     }
     CHECK_OK(dtl_comm_destroy(hasty));
-    CHECK(now_ms() - began < 8000 * patience());
     CHECK_OK(dtl_comm_barrier(comm));
 }
 
@@ -363,7 +361,6 @@ static void *be_a_rank(void *argument) {
 /* Two ranks, and what both say: in the opening (0) or in an allreduce (1). */
 static void run_ranks(struct rank *each, int devices, int which, dtl_status_t first, dtl_status_t second, const char *text) {
     const dtl_status_t wanted[2] = {first, second};
-    const uint64_t began = now_ms();
     dtl_comm_t below[2];
     pthread_t threads[2];
     int i, is_told = 0;
@@ -385,7 +382,7 @@ static void run_ranks(struct rank *each, int devices, int which, dtl_status_t fi
         CHECK(fits && (which == 0 || each[i].status[0] == DTL_SUCCESS));
     }
     if (!is_told) fprintf(stderr, "\"%s\" is not in \"%s\", \"%s\"\n", text, each[0].text[which], each[1].text[which]);
-    CHECK(is_told && now_ms() - began < 6000);
+    CHECK(is_told);
     for (i = 0; i < 2; i++) CHECK_OK(dtl_comm_destroy(below[i]));
     CHECK_OK(dtl_finalize());
     nothing_is_left();
@@ -522,7 +519,6 @@ static void test_absent(void) {
 
 static void test_real(void) {
     const char *file = getenv("DTL_TEST_NCCL");
-    const uint64_t began = now_ms();
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     dtl_comm_t opened = DTL_COMM_NULL;
     dtl_backend_t nccl;
@@ -538,7 +534,7 @@ static void test_real(void) {
     desc.kind = "nccl", desc.over = DTL_COMM_SELF, desc.timeout_ns = MILLISECONDS(10000);
     CHECK_STATUS(dtl_comm_open(&desc, &opened), DTL_ERROR_NCCL);
     CHECK_TEXT("NCCL says nccl");
-    CHECK(opened.id == 0 && now_ms() - began < 9000);
+    CHECK(opened.id == 0);
     CHECK_OK(dtl_finalize());
     CHECK(live_objects("DTL_CUDA_LIBRARY", "fake_cuda_live") == 0);
 }
