@@ -57,7 +57,8 @@ set(DTL_SHARED_FILE "${DTL_STAGE}/lib/libdtl.so.${PROJECT_VERSION}")
 set(DTL_STATIC_FILE "${DTL_STAGE}/lib/libdtl.a")
 set(dtl_lib_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-lib")
 set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
-set(dtl_cargo "${CMAKE_COMMAND}" -E env "${DTL_CARGO}")
+# A make that does not know cargo as a make closes its jobserver, and rustc warns that it is named all the same.
+set(dtl_cargo "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS "${DTL_CARGO}")
 file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.

@@ -317,6 +317,34 @@ fn nothing_is_left_to_do() {
     report(&findings);
 }
 
+/// An assertion that an elapsed time is short.
+fn bounds_time(line: &str) -> bool {
+    let is_assertion = line.contains("assert!(") || line.contains("CHECK(");
+    let clocks = ["elapsed() <", "now_ms() - ", "now_us() - ", "now_ns() - ", "seconds() - "];
+    let is_short = |clock: &str| {
+        line.split_once(clock).is_some_and(|(_, rest)| clock.ends_with('<') || rest.contains(" < "))
+    };
+    is_assertion && clocks.into_iter().any(is_short)
+}
+
+#[test]
+fn tests_do_not_bound_time() {
+    let mut files = sources();
+    collect(&root().join("tests"), &[".rs", ".c", ".h", ".cpp", ".hpp"], &mut files);
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.path != "tests/tidy.rs") {
+        for (index, line) in file.text.lines().enumerate().filter(|(_, line)| bounds_time(line)) {
+            findings.push(format!(
+                "{}:{}: fails on a busy machine: order events, see CONTRIBUTING.md\n    {}",
+                file.path,
+                index + 1,
+                line.trim()
+            ));
+        }
+    }
+    report(&findings);
+}
+
 #[test]
 fn tidy_sees_what_it_looks_for() {
     let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
@@ -328,5 +356,11 @@ fn tidy_sees_what_it_looks_for() {
         ["a", "c", "d", "g", "h"]
     );
     assert!(calls_libc("libc::kill(pid, libc::SIGTERM)") && !calls_libc("let a = libc::SIGTERM;"));
+    assert!(
+        bounds_time("CHECK(now_ms() - began < 2000);") && bounds_time("assert!(start.elapsed() < LIMIT);")
+    );
+    assert!(
+        !bounds_time("CHECK(now_ms() - began >= 29);") && !bounds_time("while start.elapsed() < LIMIT {")
+    );
     assert!(has_word("unsafe {", "unsafe") && !has_word("unsafe_code", "unsafe"));
 }
