@@ -34,7 +34,7 @@ static dtl_request_t *begin_many(int count) {
 }
 
 static void wait_backwards(dtl_request_t *requests, int count) {
-    while (count-- > 0) CHECK_OK(dtl_request_wait(requests[count], MILLISECONDS(20000), NULL));
+    while (count-- > 0) CHECK_OK(dtl_request_wait(requests[count], MILLISECONDS(60000), NULL));
 }
 
 /* ---- the victim ---- */
@@ -129,7 +129,7 @@ static void see_it_die(void) {
     } else if (is("pending")) {
         dtl_request_t *const requests = begin_many(MANY);
         for (i = MANY; i-- > ITS;) {
-            fails_for_the_dead(dtl_request_wait(requests[i], MILLISECONDS(20000), NULL), "an earlier iallreduce");
+            fails_for_the_dead(dtl_request_wait(requests[i], MILLISECONDS(60000), NULL), "an earlier iallreduce");
             /* Whichever is asked after, the first that the victim did not begin is to blame. (#0 is the barrier.) */
             if (strcmp(kind, "shm") == 0) CHECK_TEXT("allreduce #6 ");
         }
@@ -173,7 +173,7 @@ static int be_a_rank(void) {
     CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));
     CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
     CHECK(ranks == 4);
-    comm = open_with(MILLISECONDS(20000));
+    comm = open_with(MILLISECONDS(60000));
     if (is("leave")) {
         CHECK_OK(dtl_comm_barrier(comm));
         _exit(0); /* no goodbye */

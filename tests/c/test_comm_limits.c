@@ -109,7 +109,7 @@ static void test_descriptors(void) {
     for (amount = least; amount < 12; amount++) {
         snprintf(name, sizeof name, "%d descriptors for rank %d", amount, victim);
         snprintf(whose, sizeof whose, "rank %d: ", victim);
-        run(name, RANKS, few_descriptors, amount, MILLISECONDS(20000));
+        run(name, RANKS, few_descriptors, amount, MILLISECONDS(60000));
         if (said[victim].status == DTL_SUCCESS) {
             for (rank = 0; rank < RANKS; rank++) expect(rank, DTL_SUCCESS, "");
             opened++;
@@ -150,10 +150,10 @@ static int small_files(int rank, int amount) {
 
 static void test_memory(void) {
     int rank;
-    run("few addresses", RANKS, few_addresses, 2 << 20, MILLISECONDS(20000));
+    run("few addresses", RANKS, few_addresses, 2 << 20, MILLISECONDS(60000));
     for (rank = 0; rank < RANKS; rank++) expect(rank, DTL_ERROR_OUT_OF_MEMORY, "ulimit -v");
     victim = 0;
-    run("small files", RANKS, small_files, 65536, MILLISECONDS(20000));
+    run("small files", RANKS, small_files, 65536, MILLISECONDS(60000));
     for (rank = 0; rank < RANKS; rank++) expect(rank, DTL_ERROR_LIMIT, "ulimit -f");
 }
 
@@ -175,7 +175,7 @@ static void test_surroundings(void) {
     char whose[40];
     int rank;
     snprintf(whose, sizeof whose, "rank %d cannot tell", victim);
-    if (run("no /proc", RANKS, no_proc, 0, MILLISECONDS(20000))) {
+    if (run("no /proc", RANKS, no_proc, 0, MILLISECONDS(60000))) {
         for (rank = 0; rank < RANKS; rank++) {
             expect(rank, DTL_ERROR_UNAVAILABLE, "/proc is not mounted");
             expect(rank, DTL_ERROR_UNAVAILABLE, whose);

@@ -350,8 +350,8 @@ static void waiting_on_one_moves_the_others(void) {
     dtl_request_t request = DTL_REQUEST_NULL;
     CHECK(bytes != NULL);
     setenv("DTL_CMA", "off", 1); /* both sides have to work */
-    a = open_with(MILLISECONDS(10000));
-    b = open_with(MILLISECONDS(10000));
+    a = open_with(MILLISECONDS(60000));
+    b = open_with(MILLISECONDS(60000));
     unsetenv("DTL_CMA");
     if (me == 0 && ranks > 1) {
         fill(bytes, SIZE, 5);
@@ -372,7 +372,7 @@ static void waiting_on_one_moves_the_others(void) {
         CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
         CHECK_OK(dtl_comm_isend(b, bytes, SIZE, DTL_DTYPE_BYTE, 1, 0, &request));
         CHECK_OK(dtl_comm_irecv(a, &word, 1, DTL_DTYPE_BYTE, 1, 0, &small));
-        CHECK_OK(dtl_request_wait(small, MILLISECONDS(10000), NULL));
+        CHECK_OK(dtl_request_wait(small, MILLISECONDS(60000), NULL));
         CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
     } else if (me == 1) {
         CHECK_OK(dtl_comm_recv(b, bytes, SIZE, DTL_DTYPE_BYTE, 0, 0, NULL));
