@@ -151,6 +151,13 @@ static void sizes_of_a_bcast(void) {
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
+/* On a busy machine others may be silent, too, or this one has had no time to look. */
+static void check_silent(void) {
+    const char *const text = dtl_last_error();
+    if (strstr(text, "rank 1 is silent") == NULL && strstr(text, " are silent") == NULL) fits = 0;
+    if (!fits) printf("silent, rank %d: %s\n", me, text);
+}
+
 /* A rank that is not in the library at all is said to be silent, with what it did last. It stays away until
  * all others have seen that; no call ends before its limit. */
 static void test_silent(void) {
@@ -171,16 +178,16 @@ static void test_silent(void) {
     } else {
         began = now_ms();
         CHECK_STATUS(dtl_win_fence(win), DTL_ERROR_TIMEOUT);
-        CHECK_TEXT("rank 1 is silent");
+        check_silent();
         least = now_ms() - began;
         CHECK_OK(dtl_comm_ibarrier(comm, &request));
         began = now_ms();
         CHECK_STATUS(dtl_request_wait(request, limit, NULL), DTL_ERROR_TIMEOUT);
-        CHECK_TEXT("rank 1 is silent");
+        check_silent();
         if (now_ms() - began < least) least = now_ms() - began;
         began = now_ms();
         CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_TIMEOUT);
-        CHECK_TEXT("rank 1 is silent");
+        check_silent();
         if (now_ms() - began < least) least = now_ms() - began;
         CHECK(least >= limit / 1000000 - 1);
         CHECK(sigqueue((pid_t)process, SIGRTMIN, none) == 0);
@@ -268,7 +275,7 @@ int main(int argc, char **argv) {
     while (!is_complete());
     do one_of_many(); while (!is_complete());
     do sizes_of_a_bcast(); while (!is_complete());
-    test_silent();
+    do test_silent(); while (!is_complete());
     test_dump();
     CHECK_OK(dtl_comm_barrier(meet));
     test_not_begun();
