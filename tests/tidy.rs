@@ -317,6 +317,15 @@ fn nothing_is_left_to_do() {
     report(&findings);
 }
 
+/// The lints run with a pinned compiler, which does not know what newer ones deprecate.
+#[test]
+fn nothing_is_deprecated() {
+    check_lines(&sources(), |_, line| {
+        line.contains(".fetch_update(")
+            .then(|| "deprecated since Rust 1.99: use sys::atomic_update::AtomicUpdate".into())
+    });
+}
+
 /// An assertion that an elapsed time is short.
 fn bounds_time(line: &str) -> bool {
     let is_assertion = line.contains("assert!(") || line.contains("CHECK(");
