@@ -125,7 +125,7 @@ static void test_descriptors(void) {
     }
     CHECK(opened > 0);
     /* With fewer it cannot tell. */
-    run("no descriptor", RANKS, few_descriptors, least - 1, MILLISECONDS(400));
+    run("no descriptor", RANKS, few_descriptors, least - 1, MILLISECONDS(5000));
     expect(victim, DTL_ERROR_LIMIT, "ulimit -n");
     for (rank = 0; rank < RANKS; rank++) {
         const int was_there = said[rank].status == DTL_ERROR_RANK_FAILURE;
@@ -181,7 +181,7 @@ static void test_surroundings(void) {
             expect(rank, DTL_ERROR_UNAVAILABLE, whose);
         }
     }
-    if (run("two users", RANKS, another_user, 0, MILLISECONDS(400))) {
+    if (run("two users", RANKS, another_user, 0, MILLISECONDS(5000))) {
         for (rank = 0; rank < RANKS; rank++) {
             if (rank != victim || victim == 0) expect(rank, DTL_ERROR_TIMEOUT, "has ranks under this job name");
         }
