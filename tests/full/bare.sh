@@ -11,6 +11,7 @@
 # Fails if a command fails or if the build printed a warning. The logs of `./run test` are copied to
 # build/bare/DISTRIBUTION-RUST. Variables for the network of this machine:
 #     BARE_MIRROR        instead of the distribution's own mirror
+#     BARE_KEYRING       the keys that sign the archive (Ubuntu's are in its package ubuntu-keyring)
 #     BARE_CERTIFICATES  file of certificates (PEM) that the chroot trusts in addition
 #     BARE_VARIABLES     NAME=value words for the environment inside, such as a proxy's
 #     BARE_FOLDER        where the chroot is made (20 GB; default: a new folder in /var/tmp)
@@ -42,7 +43,8 @@ esac
 skip() { echo "skipped: $1"; exit 77; }
 [ "$(id -u)" -eq 0 ] || skip "a chroot needs root"
 command -v debootstrap >/dev/null || skip "debootstrap is not installed"
-[ -e "$keyring" ] || skip "no $keyring (apt-get install debian-archive-keyring ubuntu-keyring)"
+keyring=${BARE_KEYRING:-$keyring}
+[ -e "$keyring" ] || skip "no $keyring: install the package that has it, or name the file with BARE_KEYRING"
 curl -sSfI --connect-timeout 20 "$mirror/dists/$distribution/Release" >/dev/null ||
     skip "the archive of $distribution cannot be reached ($mirror)"
 
