@@ -318,6 +318,7 @@ static void limits(dtl_comm_t comm, int rank, int size) {
     unsigned char small[10];
     dtl_recv_info_t info;
     dtl_request_t request;
+    static int has_ended;
     const uint64_t begin = now_ms();
     (void)size;
     if (rank == 0) {
@@ -335,6 +336,7 @@ static void limits(dtl_comm_t comm, int rank, int size) {
         CHECK_OK(dtl_comm_isend(comm, large, LARGE, DTL_DTYPE_BYTE, 1, 79, &request));
         CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
         CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_TIMEOUT);
+        __atomic_store_n(&has_ended, 1, __ATOMIC_RELEASE);
     } else {
         dtl_request_t receive;
         /* The withdrawn messages are not there: the first with any tag is the one to be cut. */
@@ -343,7 +345,7 @@ static void limits(dtl_comm_t comm, int rank, int size) {
         CHECK_OK(dtl_comm_irecv(comm, cut, 10, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, DTL_ANY_TAG, &receive));
         CHECK_STATUS(dtl_request_wait(receive, MILLISECONDS(60000), &info), DTL_ERROR_TRUNCATED);
         CHECK(info.size_bytes == LARGE && info.tag == 79 && is_filled(cut, 10, 3));
-        sleep_ms(1000);
+        while (!__atomic_load_n(&has_ended, __ATOMIC_ACQUIRE)) sleep_ms(1); /* it does not leave before */
     }
     CHECK_OK(dtl_comm_destroy(comm));
 }
