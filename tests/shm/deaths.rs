@@ -4,7 +4,6 @@ use crate::cases::barrier;
 use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::runtime::backend::OpId;
-use std::time::Duration;
 
 /// Rank 1 is killed while rank 0 has taken messages of it and has a synchronous send to it.
 pub(crate) fn killed_while_taken() {
