@@ -38,12 +38,27 @@ if(DTL_OFFLINE)
        --config "source.dtl-vendor.directory='${DTL_VENDOR_DIR}'")
 endif()
 
+# Panic locations name source files. Nothing that is built names a folder of the machine that built it.
+# (cargo's own `trim-paths` is not stable. RUSTFLAGS in the environment replaces these flags.)
+if(DEFINED ENV{CARGO_HOME})
+  set(dtl_cargo_home "$ENV{CARGO_HOME}")
+else()
+  set(dtl_cargo_home "$ENV{HOME}/.cargo")
+endif()
+set(dtl_remap "")
+foreach(pair IN ITEMS "${dtl_cargo_home}=cargo" "${CMAKE_CURRENT_SOURCE_DIR}=dtl" "${DTL_VENDOR_DIR}=vendor"
+        "${CMAKE_CURRENT_BINARY_DIR}=build")
+  string(APPEND dtl_remap "'--remap-path-prefix=${pair}',")
+endforeach()
+list(APPEND dtl_cargo_flags --config "build.rustflags=[${dtl_remap}]")
+
 set(DTL_STAGE "${CMAKE_CURRENT_BINARY_DIR}/stage")
 set(DTL_SHARED_FILE "${DTL_STAGE}/lib/libdtl.so.${PROJECT_VERSION}")
 set(DTL_STATIC_FILE "${DTL_STAGE}/lib/libdtl.a")
 set(dtl_lib_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-lib")
 set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
-set(dtl_cargo "${CMAKE_COMMAND}" -E env "${DTL_CARGO}")
+# A make that does not know cargo as a make closes its jobserver, and rustc warns that it is named all the same.
+set(dtl_cargo "${CMAKE_COMMAND}" -E env --unset=MAKEFLAGS --unset=MFLAGS "${DTL_CARGO}")
 file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.

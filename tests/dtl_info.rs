@@ -10,7 +10,6 @@
 
 use serde_json::Value;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 /// Runs it with these variables and no others that the library or a launcher would set.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -164,9 +163,8 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
 
 #[test]
 fn the_communicator_follows_the_launcher_and_is_not_opened() {
-    let begin = Instant::now();
     assert_eq!(chosen("communicator", &[]), "self: no launcher's environment was found: one rank");
-    // The other three ranks do not exist: opening would wait for them.
+    // The other three ranks do not exist: opening would fail after the time limit.
     assert_eq!(chosen("communicator", &MPIRUN), "shm: Open MPI started all 4 ranks on this node");
     let slurm = [
         ("SLURM_PROCID", "0"),
@@ -179,7 +177,6 @@ fn the_communicator_follows_the_launcher_and_is_not_opened() {
     assert_eq!(chosen("communicator", &slurm), "self: Slurm started one rank");
     let several = [&MPIRUN[..], &[("DTL_FAKE_NODES", "2x2"), ("DTL_HIER_ACROSS", "shm")]].concat();
     assert_eq!(chosen("communicator", &several), "hier: DTL_FAKE_NODES=2x2 pretends nodes");
-    assert!(begin.elapsed() < Duration::from_secs(20), "it waited for {:?}", begin.elapsed());
     let all = json(&["--json"], &MPIRUN);
     assert_eq!((&all["communicator"]["rank"], &all["communicator"]["size"]), (&1.into(), &4.into()));
     assert_eq!(all["communicator"]["launcher"], "Open MPI");

@@ -76,22 +76,20 @@ fn a_program_that_cannot_be_started() {
 
 #[test]
 fn what_happens_to_the_others() {
-    let hang = "test $DTL_RANK = 0 && exit 3; exec sleep 30";
-    let started = Instant::now();
+    let hang = "test $DTL_RANK = 0 && exit 3; exec sleep infinity";
     let output = run(&["-n", "3", "--on-failure=kill", "sh", "-c", hang]);
-    assert!(started.elapsed() < Duration::from_secs(2));
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(err(&output), "dtlrun: rank 0 exited with status 3\ndtlrun: ending rank 1, 2\n");
 
     let started = Instant::now();
     assert_eq!(run(&["-n", "2", "--on-failure=wait:700ms", "sh", "-c", hang]).status.code(), Some(3));
-    assert!(started.elapsed() > Duration::from_millis(700) && started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() > Duration::from_millis(700));
 
     // Deaf to SIGTERM: SIGKILL after two seconds.
     let deaf = "test $DTL_RANK = 0 && { sleep 0.3; exit 3; }; trap '' TERM; while :; do sleep 0.1; done";
     let started = Instant::now();
     assert_eq!(run(&["-n", "2", "--on-failure=kill", "sh", "-c", deaf]).status.code(), Some(3));
-    assert!(started.elapsed() > Duration::from_secs(2) && started.elapsed() < Duration::from_secs(6));
+    assert!(started.elapsed() > Duration::from_secs(2));
 
     // Who ends in time is left alone.
     let slow = "test $DTL_RANK = 0 && exit 3; sleep 0.5; echo done";
@@ -196,11 +194,13 @@ fn ranks_are_waited_for_where_sigchld_is_ignored() {
 #[test]
 fn output_that_nobody_reads_up_to_its_end_does_not_hang() {
     // A grandchild keeps the pipe open; the rank has ended.
-    let started = Instant::now();
     let output =
-        dtlrun(&["-n", "1", "--prefix", "sh", "-c", "sleep 3 & echo here"]).output().expect("starts");
-    assert_eq!(out(&output), "[0] here\n");
-    assert!(started.elapsed() < Duration::from_secs(2));
+        dtlrun(&["-n", "1", "--prefix", "sh", "-c", "sleep 600 & echo $!"]).output().expect("starts");
+    let grandchild = out(&output).strip_prefix("[0] ").and_then(|text| text.trim_end().parse().ok());
+    let grandchild: i32 = grandchild.unwrap_or_else(|| panic!("{output:?}"));
+    // SAFETY: a system call that takes numbers only.
+    let killed = unsafe { libc::kill(grandchild, libc::SIGKILL) };
+    assert_eq!(killed, 0, "dtlrun ended only after the grandchild");
 }
 
 #[test]

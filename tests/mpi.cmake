@@ -54,7 +54,7 @@ function(mpi_runs folder name output mpi)
     list(GET words 0 ranks)
     list(REMOVE_AT words 0)
     add_test(NAME "${output}.${suffix}" COMMAND ${ARGN} -n ${ranks} "${bin}/${output}" ${words})
-    set_tests_properties("${output}.${suffix}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
+    set_tests_properties("${output}.${suffix}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 60
       SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
   endforeach()
 endfunction()
@@ -138,7 +138,7 @@ foreach(mpi openmpi mpich)
     endif()
     add_test(NAME "${test}" COMMAND "${top}/tests/mpi/kit.sh" "${DTL_STAGE}/bin/dtl-ctk" ${ranks} ${cases}
       "${patterns}" ${mpirun} -n "{ranks}")
-    set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK polling COST 80)
+    set_tests_properties("${test}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 80)
   endforeach()
 
   # Kind hier: MPI between two pretended nodes, shared memory inside. With two ranks no node has a second one, and
@@ -162,7 +162,7 @@ foreach(mpi openmpi mpich)
     string(REPLACE ";" " " launcher "${mpirun}")
     add_test(NAME "${test}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --kind hier --ranks ${ranks} ${patterns}
       --launcher "${launcher} -n {ranks}")
-    set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK polling COST 60
+    set_tests_properties("${test}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 60
       ENVIRONMENT "DTL_FAKE_NODES=${nodes};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endforeach()
 
@@ -174,7 +174,7 @@ foreach(mpi openmpi mpich)
     string(REPLACE ";" " " launcher "${mpirun}")
     add_test(NAME "${test}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --kind rdma --ranks 3 --only "comm.match.*,comm.split.*"
       --launcher "${launcher} -n {ranks}")
-    set_tests_properties("${test}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
+    set_tests_properties("${test}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 60
       ENVIRONMENT "DTL_RDMA_MEETING=mpi;DTL_RDMA_LIBRARY=${fake_verbs};DTL_FAKE_VERBS_FABRIC=${bin}/rdma/fabric.${mpi};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endif()
 
@@ -194,7 +194,7 @@ foreach(mpi openmpi mpich)
   foreach(ranks 1 2)
     add_test(NAME "tests/ctk.mpi-${mpi}-${ranks}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${plugin}"
       --component comm --ranks ${ranks} --launcher "${launcher} -n {ranks}")
-    set_tests_properties("tests/ctk.mpi-${mpi}-${ranks}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK polling COST 60)
+    set_tests_properties("tests/ctk.mpi-${mpi}-${ranks}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 60)
   endforeach()
 endforeach()
 
@@ -207,13 +207,13 @@ endif()
 # The standard binary interface of MPI 5, which no distribution has yet. Installs the MPICH of PyPI.
 add_test(NAME "tests/ctk.kind-mpi-standard-2" COMMAND "${top}/tests/mpi/wheel.sh" "${mpi_folder}"
   "${DTL_STAGE}/bin/dtl-ctk" 2 100 all)
-set_tests_properties("tests/ctk.kind-mpi-standard-2" PROPERTIES TIMEOUT 400 PROCESSORS 2 RESOURCE_LOCK polling COST 90
+set_tests_properties("tests/ctk.kind-mpi-standard-2" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 90
   SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
 
 # A Python program with mpi4py and libdtl, in what that has installed.
 foreach(mpi wheel-mpich debian-openmpi debian-mpich)
   add_test(NAME "tests/mpi/interop.${mpi}" COMMAND "${top}/tests/mpi/interop.sh" ${mpi} "${mpi_folder}"
     "${DTL_STAGE}/lib/libdtl.so" 2)
-  set_tests_properties("tests/mpi/interop.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
+  set_tests_properties("tests/mpi/interop.${mpi}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 60
     DEPENDS "tests/ctk.kind-mpi-standard-2" SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
 endforeach()

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 const SYS_FOR_RUNTIME: &[&str] = &[
     "args",
     "asking",
+    "atomic_update",
     "buf",
     "cache",
     "callback",
@@ -515,6 +516,43 @@ fn a_fork_sees_every_holder_of_a_lock() {
     report(&findings);
 }
 
+/// The lints run with a pinned compiler, which does not know what newer ones deprecate.
+#[test]
+fn nothing_is_deprecated() {
+    check_lines(&sources(), |_, line| {
+        line.contains(".fetch_update(")
+            .then(|| "deprecated since Rust 1.99: use sys::atomic_update::AtomicUpdate".into())
+    });
+}
+
+/// An assertion that an elapsed time is short.
+fn bounds_time(line: &str) -> bool {
+    let is_assertion = line.contains("assert!(") || line.contains("CHECK(");
+    let clocks = ["elapsed() <", "now_ms() - ", "now_us() - ", "now_ns() - ", "seconds() - "];
+    let is_short = |clock: &str| {
+        line.split_once(clock).is_some_and(|(_, rest)| clock.ends_with('<') || rest.contains(" < "))
+    };
+    is_assertion && clocks.into_iter().any(is_short)
+}
+
+#[test]
+fn tests_do_not_bound_time() {
+    let mut files = sources();
+    collect(&root().join("tests"), &[".rs", ".c", ".h", ".cpp", ".hpp"], &mut files);
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.path != "tests/tidy.rs") {
+        for (index, line) in file.text.lines().enumerate().filter(|(_, line)| bounds_time(line)) {
+            findings.push(format!(
+                "{}:{}: fails on a busy machine: order events, see CONTRIBUTING.md\n    {}",
+                file.path,
+                index + 1,
+                line.trim()
+            ));
+        }
+    }
+    report(&findings);
+}
+
 #[test]
 fn tidy_sees_what_it_looks_for() {
     let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
@@ -531,5 +569,11 @@ fn tidy_sees_what_it_looks_for() {
         "pub(super) static A: Mutex<u8> = Mutex::new(0);\n    static B: OnceLock<u8> =\nlet c: Mutex<u8>;",
     );
     assert_eq!(static_locks(&locks), ["a.rs A", "a.rs B"]);
+    assert!(
+        bounds_time("CHECK(now_ms() - began < 2000);") && bounds_time("assert!(start.elapsed() < LIMIT);")
+    );
+    assert!(
+        !bounds_time("CHECK(now_ms() - began >= 29);") && !bounds_time("while start.elapsed() < LIMIT {")
+    );
     assert!(has_word("unsafe {", "unsafe") && !has_word("unsafe_code", "unsafe"));
 }

@@ -1,11 +1,12 @@
 #!/bin/bash
 # Installs what is missing on Debian or Ubuntu. The one list of packages.
 #     tools/setup.sh build    what building the library and the demo needs
+#     tools/setup.sh lint     that, and the two versions of Rust that the lints need, if rustup is there
 #     tools/setup.sh test     that, and what the tests need
 #     tools/setup.sh rdma-vm  what the virtual machine with RDMA devices needs (tests/rdma/vm): qemu, 70 MB of a kernel
 #                             (unpacked in build/rdma-vm, not installed), perftest. The tests in it are skipped without
-# Uses apt-get as root, else with sudo. Where cargo is missing or too old it installs Rust with rustup, and
-# where rustup cannot be had, the distribution's if that is new enough.
+# Uses apt-get as root, else with sudo. Where cargo is missing or too old it installs the pinned Rust
+# (Cargo.toml) with rustup, and where rustup cannot be had, the distribution's if that is new enough.
 # What is there is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,10 +24,10 @@ rdma_vm_packages=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio
 rdma_vm_files=(/etc/libibverbs.d/rxe.driver:ibverbs-providers /usr/include/infiniband/verbs.h:libibverbs-dev)
 
 case "${1:-}" in
-build) wanted=("${build_packages[@]}"); test_files=() ;;
+build | lint) wanted=("${build_packages[@]}"); test_files=() ;;
 test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
 rdma-vm) wanted=("${rdma_vm_packages[@]}") test_files=("${rdma_vm_files[@]}") ;;
-*) echo "usage: tools/setup.sh build|test|rdma-vm" >&2; exit 2 ;;
+*) echo "usage: tools/setup.sh build|lint|test|rdma-vm" >&2; exit 2 ;;
 esac
 
 root=(); if [ "$(id -u)" -ne 0 ]; then root=(sudo); fi
@@ -61,10 +62,10 @@ if [ "$1" = rdma-vm ]; then
 fi
 
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+. tools/rust.sh
 
-# new_enough VERSION: whether it is at least the one needed.
-new_enough() { [ "$(printf '%s\n%s\n' "$needed" "${1:-0}" | sort -V | head -n 1)" = "$needed" ]; }
+# new_enough VERSION: true if it is at least the minimum.
+new_enough() { [ "$(printf '%s\n%s\n' "$rust_minimum" "${1:-0}" | sort -V | head -n 1)" = "$rust_minimum" ]; }
 cargo_version() { hash -r; cargo --version 2>/dev/null | sed 's/cargo \([0-9.]*\).*/\1/' || true; }
 
 # The installer of rustup, from either of its two addresses: some networks let only one through.
@@ -74,21 +75,21 @@ with_rustup() {
         script=$(curl --proto '=https' --tlsv1.2 -sSfL --connect-timeout 20 "$address") || continue
         echo "setup: installing Rust with rustup ($address)"
         # "minimal" lacks the two that the lints need.
-        sh -s -- -y -q --profile minimal -c rustfmt -c clippy <<<"$script" && return 0
+        sh -s -- -y -q --default-toolchain "$rust_pinned" --profile minimal -c rustfmt -c clippy \
+            <<<"$script" && return 0
     done
     return 1
 }
 
 # The distribution's Rust if it is new enough; Debian keeps a newer one for browsers (cargo-web).
 with_apt() {
-    local cargo packages version
+    local cargo version
     command -v apt-get >/dev/null || return 1
-    for packages in "cargo rustfmt rust-clippy" "cargo-web rustfmt-web rust-web-clippy"; do
-        cargo=${packages%% *}
+    for cargo in cargo cargo-web; do
         version=$(apt-cache policy "$cargo" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
         if new_enough "$version"; then
-            echo "setup: installing ${packages} (Rust $version) with apt"
-            install $packages && return 0
+            echo "setup: installing $cargo (Rust $version) with apt"
+            install "$cargo" && return 0
         fi
     done
     return 1
@@ -96,12 +97,31 @@ with_apt() {
 
 have=$(cargo_version)
 if ! new_enough "$have"; then
-    echo "setup: cargo is ${have:-missing}, $needed or newer is needed"
+    echo "setup: cargo is ${have:-missing}, $rust_minimum or newer is needed"
     with_rustup || with_apt || true
     if ! new_enough "$(cargo_version)"; then
-        echo "setup: Rust $needed or newer could be had neither with rustup (sh.rustup.rs, static.rust-lang.org) nor with apt: install it in another way (https://rustup.rs), put cargo into PATH and run this again" >&2
+        echo "setup: Rust $rust_minimum or newer could be had neither with rustup (sh.rustup.rs, static.rust-lang.org) nor with apt: install it in another way (https://rustup.rs), put cargo into PATH and run this again" >&2
         exit 1
     fi
+fi
+
+# install_exact VERSION COMPONENT...: installs this toolchain with rustup unless it is there. Without rustup the
+# checks that need it are skipped.
+install_exact() {
+    local version=$1 component commands=() options=()
+    shift
+    for component in "$@"; do
+        commands+=("${component#rust}") # the component rustfmt is the command fmt
+        options+=(-c "$component")
+    done
+    if find_exact "$version" "${commands[@]}" || ! command -v rustup >/dev/null; then return; fi
+    echo "setup: installing Rust $version with rustup"
+    rustup -q toolchain install "$version" --no-self-update --profile minimal "${options[@]}" || true
+}
+
+if [ "$1" != build ]; then
+    install_exact "$rust_pinned" rustfmt clippy
+    install_exact "$rust_minimum"
 fi
 
 # Not in Debian's main archive: NVIDIA's compiler and NCCL. Without them the tests that need them are skipped.

@@ -272,10 +272,10 @@ pub fn note_failure(error: &Error) {
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
     let name = description.name.clone();
-    if environment::register(description)?
-        && let Some(current) = &mut STATE.lock().current
-    {
-        current.environments.push(name);
+    if environment::register(description)? {
+        if let Some(current) = &mut STATE.lock().current {
+            current.environments.push(name);
+        }
     }
     Ok(())
 }

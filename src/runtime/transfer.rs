@@ -47,8 +47,8 @@ fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()>
 
 /// What a copy is about.
 pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
-    let way = format_args!("{} to {}", enums::describe(src.place.kind), enums::describe(dst.place.kind));
-    Args::NONE.bytes(dst.place.region.len() as u64).what(way)
+    let (from, to) = (enums::describe(src.place.kind), enums::describe(dst.place.kind));
+    Args::NONE.bytes(dst.place.region.len() as u64).what(format_args!("{from} to {to}"))
 }
 
 /// Copies between memory that the host cannot reach and a buffer of the library's own.

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod asking;
+pub mod atomic_update;
 mod barrier;
 pub mod buf;
 pub mod cache;

@@ -18,6 +18,7 @@
 //!
 //! Zeroed memory is free locks.
 
+use super::atomic_update::AtomicUpdate;
 use super::sync::AtomicU64;
 use super::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -87,7 +88,7 @@ impl<'a> SharedLock<'a> {
         // First the bit: see the file's text.
         bits.fetch_or(1 << (rank % 64), Relaxed);
         let count = |state: u64| if state >> WRITER == 0 { Some(state + 1) } else { None };
-        let taken = self.state.fetch_update(AcqRel, Relaxed, count).is_ok();
+        let taken = self.state.checked_update(AcqRel, Relaxed, count).is_ok();
         if taken && wish != 0 {
             let _ = self.wish.compare_exchange(wish, 0, Relaxed, Relaxed);
         }

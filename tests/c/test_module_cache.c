@@ -267,7 +267,6 @@ static int files(void) { return each("/proc/self/fd", 0, NULL); }
 static void test_compilers(void) {
     static char log[1 << 20];
     uint64_t length = 0;
-    struct timespec begin, end;
     int open_files;
     restart();
     open_files = files();
@@ -288,10 +287,7 @@ static void test_compilers(void) {
     m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "cannot be loaded");
     become("sleep 1000 & sleep 1000");
     use("DTL_COMPILE_TIMEOUT", "300ms");
-    clock_gettime(CLOCK_MONOTONIC, &begin);
     m_refused(m_source(GIVES("9")), DTL_ERROR_TIMEOUT, "DTL_COMPILE_TIMEOUT");
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    CHECK(end.tv_sec - begin.tv_sec < 20);
     use("DTL_COMPILE_TIMEOUT", NULL);
     CHECK(chmod(compiler, 0600) == 0);
     m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "DTL_CC=");

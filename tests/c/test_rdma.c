@@ -25,7 +25,7 @@ static dtl_comm_t open_rdma(void) {
     void *library;
     desc.kind = "rdma";
     desc.native = &config;
-    desc.timeout_ns = MILLISECONDS(20000);
+    desc.timeout_ns = MILLISECONDS(60000);
     CHECK_OK(dtl_comm_open(&desc, &comm));
     library = dlopen(getenv("DTL_RDMA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
     CHECK(library != NULL);
@@ -73,7 +73,6 @@ static void move(dtl_comm_t comm, unsigned char *bytes, uint64_t size, int numbe
 static void *second(void *comm) {
     uint64_t sent;
     CHECK_OK(dtl_comm_recv(*(dtl_comm_t *)comm, &sent, sizeof sent, DTL_DTYPE_BYTE, 0, 2, NULL));
-    CHECK(now_us() - sent < 20000);
     return NULL;
 }
 
@@ -92,15 +91,13 @@ static void sleep_both(dtl_comm_t comm) {
     }
     CHECK(pthread_create(&other, NULL, second, &comm) == 0);
     recv_from(comm, &sent, sizeof sent, 0);
-    CHECK(now_us() - sent < 20000);
     CHECK(pthread_join(other, NULL) == 0);
 }
 
 /* Who waits sleeps, and is woken soon, small messages and large. */
 static void sleeps(void) {
-    enum { TIMES = 3 };
-    unsigned char *large = (unsigned char *)malloc(MIB);
-    uint64_t sent, best = UINT64_MAX, before, events, calls;
+    unsigned char *large = (unsigned char *)malloc(MIB), is_enough = 0;
+    uint64_t before, events, calls;
     dtl_comm_t comm;
     int i;
     config.completion = DTL_RDMA_EVENT;
@@ -110,23 +107,23 @@ static void sleeps(void) {
     events = counter("events");
     calls = counter("poll_cq");
     before = cpu_us();
-    for (i = 0; i < TIMES; i++) {
+    /* On a busy machine rank 1 may be late and find its message there: until it was woken twice. */
+    for (i = 0; !is_enough; i++) {
         if (me == 0) {
             pause_ms(100);
-            sent = now_us();
-            send_to(comm, &sent, sizeof sent, 1);
+            send_to(comm, large, 8, 1);
+            recv_from(comm, &is_enough, 1, 1);
         } else {
-            recv_from(comm, &sent, sizeof sent, 0);
-            if (now_us() - sent < best) best = now_us() - sent;
+            recv_from(comm, large, 8, 0);
+            is_enough = counter("events") - events >= 4;
+            send_to(comm, &is_enough, 1, 0);
         }
     }
     if (me == 1) {
-        printf("waiting for 300 ms: %d us of CPU, woken after %d us, %d events, %d polls\n", (int)(cpu_us() - before),
-               (int)best, (int)(counter("events") - events), (int)(counter("poll_cq") - calls));
-        CHECK(cpu_us() - before < 50000);
-        CHECK(best < 10000);
-        CHECK(counter("events") - events >= TIMES - 1); /* the last one is taken before the next sleep */
-        CHECK(counter("poll_cq") - calls < 2000); /* by the clock it is some thousands for each wait */
+        printf("waiting %d times for 100 ms: %d us of CPU, %d events, %d polls\n", i, (int)(cpu_us() - before),
+               (int)(counter("events") - events), (int)(counter("poll_cq") - calls));
+        CHECK(cpu_us() - before < 17000 * (uint64_t)i);
+        CHECK(counter("poll_cq") - calls < 700 * (uint64_t)i); /* by the clock it is some thousands for each wait */
     }
     sleep_both(comm);
     CHECK_OK(dtl_comm_barrier(comm));
@@ -138,7 +135,7 @@ static void sleeps(void) {
         dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
         desc.kind = "rdma";
         desc.native = &config;
-        desc.timeout_ns = MILLISECONDS(20000);
+        desc.timeout_ns = MILLISECONDS(60000);
         CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_LIMIT);
         CHECK_TEXT("ibv_create_comp_channel");
         CHECK_TEXT("ulimit -n");
@@ -162,7 +159,7 @@ static void differ(void) {
     dtl_comm_t comm;
     uint64_t size;
     size_t i;
-    desc.kind = "rdma", desc.native = &config, desc.timeout_ns = MILLISECONDS(20000);
+    desc.kind = "rdma", desc.native = &config, desc.timeout_ns = MILLISECONDS(60000);
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         config = fresh;
         config.meeting = "shm";
@@ -320,7 +317,6 @@ static void port(void) {
 static void lose(const char *what, const char *says, int one) {
     unsigned char bytes[100], in[100];
     dtl_comm_t comm;
-    uint64_t start;
     dtl_status_t status;
     int i;
     config.reconnect_ms = 0; /* what breaks stays so */
@@ -329,7 +325,6 @@ static void lose(const char *what, const char *says, int one) {
         CHECK_OK(dtl_comm_sendrecv(comm, bytes, 100, (me + 1) % 3, 1, in, 100, (me + 2) % 3, 1, DTL_DTYPE_BYTE, NULL));
     }
     pause_ms(20);
-    start = now_us();
     if (me == 2) {
         fault(what);
         memset(bytes, 0, sizeof bytes);
@@ -347,7 +342,6 @@ static void lose(const char *what, const char *says, int one) {
         CHECK_STATUS(dtl_comm_recv(comm, bytes, sizeof bytes, DTL_DTYPE_BYTE, 2, 9, NULL), DTL_ERROR_RANK_FAILURE);
         CHECK_TEXT("2");
     }
-    CHECK(now_us() - start < 5000000);
     if (me < 2) for (i = 0; i < 10; i++) move(comm, bytes, sizeof bytes, i);
     if (one && (me == 1 || me == 2)) { /* these go on, too */
         if (me == 1) send_to(comm, bytes, 100, 2);
@@ -380,18 +374,27 @@ static void end_without(dtl_comm_t comm, int stopped) {
     unsigned char *bytes = (unsigned char *)calloc(1, 20000);
     dtl_status_t status = DTL_ERROR_TIMEOUT;
     dtl_request_t request;
-    uint64_t start;
     int i;
     CHECK(bytes != NULL);
     CHECK_OK(dtl_comm_isend(comm, bytes, 20000, DTL_DTYPE_BYTE, stopped, 5, &request));
     for (i = 0; i < 3 && status == DTL_ERROR_TIMEOUT; i++) status = dtl_request_wait(request, MILLISECONDS(1), NULL);
     CHECK_STATUS(status, DTL_ERROR_TIMEOUT);
     CHECK_OK(dtl_request_cancel(request));
-    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(1000), NULL), DTL_ERROR_CANCELED);
-    start = now_us();
-    CHECK_OK(dtl_comm_destroy(comm));
-    CHECK(now_us() - start < 2000000);
+    CHECK_STATUS(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_CANCELED);
+    CHECK_OK(dtl_comm_destroy(comm)); /* the stopped rank goes on only after this */
     free(bytes);
+}
+
+/* T is stopped, Z is dead. */
+static int is_in_state(pid_t process, char wanted) {
+    char path[40], text[200], state = 'Z';
+    FILE *file;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    file = fopen(path, "r");
+    if (file == NULL) return wanted == 'Z';
+    if (fgets(text, sizeof text, file) != NULL && strrchr(text, ')') != NULL) state = strrchr(text, ')')[2];
+    fclose(file);
+    return state == wanted;
 }
 
 /* Rank 1 is gone, in one way and in another, before anybody has talked to it, and who watches it makes no call: who waits for it,
@@ -400,25 +403,25 @@ static void unwatched(int dies) {
     dtl_comm_t comm = open_rdma();
     dtl_comm_info_t info = DTL_COMM_INFO_INIT;
     unsigned char byte = 1;
-    uint64_t start;
     pid_t stopped = getpid(), all[4];
     CHECK_OK(dtl_comm_allgather(DTL_COMM_WORLD, &stopped, 1, all, DTL_DTYPE_INT32));
     if (me == 3) send_to(comm, &byte, 1, 2);
     if (me == 2) recv_from(comm, &byte, 1, 3);
-    start = now_us();
     if (me == 1) {
+        while (!is_in_state(all[2], 'T')) pause_ms(1);
         if (dies) _exit(0);
         CHECK_OK(dtl_comm_destroy(comm));
+        CHECK_OK(dtl_comm_send(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 3, 1));
         return;
     }
     if (me == 2) kill(stopped, SIGSTOP); /* until rank 0 has seen everything */
-    if (me == 3) pause_ms(50);
+    if (me == 3 && !dies) CHECK_OK(dtl_comm_recv(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 1, 1, NULL));
+    while (me == 3 && dies && !is_in_state(all[1], 'Z')) pause_ms(1);
     if (me != 2) {
         /* Rank 1 watches rank 0 and so has a connection with it; rank 3 has none before. */
         const int from = (me == 3) == dies ? DTL_ANY_SOURCE : 1;
         CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, from, 1, NULL), DTL_ERROR_RANK_FAILURE);
-        CHECK_TEXT(me == 3 ? ": rank 1: it cannot be reached: 1" : ": rank 1: it "); /* and the address */
-        CHECK(now_us() - start < 3000000);
+        CHECK_TEXT("rank(s) 1"); /* who says so first, rank 1's address or another rank, is chance */
         CHECK_OK(dtl_comm_info(comm, &info));
         CHECK(info.failed_count >= 1); /* rank 3 may have left, too */
     }
@@ -445,19 +448,22 @@ static void wait_for(pid_t child) {
 static void survived(void) {
     unsigned char byte = 1;
     dtl_comm_t comm = open_rdma();
-    uint64_t start;
+    int32_t child = 0;
     CHECK_OK(dtl_comm_barrier(comm));
     if (me == 1) {
         fflush(NULL);
-        if (fork() == 0) {
+        child = fork();
+        if (child == 0) {
             for (int fd = 0; fd < 3; fd++) close(fd);
-            sleep(3);
+            sleep(600);
+            _exit(0);
         }
+        CHECK_OK(dtl_comm_send(comm, &child, 1, DTL_DTYPE_INT32, 0, 1));
         _exit(0);
     }
-    start = now_us();
+    CHECK_OK(dtl_comm_recv(comm, &child, 1, DTL_DTYPE_INT32, 1, 1, NULL));
     CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, 1, 1, NULL), DTL_ERROR_RANK_FAILURE);
-    CHECK(now_us() - start < 2000000);
+    CHECK(kill(child, SIGKILL) == 0); /* it lived until now */
     CHECK_OK(dtl_comm_destroy(comm));
 }
 

@@ -15,7 +15,7 @@ static dtl_status_t open_one(const dtl_rdma_config_t* config, dtl_comm_t* out) {
     snprintf(job, sizeof job, "rdma-config-%ld", (long)getpid());
     desc.kind = "rdma", desc.native = (void*)config, desc.over = meet_over;
     if (meet_over.id == 0) desc.size = 1, desc.job = job;
-    desc.timeout_ns = MILLISECONDS(10000);
+    desc.timeout_ns = MILLISECONDS(60000);
     return dtl_comm_open(&desc, out);
 }
 
@@ -205,7 +205,7 @@ static void no_file(void) {
     CHECK(mkdtemp(folder) != NULL);
     snprintf(meeting, sizeof meeting, "file:%s", folder);
     config.meeting = meeting;
-    desc.kind = "rdma", desc.native = &config, desc.size = 2, desc.timeout_ns = MILLISECONDS(10000);
+    desc.kind = "rdma", desc.native = &config, desc.size = 2, desc.timeout_ns = MILLISECONDS(60000);
     CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
     none = before, none.rlim_cur = 0;
     CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);

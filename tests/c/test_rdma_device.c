@@ -77,7 +77,7 @@ static dtl_comm_t open_rdma(uint32_t flags) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     dtl_comm_t out;
     void *library;
-    desc.kind = "rdma", desc.native = &config, desc.flags = flags, desc.timeout_ns = MILLISECONDS(20000);
+    desc.kind = "rdma", desc.native = &config, desc.flags = flags, desc.timeout_ns = MILLISECONDS(60000);
     CHECK_OK(dtl_comm_open(&desc, &out));
     library = dlopen(getenv("DTL_RDMA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
     CHECK(library != NULL);
@@ -156,8 +156,8 @@ static void exchange(uint64_t size, enum sort out, enum sort in, int shift, int 
         for (turn = 0; turn < 2; turn++) {
             CHECK_OK(dtl_request_start(requests[1]));
             CHECK_OK(dtl_request_start(requests[0]));
-            CHECK_OK(dtl_request_wait(requests[1], MILLISECONDS(20000), &info));
-            CHECK_OK(dtl_request_wait(requests[0], MILLISECONDS(20000), NULL));
+            CHECK_OK(dtl_request_wait(requests[1], MILLISECONDS(60000), &info));
+            CHECK_OK(dtl_request_wait(requests[0], MILLISECONDS(60000), NULL));
         }
         CHECK_OK(dtl_request_destroy(requests[0]));
         CHECK_OK(dtl_request_destroy(requests[1]));
@@ -165,12 +165,12 @@ static void exchange(uint64_t size, enum sort out, enum sort in, int shift, int 
         CHECK_OK(dtl_comm_isend(comm, from, size, DTL_DTYPE_BYTE, other(), 7, &requests[0]));
         CHECK_OK(dtl_comm_mprobe(comm, DTL_ANY_SOURCE, DTL_ANY_TAG, &message, &info));
         CHECK_OK(dtl_comm_mrecv(message, into, size + 5, DTL_DTYPE_BYTE, &info));
-        CHECK_OK(dtl_request_wait(requests[0], MILLISECONDS(20000), NULL));
+        CHECK_OK(dtl_request_wait(requests[0], MILLISECONDS(60000), NULL));
     } else {
         CHECK_OK(dtl_comm_irecv(comm, into, size + 5, DTL_DTYPE_BYTE, other(), 7, &requests[1]));
         CHECK_OK(dtl_comm_issend(comm, from, size, DTL_DTYPE_BYTE, other(), 7, &requests[0]));
-        CHECK_OK(dtl_request_wait(requests[1], MILLISECONDS(20000), &info));
-        CHECK_OK(dtl_request_wait(requests[0], MILLISECONDS(20000), NULL));
+        CHECK_OK(dtl_request_wait(requests[1], MILLISECONDS(60000), &info));
+        CHECK_OK(dtl_request_wait(requests[0], MILLISECONDS(60000), NULL));
     }
     CHECK(info.size_bytes == size && info.source == other() && info.status == DTL_SUCCESS);
     turn = far_self.copies;
@@ -236,28 +236,28 @@ static void cuts(void) {
         CHECK_OK(dtl_comm_isend(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 1, &request));
         CHECK_STATUS(dtl_comm_recv(comm, ins[DIRECT] + 8, rooms[i], DTL_DTYPE_BYTE, other(), 1, &info), DTL_ERROR_TRUNCATED);
         CHECK(info.size_bytes == MIB);
-        CHECK_OK(dtl_request_wait(request, MILLISECONDS(20000), NULL));
+        CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
         get(DIRECT, scratch, ins[DIRECT], ROOM);
         CHECK(is_all(scratch, 8, GUARD) && is_filled(scratch + 8, rooms[i], 9));
         CHECK(is_all(scratch + 8 + rooms[i], ROOM - 8 - rooms[i], GUARD));
     }
     CHECK_OK(dtl_comm_isend(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, me, 2, &request));
     CHECK_OK(dtl_comm_recv(comm, ins[DIRECT], MIB, DTL_DTYPE_BYTE, me, 2, NULL));
-    CHECK_OK(dtl_request_wait(request, MILLISECONDS(20000), NULL));
+    CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
     get(DIRECT, scratch, ins[DIRECT], MIB);
     CHECK(is_filled(scratch, MIB, 9));
     CHECK_OK(dtl_comm_irecv(comm, ins[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 3, &request));
     CHECK_OK(dtl_request_cancel(request));
-    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(20000), NULL), DTL_ERROR_CANCELED);
+    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(60000), NULL), DTL_ERROR_CANCELED);
     CHECK_OK(dtl_comm_isend(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 4, &request));
     CHECK_OK(dtl_request_cancel(request));
-    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(20000), NULL), DTL_ERROR_CANCELED);
+    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(60000), NULL), DTL_ERROR_CANCELED);
     exchange(MIB, DIRECT, DIRECT, 0, 0); /* nothing is left of that */
     CHECK(far_self.copies == 0);
     CHECK_OK(dtl_event_create(away, 0, &event)); /* never recorded: it begins */
     CHECK_OK(dtl_comm_isend_on(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 5, event, &request));
     CHECK_OK(dtl_comm_recv(comm, ins[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 5, NULL));
-    CHECK_OK(dtl_request_wait(request, MILLISECONDS(20000), NULL));
+    CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
     CHECK_OK(dtl_event_destroy(event));
     CHECK(far_self.copies == 0);
 }
@@ -272,7 +272,7 @@ static void bad_copies(void) {
         CHECK_STATUS(dtl_comm_send(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, 1, 1), DTL_ERROR_MEMORY);
         CHECK_TEXT("the bus is on fire");
         CHECK_OK(dtl_comm_isend(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, 1, 1, &request));
-        CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(20000), NULL), DTL_ERROR_MEMORY);
+        CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(60000), NULL), DTL_ERROR_MEMORY);
         far_self.failure = DTL_SUCCESS;
         fill(outs[PLAIN], MIB, 4);
         CHECK_OK(dtl_comm_send(comm, outs[PLAIN], MIB, DTL_DTYPE_BYTE, 1, 1));
@@ -446,7 +446,7 @@ static void cuda(void) {
 static void missing(void) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     config.device_memory = DTL_RDMA_DMABUF;
-    desc.kind = "rdma", desc.native = &config, desc.timeout_ns = MILLISECONDS(20000);
+    desc.kind = "rdma", desc.native = &config, desc.timeout_ns = MILLISECONDS(60000);
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("has no ibv_reg_dmabuf_mr: use rdma-core 34 or newer, or DTL_RDMA_STAGED");
     config.device_memory = DTL_RDMA_PEERMEM; /* needs nothing of the library */

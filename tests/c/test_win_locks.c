@@ -191,7 +191,7 @@ static void test_failed_fence(dtl_comm_t comm, dtl_comm_t hasty, int has_more) {
 int main(int argc, char **argv) {
     dtl_comm_t comm, hasty;
     start(argc, argv);
-    comm = open_with(MILLISECONDS(20000));
+    comm = open_with(MILLISECONDS(60000));
     for (is_allocated = 0; is_allocated < 2; is_allocated++) {
         test_all_and_one(comm);
         test_threads(comm, 0);

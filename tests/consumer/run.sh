@@ -29,6 +29,14 @@ project() { # name folder cmake-arguments… : configure, build
     mv "$work/stage/opt/first" "$prefix" && ! grep -rlE "/opt/first|$build" "$prefix" --include='*.cmake' --include='*.pc'; } >"$log" 2>&1
 report install-and-move $?
 
+# Nor may a file name a folder of this machine: not in the text of a panic, not for a debugger.
+paths=(-e "$build/" -e "$(cd "$here/../.." && pwd)/src/" -e "${CARGO_HOME:-$HOME/.cargo}/" -e "${RUSTUP_HOME:-$HOME/.rustup}/")
+if [ -n "${RUSTFLAGS:-}" ]; then skip no-build-paths "RUSTFLAGS replaces the flags that remap paths" RUSTFLAGS
+else
+    { ! grep -rcF "${paths[@]}" "$prefix" | grep -v ':0$'; } >"$log" 2>&1
+    report no-build-paths $?
+fi
+
 for name in c cpp static backend; do
     { project $name $name && "$work/$name/consumer"; } >"$log" 2>&1
     report $name $?

@@ -4,7 +4,7 @@
 # ctk(NAME ARGUMENT…): a run of dtl-ctk.
 function(ctk name)
   add_test(NAME "tests/ctk.${name}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run ${ARGN})
-  set_tests_properties("tests/ctk.${name}" PROPERTIES TIMEOUT 300 PROCESSORS 2)
+  set_tests_properties("tests/ctk.${name}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2)
 endfunction()
 
 ctk(abi --component abi)
@@ -57,6 +57,6 @@ endif()
 
 # What proves that these tests can fail.
 add_test(NAME tests/ctk.faults COMMAND "${CMAKE_CURRENT_LIST_DIR}/faults.sh" "${DTL_STAGE}/bin/dtl-ctk")
-set_tests_properties(tests/ctk.faults PROPERTIES TIMEOUT 300 PROCESSORS 2)
+set_tests_properties(tests/ctk.faults PROPERTIES TIMEOUT ${guard} PROCESSORS 2)
 # Compiled kernels: not in the home of whoever runs the tests.
 set_property(TEST tests/ctk.host tests/ctk.sample tests/ctk.faults APPEND PROPERTY ENVIRONMENT "DTL_CACHE_DIR=${kernels}")

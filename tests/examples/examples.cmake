@@ -10,7 +10,7 @@ set(cg_scripts "${top}/tests/examples")
 function(cg_tests name binary)
   add_test(NAME "${name}" COMMAND "${cg_scripts}/run_cg.sh" "${binary}" "${cg_matrix}" ${ARGN})
   add_test(NAME "${name}.malformed" COMMAND "${cg_scripts}/run_bad_mtx.sh" "${binary}" "${cg_bad}" ${ARGN})
-  set_tests_properties("${name}" "${name}.malformed" PROPERTIES TIMEOUT 300 PROCESSORS 2)
+  set_tests_properties("${name}" "${name}.malformed" PROPERTIES TIMEOUT ${guard} PROCESSORS 2)
 endfunction()
 
 # find_launcher MPI TEST: in ${launcher} how that MPI starts programs; if it is not installed, TEST says so.
@@ -40,7 +40,7 @@ endfunction()
 function(cg_poor_tests name binary)
   foreach(case small-shm no-cma nobody)
     add_test(NAME "${name}.${case}" COMMAND "${cg_scripts}/run_cg_poor.sh" ${case} "${binary}" "${cg_matrix}" "${dtlrun}")
-    set_tests_properties("${name}.${case}" PROPERTIES TIMEOUT 300 PROCESSORS 2 SKIP_RETURN_CODE 77
+    set_tests_properties("${name}.${case}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 SKIP_RETURN_CODE 77
       SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
   endforeach()
 endfunction()
@@ -76,7 +76,7 @@ foreach(output examples-c/shrink.gcc examples-c/shrink.clang examples-cpp/shrink
   string(REPLACE "/" "_" target "${output}")
   if(TARGET "build_${target}")
     add_test(NAME "${output}.survivors" COMMAND "${cg_scripts}/run_shrink.sh" "${bin}/${output}" "${dtlrun}")
-    set_tests_properties("${output}.survivors" PROPERTIES TIMEOUT 120 PROCESSORS 2)
+    set_tests_properties("${output}.survivors" PROPERTIES TIMEOUT ${guard} PROCESSORS 2)
   endif()
 endforeach()
 
@@ -87,7 +87,7 @@ foreach(output examples-c/work_queue.gcc examples-c/hash_table.gcc examples-cpp/
     find_launcher(${mpi} "${output}.${mpi}")
     if(launcher AND TARGET "build_${target}")
       add_test(NAME "${output}.${mpi}" COMMAND ${launcher} -n 3 "${bin}/${output}" 200 20)
-      set_tests_properties("${output}.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
+      set_tests_properties("${output}.${mpi}" PROPERTIES TIMEOUT ${guard} PROCESSORS 2 RESOURCE_LOCK polling COST 60
         ENVIRONMENT "DTL_COMM=mpi")
     endif()
   endforeach()

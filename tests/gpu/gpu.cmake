@@ -9,7 +9,7 @@ if(DTL_TEST_GCC)
   add_custom_command(OUTPUT "${bin}/tests/gpu/kernels" DEPENDS ${fake_cuda_kernels} APPEND)
   add_test(NAME tests/gpu/pack
     COMMAND "${top}/tests/gpu/test_pack.sh" "${CMAKE_BINARY_DIR}" "${fake_cuda}" "${bin}/cuda/kernels.so" "${fake_nccl}")
-  set_tests_properties(tests/gpu/pack PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77 PROCESSORS 2)
+  set_tests_properties(tests/gpu/pack PROPERTIES TIMEOUT ${guard} SKIP_RETURN_CODE 77 PROCESSORS 2)
 else()
   skipped(tests/gpu/pack "gcc is not installed")
 endif()

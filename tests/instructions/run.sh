@@ -15,7 +15,7 @@ command -v "${CC:-cc}" >/dev/null || skip "no C compiler (cc); apt-get install g
 machine=$(uname -m)
 compiler=$(grep -aoE 'rustc version [0-9]+\.[0-9]+' "$library" | head -n 1 | cut -d' ' -f3)
 if [ "${2:-}" != --write ] && [ "$(sed -n 's/^made with //p' "$table")" != "rustc $compiler, $machine" ]; then
-    skip "the table was $(grep '^made with' "$table"), and this is rustc $compiler, $machine"
+    skip "another toolchain: the table was $(grep '^made with' "$table"), this library with rustc $compiler, $machine"
 fi
 
 # Wherever this runs, the program sees the same names and variables: the C library's heap begins the same way.

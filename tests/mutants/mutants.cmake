@@ -48,4 +48,4 @@ set_tests_properties(tests/ctk.binary PROPERTIES TIMEOUT 60 ENVIRONMENT "MUTANT=
 
 # Some eighteen of the list: the choice depends on nothing else.
 add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 48)
-set_tests_properties(mutants PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 100)
+set_tests_properties(mutants PROPERTIES TIMEOUT ${guard} PROCESSORS 2 COST 100)

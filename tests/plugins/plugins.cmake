@@ -20,7 +20,7 @@ endfunction()
 
 function(plugin_test name folder ranks environment) # command
   add_test(NAME "plugins/${name}" COMMAND ${ARGN})
-  set_tests_properties("plugins/${name}" PROPERTIES TIMEOUT 180 SKIP_RETURN_CODE 77
+  set_tests_properties("plugins/${name}" PROPERTIES TIMEOUT ${guard} SKIP_RETURN_CODE 77
     ENVIRONMENT "DTL_PLUGIN_PATH=${bin}/plugins/${folder};DTL_TEST_DTLRUN=${dtlrun};${environment}")
   of_ranks("plugins/${name}" ${ranks})
 endfunction()

@@ -4,7 +4,6 @@ use crate::cases::barrier;
 use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::runtime::backend::OpId;
-use std::time::{Duration, Instant};
 
 /// Rank 1 is killed while rank 0 has taken messages of it and has a synchronous send to it.
 pub(crate) fn killed_while_taken() {
@@ -74,9 +73,7 @@ pub(crate) fn killed(how: Killed) {
         2 => receive(comm, &into, from(1, 9)),
         _ => send(comm, &large, 1, 9),
     };
-    let started = Instant::now();
     assert_eq!(wait(comm, doomed).status, DTL_ERROR_RANK_FAILURE);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     assert_eq!((comm.failed_ranks(), comm.failed_count()), (vec![1], 1));
     if me == 0 {
         // What had arrived before stays receivable, from anybody too.

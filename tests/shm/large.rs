@@ -203,10 +203,7 @@ pub(crate) fn killed_while_sending() {
         });
         std::fs::write(mark("begun"), "").expect("mark");
         // Slowly, so that the message is not over before the other is.
-        let started = Instant::now();
-        while !wait_until_gone(comm) {
-            assert!(started.elapsed() < Duration::from_secs(10), "the death is not seen");
-        }
+        while !wait_until_gone(comm) {}
         assert_eq!(wait(comm, op).status, DTL_ERROR_RANK_FAILURE);
         // What had been sent in full stays.
         let early = Buffer::new(60_000);

@@ -10,7 +10,6 @@ use dtl::sys::buf::{Region, Scratch};
 use dtl::sys::rmw;
 use dtl::sys::shared_lock::SharedLock;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 const LEN: usize = 5000;
 const TIMES: u64 = 2000;
@@ -130,14 +129,13 @@ pub(crate) fn killed_with_lock() {
         unsafe { libc::raise(libc::SIGKILL) };
     }
     barrier(comm);
-    let (me, started) = (comm.rank() as usize, Instant::now());
+    let me = comm.rank() as usize;
     until(|| {
         assert!(!lock.try_shared(me, true));
         comm.progress();
         (lock.is_in_the_way(1, false) && comm.has_left(1)).then_some(())
     });
     lock.leave_line(me);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     assert!(!lock.is_in_the_way(0, false) && !lock.is_in_the_way(2, false));
     // What the dead rank's memory has is still there.
     parts[1].region().fill(1);

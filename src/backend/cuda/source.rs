@@ -45,11 +45,11 @@ pub(super) fn compile(source: &Source, capability: i32, driver: i32, log: &mut S
     let Some(inputs) = order.inputs() else { return Ok(order.run(log)?.0) };
     let Some(folder) = settings::current().compiler.cache else { return Ok(order.run(log)?.0) };
     let cache = Cache::open(Some(&folder), OBJECT)?;
-    if let Some(entry) = cache.find(inputs.bytes())?
-        && let Some(image) = unpack(&entry.bytes)
-    {
-        *log = entry.log;
-        return Ok(image);
+    if let Some(entry) = cache.find(inputs.bytes())? {
+        if let Some(image) = unpack(&entry.bytes) {
+            *log = entry.log;
+            return Ok(image);
+        }
     }
     let (image, packed) = order.run(log)?;
     // A file that changed meanwhile: nobody knows which one was compiled.

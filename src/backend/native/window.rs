@@ -174,7 +174,8 @@ impl NativeWindows {
 impl WireWindows for NativeWindows {
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
         let base = if memory.is_empty() { std::ptr::null_mut() } else { memory.addr().ptr() };
-        let (mut window, mut key, mut bytes) = (std::ptr::null_mut(), Key([0; _]), 0);
+        let (mut window, mut key, mut bytes) =
+            (std::ptr::null_mut(), Key([0; DTL_WIN_KEY_BYTES as usize]), 0);
         call!(
             self.owner,
             "comm.win_create",

@@ -12,6 +12,7 @@ use super::transport;
 use crate::backend::shortage::memory_error;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{self, PART_WORDS, PartKey};
+use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::buf::Region;
 use crate::sys::clock;
 use crate::sys::shared::{Memory, Span, page_size};
@@ -111,7 +112,7 @@ impl Parts {
         memory.commit(0, page_size()).map_err(failed)?;
         let span = span_of(&memory)?;
         let enter = |lives: u64| if lives > 0 { lives.checked_add(1) } else { None };
-        let lives = span.word(LIVES_AT).and_then(|word| word.fetch_update(AcqRel, Acquire, enter).ok());
+        let lives = span.word(LIVES_AT).and_then(|word| word.checked_update(AcqRel, Acquire, enter).ok());
         if lives.is_none() {
             return Err(gone(rank));
         }

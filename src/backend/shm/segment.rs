@@ -13,6 +13,7 @@ use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::board;
 use crate::backend::shortage::memory_error;
 use crate::error::{Result, fail};
+use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::machine;
 use crate::sys::shared::{Memory, Span, page_size};
 use std::io;
@@ -131,7 +132,7 @@ impl Segment {
     /// than parts will ever need; memory they are only while they are used.)
     pub(super) fn reserve_part(&self, bytes: usize) -> Option<usize> {
         let begin = self.parts_at();
-        let taken = self.word(PARTS_AT)?.fetch_update(Relaxed, Relaxed, |taken| {
+        let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {
             let end = taken.checked_add(u64::try_from(bytes).ok()?)?;
             i64::try_from(end.checked_add(u64::try_from(begin).ok()?)?).is_ok().then_some(end)
         });

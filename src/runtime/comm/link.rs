@@ -10,6 +10,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Direct, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
+use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::park::{self, Backoff};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -95,7 +96,7 @@ impl Link {
     pub(super) fn new_context(&self) -> Result<u32> {
         let (rank, size) = (self.transport.rank().unsigned_abs(), self.transport.size().unsigned_abs());
         let next = |made: u32| made.checked_add(1);
-        let made = self.contexts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let made = self.contexts.checked_update(Ordering::Relaxed, Ordering::Relaxed, next);
         // 0 is the opened communicator's.
         let context = made.ok().and_then(|made| made.checked_mul(size)?.checked_add(rank)?.checked_add(1));
         match context {

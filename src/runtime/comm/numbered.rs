@@ -3,6 +3,7 @@
 //! a generation: those are in `sys::slab`.
 
 use crate::runtime::chunks::{CHUNK, Chunks};
+use crate::sys::atomic_update::AtomicUpdate;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// First number of the program's own.
@@ -38,7 +39,7 @@ impl<T> Numbered<T> {
     /// The new number, or `None` when all were given.
     pub(super) fn add(&self, value: T) -> Option<i32> {
         let more = |next| (next < LIMIT).then_some(next + 1);
-        let index = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        let index = self.next.checked_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         self.slots.set(index, Slot { value, destroyed: AtomicBool::new(false) })?;
         Some(self.first + index as i32)
     }

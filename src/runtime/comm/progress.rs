@@ -8,6 +8,7 @@ use super::request;
 use super::{Comm, report, window};
 use crate::abi::handle::dtl_request_t;
 use crate::runtime::asked::ASKED;
+use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::thread::spawn_scoped;
@@ -51,7 +52,7 @@ impl Running {
     fn count(&self) {
         let length = self.all.len() as u64 * RUNNING_ONE;
         let told = |moving| Some(moving % RUNNING_ONE + length);
-        let _before = MOVING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, told);
+        let _before = MOVING.checked_update(Ordering::Relaxed, Ordering::Relaxed, told);
     }
 }
 

@@ -115,20 +115,24 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     let text = match reach {
         Reach::Plain => "direct, as the host reaches it".to_owned(),
         Reach::Direct => format!("direct: {}; collectives are staged", comm.link.transport.describe()),
-        Reach::Staged if let Some(direct) = comm.link.direct() => direct::text(direct),
-        Reach::Staged if comm.link.direct == Some(allocation.backend) => {
-            "staged through host memory, each message as a whole: only memory of kind SHARED that was allocated here goes \
-             directly"
-                .to_owned()
-        }
-        Reach::Staged if comm.link.transport.sends_parts() => {
-            format!("staged through host memory, more than {} KiB in parts of that (pipelined)", PART >> 10)
-        }
-        Reach::Staged => {
-            "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
-        }
+        Reach::Staged => staged_text(comm, allocation),
     };
     explain_how(comm, allocation, &text);
+}
+
+/// How a staged buffer is sent, for `dtl_explain`.
+fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
+    if let Some(direct) = comm.link.direct() {
+        direct::text(direct)
+    } else if comm.link.direct == Some(allocation.backend) {
+        "staged through host memory, each message as a whole: only memory of kind SHARED that was allocated here goes \
+         directly"
+            .to_owned()
+    } else if comm.link.transport.sends_parts() {
+        format!("staged through host memory, more than {} KiB in parts of that (pipelined)", PART >> 10)
+    } else {
+        "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
+    }
 }
 
 /// What was to be direct and is not: all from now on, for this reason, or some allocations, once for each communicator.

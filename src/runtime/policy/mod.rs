@@ -20,6 +20,7 @@ mod tune;
 use crate::abi::policy::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
+use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::epoch::{self, Guard, Visit};
 use crate::sys::held::Visited;
 use crate::sys::lock::Mutex;
@@ -265,7 +266,7 @@ impl Policy {
     /// One more share.
     pub fn retain(&self) -> Result<()> {
         let more = |shares| if shares == 0 { None } else { Some(shares + 1) };
-        if self.shares.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_err() {
+        if self.shares.checked_update(Ordering::AcqRel, Ordering::Relaxed, more).is_err() {
             return Err(invalid_handle("policy", TAG, self.id.load(Ordering::Acquire)));
         }
         Ok(())
@@ -274,7 +275,7 @@ impl Policy {
     /// One share less: whether it was the last.
     fn release(&self) -> bool {
         let less = |shares: u32| shares.checked_sub(1);
-        self.shares.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less) == Ok(1)
+        self.shares.checked_update(Ordering::AcqRel, Ordering::Relaxed, less) == Ok(1)
     }
 
     /// The handle is gone. Waits for the work on streams that are the policy's own.

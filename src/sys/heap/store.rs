@@ -9,6 +9,7 @@ use super::class::{self, CUTS, SEGMENT, SPANS};
 use super::local::Heap;
 use super::segment::{Segment, Slab};
 use super::{account, os, returned, table};
+use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::sync::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -264,7 +265,7 @@ pub fn budget() -> usize {
 /// Lets a heap keep so many bytes more. If that is too much, what ended threads keep goes first.
 pub(super) fn grant(bytes: usize) -> bool {
     let fits = |now: usize| now.checked_add(bytes).filter(|then| *then <= budget());
-    let try_it = || GRANTED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+    let try_it = || GRANTED.checked_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
     try_it() || (bytes <= budget() && sweep() && try_it())
 }
 

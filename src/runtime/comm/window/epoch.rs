@@ -8,6 +8,7 @@
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail};
+use crate::sys::atomic_update::AtomicUpdate;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
@@ -205,7 +206,7 @@ impl Epochs {
     /// Claims one target. The error: what was claimed before.
     fn claim(&self, target: i32) -> std::result::Result<(), u32> {
         let one_more = |claimed| if claimed < FENCE { Some(claimed + 1) } else { None };
-        self.claimed.fetch_update(AcqRel, Acquire, one_more)?;
+        self.claimed.checked_update(AcqRel, Acquire, one_more)?;
         let is_free = |slot: &AtomicU8| slot.compare_exchange(FREE, MOVING, AcqRel, Relaxed).is_ok();
         if self.slot(target).is_some_and(is_free) {
             return Ok(());

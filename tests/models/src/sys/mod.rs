@@ -1,5 +1,7 @@
 //! What the modelled files find under `crate::sys`: the library's table and epoch, on loom's atomics.
 
+#[path = "../../../../src/sys/atomic_update.rs"]
+pub mod atomic_update;
 #[path = "../../../../src/sys/barrier.rs"]
 mod barrier;
 pub mod buf;
