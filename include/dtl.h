@@ -2487,12 +2487,18 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t size_bytes,
                                   int32_t *out_fd,
                                   uint64_t *out_offset_bytes);
+    /// Describes memory that the program got from the backend's driver itself, by any address in it: device, kind, base and
+    /// size_bytes of `out_info`, which is zeroed, struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know it. Messages and
+    /// copies wait for the answer, for each buffer that the library does not know: it must be quick, and the address must not
+    /// be read. copy and fill then get such memory, too. NULL: only what dtl_mem_adopt names is recognised. As
+    /// cuPointerGetAttributes.
+    dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
 /// Initial value of a dtl_memory_vtable_t.
 #define DTL_MEMORY_VTABLE_INIT \
     {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-     NULL, NULL, NULL}
+     NULL, NULL, NULL, NULL}
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
 /// of this backend; the other is its own or DTL_MEMORY_HOST.
@@ -3624,12 +3630,18 @@ DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t 
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 
-/// Tells which allocation a pointer lies in.
+/// Tells which memory a pointer lies in: an allocation of the library, memory that it was told of (dtl_mem_adopt,
+/// dtl_mem_register_host, arrays of other libraries), or memory that the program got from a driver itself, if that driver
+/// is in use and says so. Copies and messages treat the pointer accordingly.
+///
+/// A driver is in use when a call has used its backend, or dtl_init, a function that opens a communicator or this one has
+/// found that the program uses it. Backend "cuda" asks about any pointer (cudaMalloc, cudaMallocAsync, memory mapped with
+/// cuMemMap, cudaMallocManaged, cudaHostAlloc, cudaHostRegister), "opencl" about none, registered backends if they have the
+/// slot pointer_info.
 ///
 /// @param ptr       any address; it is not read.
-/// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import, nor by the program through a driver that
-///         a backend uses (cudaMalloc; once backend "cuda" has been used).
+/// @param out_info  start from DTL_MEM_INFO_INIT. Of memory that a driver tells of, base and size_bytes are the driver's.
+/// @return DTL_ERROR_NOT_FOUND: in none of these; copies and messages take it for memory of the host.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
@@ -3680,7 +3692,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
     void **out, uint64_t *out_size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
- * Memory of the program's own that devices reach, and memory of devices that other drivers reach.
+ * Memory of the program's own: what devices are to reach, what it got elsewhere; and memory of devices that other drivers
+ * reach.
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a backend: its pages stay in place,
@@ -3706,6 +3719,39 @@ DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *pt
 /// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *ptr);
+
+/// Tells the library of memory that the program got elsewhere: from a driver's own functions (cudaMalloc, clSVMAlloc), from
+/// Kokkos or torch, from an allocator of its own. Copies, messages and dtl_mem_query then treat it as memory of this backend,
+/// device and kind, and check its bounds. The memory stays the program's: the library never frees it.
+///
+/// Backend "cuda" asks its driver about pointers that the library does not know, so it needs this only for memory that the
+/// driver does not describe, and where a question for each message costs too much. OpenCL has no such question: adopt what
+/// clSVMAlloc gave in the context of the backend's streams. With kind DTL_MEMORY_HOST of backend "host" no driver is asked
+/// about a buffer of the host's any more.
+///
+/// @param backend     whose copies reach it.
+/// @param device      the device that it was allocated on, from 0; 0 for a backend without devices.
+/// @param kind        a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         its first byte. It must stay valid until dtl_mem_release or dtl_finalize.
+/// @param size_bytes  at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text has which); DTL_ERROR_NULL_POINTER: ptr;
+///         DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0 or reaches over the end of the address space, a part of it is memory
+///         that the library knows already, or the driver says that it is of another device or kind, or does not know it;
+///         DTL_ERROR_OUT_OF_BOUNDS: no such device, or more bytes than the driver knows of; DTL_ERROR_NOT_SUPPORTED: the
+///         backend has no such kind; DTL_ERROR_UNAVAILABLE: the backend cannot run here. After a failure nothing is adopted.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_mem_adopt(dtl_backend_t backend, int32_t device,
+    dtl_enum_word_t kind, void *ptr, uint64_t size_bytes);
+
+/// Takes dtl_mem_adopt back: the library forgets the memory, which stays as it is. No copy, message or kernel may still use
+/// it. From then on the pointer is what it was before: recognised if a driver that is in use knows it, else taken for memory
+/// of the host. dtl_finalize releases what is left.
+///
+/// @param backend  as it was adopted.
+/// @param ptr      as it was adopted; NULL: nothing happens.
+/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is adopted with this backend.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_mem_release(dtl_backend_t backend, void *ptr);
 
 /// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA adapters, other GPUs) reach
 /// the same memory.
@@ -3822,7 +3868,7 @@ DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
  * -------------------------------------------------------------------------------------------- */
 
 /// Copies between any two kinds of memory and returns when it is done. Whose memory each side is
-/// is found out from the pointers; what dtl_mem_alloc did not make is host memory.
+/// is found out from the pointers, as dtl_mem_query tells; what it does not find is host memory.
 ///
 /// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
@@ -5726,7 +5772,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 294u
+#define DTL_LAYOUT_COUNT 302u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
@@ -5750,10 +5796,14 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, properties), \
     DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, alignment), \
-    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, name), DTL_LAYOUT_STRUCT(dtl_launch_t), \
-    DTL_LAYOUT_FIELD(dtl_launch_t, struct_size), DTL_LAYOUT_FIELD(dtl_launch_t, shared_bytes), \
-    DTL_LAYOUT_FIELD(dtl_launch_t, grid), DTL_LAYOUT_FIELD(dtl_launch_t, block), \
-    DTL_LAYOUT_FIELD(dtl_launch_t, schedule), DTL_LAYOUT_STRUCT(dtl_kernel_context_t), \
+    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, name), DTL_LAYOUT_STRUCT(dtl_mem_info_t), \
+    DTL_LAYOUT_FIELD(dtl_mem_info_t, struct_size), DTL_LAYOUT_FIELD(dtl_mem_info_t, device), \
+    DTL_LAYOUT_FIELD(dtl_mem_info_t, backend), DTL_LAYOUT_FIELD(dtl_mem_info_t, kind), \
+    DTL_LAYOUT_FIELD(dtl_mem_info_t, base), DTL_LAYOUT_FIELD(dtl_mem_info_t, size_bytes), \
+    DTL_LAYOUT_STRUCT(dtl_launch_t), DTL_LAYOUT_FIELD(dtl_launch_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_launch_t, shared_bytes), DTL_LAYOUT_FIELD(dtl_launch_t, grid), \
+    DTL_LAYOUT_FIELD(dtl_launch_t, block), DTL_LAYOUT_FIELD(dtl_launch_t, schedule), \
+    DTL_LAYOUT_STRUCT(dtl_kernel_context_t), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared_bytes), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, grid), DTL_LAYOUT_FIELD(dtl_kernel_context_t, block), \
@@ -5862,6 +5912,7 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, register_host), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, unregister_host), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, export_dmabuf), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, pointer_info), \
     DTL_LAYOUT_STRUCT(dtl_transfer_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, reserved), \

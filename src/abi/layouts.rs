@@ -49,6 +49,7 @@ layouts! {
     dtl_device_info_t: struct_size numa_node kind total_bytes compute_units max_block_threads
         max_block max_grid name pci;
     dtl_mem_kind_info_t: struct_size reserved properties alignment name;
+    dtl_mem_info_t: struct_size device backend kind base size_bytes;
     dtl_launch_t: struct_size shared_bytes grid block schedule;
     dtl_kernel_context_t: struct_size shared_bytes grid block block_index thread_index shared
         user;
@@ -72,7 +73,7 @@ layouts! {
     dtl_device_vtable_t: struct_size reserved count set get info memory_info synchronize dlpack;
     dtl_memory_vtable_t: struct_size reserved alloc free kind_info memory_info export_handle
         import_handle close_handle alloc_async free_async register_host unregister_host
-        export_dmabuf;
+        export_dmabuf pointer_info;
     dtl_transfer_vtable_t: struct_size reserved copy copy_async copy_2d fill prefetch;
     dtl_exec_vtable_t: struct_size reserved stream_create stream_destroy stream_synchronize
         stream_query stream_wait_event stream_host_callback event_create event_destroy

@@ -1,6 +1,6 @@
 //! The tables of function pointers that a backend fills in, and what their slots take.
 
-use super::device::{dtl_device_info_t, dtl_mem_kind_info_t};
+use super::device::{dtl_device_info_t, dtl_mem_info_t, dtl_mem_kind_info_t};
 use super::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t, dtl_source_t, dtl_text_fn_t};
 use super::runtime::dtl_task_fn_t;
 use super::status::dtl_status_t;
@@ -186,6 +186,18 @@ pub struct dtl_memory_vtable_t {
             size_bytes: u64,
             out_fd: *mut i32,
             out_offset_bytes: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Describes memory that the program got from the backend's driver itself, by any address in it: device, kind, base and
+    /// size_bytes of `out_info`, which is zeroed, struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know it. Messages and
+    /// copies wait for the answer, for each buffer that the library does not know: it must be quick, and the address must not
+    /// be read. copy and fill then get such memory, too. NULL: only what dtl_mem_adopt names is recognised. As
+    /// cuPointerGetAttributes.
+    pub pointer_info: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            ptr: *const c_void,
+            out_info: *mut dtl_mem_info_t,
         ) -> dtl_status_t,
     >,
 }

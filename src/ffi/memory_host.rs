@@ -1,9 +1,11 @@
-//! Memory of the program's own that devices reach, and memory of devices that other drivers reach.
+//! Memory of the program's own: what devices are to reach, what it got elsewhere; and memory of devices that other drivers
+//! reach.
 
 use super::args::{self, Out};
 use super::guard;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
+use crate::abi::word::dtl_enum_word_t;
 use crate::error::fail;
 use crate::runtime::device;
 use crate::runtime::memory::{self, registered};
@@ -54,6 +56,67 @@ pub extern "C" fn dtl_mem_unregister_host(backend: dtl_backend_t, ptr: *mut c_vo
             return Ok(());
         }
         registered::unregister(&backend, Addr::new(ptr))
+    })
+}
+
+/// Tells the library of memory that the program got elsewhere: from a driver's own functions (cudaMalloc, clSVMAlloc), from
+/// Kokkos or torch, from an allocator of its own. Copies, messages and dtl_mem_query then treat it as memory of this backend,
+/// device and kind, and check its bounds. The memory stays the program's: the library never frees it.
+///
+/// Backend "cuda" asks its driver about pointers that the library does not know, so it needs this only for memory that the
+/// driver does not describe, and where a question for each message costs too much. OpenCL has no such question: adopt what
+/// clSVMAlloc gave in the context of the backend's streams. With kind DTL_MEMORY_HOST of backend "host" no driver is asked
+/// about a buffer of the host's any more.
+///
+/// @param backend     whose copies reach it.
+/// @param device      the device that it was allocated on, from 0; 0 for a backend without devices.
+/// @param kind        a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         its first byte. It must stay valid until dtl_mem_release or dtl_finalize.
+/// @param size_bytes  at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text has which); DTL_ERROR_NULL_POINTER: ptr;
+///         DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0 or reaches over the end of the address space, a part of it is memory
+///         that the library knows already, or the driver says that it is of another device or kind, or does not know it;
+///         DTL_ERROR_OUT_OF_BOUNDS: no such device, or more bytes than the driver knows of; DTL_ERROR_NOT_SUPPORTED: the
+///         backend has no such kind; DTL_ERROR_UNAVAILABLE: the backend cannot run here. After a failure nothing is adopted.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_adopt(
+    backend: dtl_backend_t,
+    device: i32,
+    kind: dtl_enum_word_t,
+    ptr: *mut c_void,
+    size_bytes: u64,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let backend = device::pin_backend(inside, backend)?;
+        if ptr.is_null() {
+            return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL: name memory that the program has");
+        }
+        // SAFETY: the caller's contract: it holds size_bytes until it is released.
+        let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
+        if region.is_empty() {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: adopt at least one byte");
+        }
+        registered::adopt(backend, device, kind, region)
+    })
+}
+
+/// Takes dtl_mem_adopt back: the library forgets the memory, which stays as it is. No copy, message or kernel may still use
+/// it. From then on the pointer is what it was before: recognised if a driver that is in use knows it, else taken for memory
+/// of the host. dtl_finalize releases what is left.
+///
+/// @param backend  as it was adopted.
+/// @param ptr      as it was adopted; NULL: nothing happens.
+/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is adopted with this backend.
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+    guard::call(|inside| {
+        let backend = device::pin_backend(inside, backend)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        registered::release(&backend, Addr::new(ptr))
     })
 }
 

@@ -52,6 +52,10 @@ pub trait Presence: Send + Sync {
     fn stands_aside(&self) -> Option<String> {
         None
     }
+    /// Whether the program itself has begun with the driver beneath. Asked often: must neither load nor start anything.
+    fn is_in_use(&self) -> bool {
+        false
+    }
     /// Whether it has a feature beyond its components; `None` = it does not say.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None

@@ -4,6 +4,7 @@
 
 use super::backend::{Availability, Comm, Device, Exec, Memory, Modules, Presence, Transfer};
 use super::environment::{self, Need};
+use super::memory::drivers;
 use super::{explain, plain, plugins, settings};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -109,6 +110,9 @@ impl Backend {
         let answer = needs.map_err(|error| error.text().to_owned()).and_then(|()| self.presence.available());
         // What needs nothing is as good as used.
         self.available.store(answer.is_ok() && self.needs.is_empty(), Ordering::Relaxed);
+        if answer.is_ok() {
+            drivers::begin(self);
+        }
         answer
     }
 
@@ -303,6 +307,7 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     }
     named.retain(|known| !Arc::ptr_eq(known, &backend));
     drop((default, named));
+    drivers::end(handle);
     super::exec::objects::drop_defaults(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
     Ok(())
@@ -424,8 +429,21 @@ fn automatic() -> Result<Arc<Backend>> {
     fail!(DTL_ERROR_UNAVAILABLE, "no backend with device and memory can run here: {}", passed_over.join("; "))
 }
 
+/// Uses the built-in backends whose drivers the program has begun to use by itself, so that its pointers are recognised.
+pub fn notice() {
+    let named = NAMED.read().clone();
+    let is_used = |backend: &&Arc<Backend>| {
+        backend.builtin && !backend.available.load(Ordering::Relaxed) && backend.presence.is_in_use()
+    };
+    for backend in named.iter().filter(is_used) {
+        // Why not is said when somebody names it.
+        let _ = backend.availability();
+    }
+}
+
 /// At finalize: every backend goes; destroy slots run here.
 pub fn clear() {
+    drivers::forget_all();
     *DEFAULT.write() = None;
     NAMED.write().clear();
     let inside = crate::sys::epoch::enter();

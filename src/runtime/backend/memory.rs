@@ -68,7 +68,12 @@ pub trait Memory: Send + Sync {
     }
     /// Gives back what is kept of freed memory.
     fn trim(&self) {}
-    /// What the backend's driver knows of an address that was not allocated here: only a driver that is in use is asked.
+    /// Whether the backend can ask its driver about any address; for one that finds its driver by and by: by now.
+    fn identifies(&self) -> bool {
+        false
+    }
+    /// What the driver knows of an address that was not allocated here; `None`: nothing. Messages wait for it, in any thread,
+    /// with whatever device is current.
     fn identify(&self, _addr: Addr) -> Option<Found> {
         None
     }
@@ -85,6 +90,8 @@ pub struct Place {
     pub region: Region,
     /// Its memory kind.
     pub kind: dtl_enum_word_t,
+    /// The device that it was allocated on; 0 for host memory.
+    pub device: i32,
 }
 
 /// Copies and fills. One side is the backend's own memory, the other that or plain host memory.

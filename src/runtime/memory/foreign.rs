@@ -1,5 +1,6 @@
-//! Memory of other libraries' devices that arrays brought in: found by an address as allocations are, so that copies
-//! know whose it is. Several arrays may show the same memory, or parts of it.
+//! Memory that others allocated and the library was told of: what arrays brought in from other libraries, what the program
+//! registered or adopted (`registered`). It is found by an address as allocations are, so that copies know whose it is. Several
+//! arrays may show the same memory, or parts of it.
 
 use super::{Allocation, hidden};
 use crate::sys::buf::Addr;
@@ -48,6 +49,16 @@ pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     let mut before = known.range(..=(addr.get(), u64::MAX)).rev();
     let (&(base, _), allocation) =
         before.find(|((base, _), found)| ((addr.get() - base) as u64) < found.size)?;
+    Some((base, *allocation))
+}
+
+/// The first that begins between two addresses.
+pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let known = KNOWN.read();
+    let (&(base, _), allocation) = known.range((first.get(), 0)..=(last.get(), u64::MAX)).next()?;
     Some((base, *allocation))
 }
 
