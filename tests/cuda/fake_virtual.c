@@ -35,12 +35,12 @@ API code_t cuMemRelease(piece_t* piece) {
 API code_t cuMemAddressReserve(ptr_t* out, size_t size, size_t alignment, ptr_t address, unsigned long long flags) {
     int i = 0;
     BEGIN_ANYWHERE(cuMemAddressReserve);
-    (void)alignment, (void)address;
+    (void)alignment;
     LOCK();
     while (i < MOST && reserved[i].size != 0) i++;
     if (i == MOST || flags != 0) return UNLOCK(), INVALID_VALUE;
     reserved[i].size = size;
-    reserved[i].begin = (char*)mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    reserved[i].begin = (char*)mmap((void*)(uintptr_t)address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     reserved[i].memory = (char*)calloc(1, size);
     *out = (ptr_t)(uintptr_t)reserved[i].begin;
     UNLOCK();
