@@ -108,32 +108,56 @@ template <class T> class buffer {
     dtl_backend_t backend_{};
 };
 
-/// Host memory that the program has, as PINNED memory of a backend while this object lives. The memory must stay as long.
-class registered {
+namespace detail {
+
+/// Memory of the program that the library knows of while this object lives; `end` makes it forget.
+template <dtl_status_t (*end)(dtl_backend_t, void *)> class told {
   public:
-    registered(void *first, uint64_t size_bytes, backend_ref backend = {})
-    {
-        check(dtl_mem_register_host(backend.get(), first, size_bytes));
-        // The current backend may be another one when this ends.
-        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
-        const dtl_status_t status = dtl_mem_query(first, &info);
-        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
-        first_ = first;
-    }
-    registered(registered &&other) noexcept : first_(other.first_), backend_(other.backend_) { other.first_ = nullptr; }
-    registered &operator=(registered &&other) noexcept
+    told(told &&other) noexcept : first_(other.first_), backend_(other.backend_) { other.first_ = nullptr; }
+    told &operator=(told &&other) noexcept
     {
         std::swap(first_, other.first_);
         std::swap(backend_, other.backend_);
         return *this;
     }
-    registered(const registered &) = delete;
-    registered &operator=(const registered &) = delete;
-    ~registered() { DTL_IGNORE(dtl_mem_unregister_host(backend_, first_)); }
+    told(const told &) = delete;
+    told &operator=(const told &) = delete;
+
+  protected:
+    /// After the call that told the library of it.
+    told(void *first, backend_ref backend) noexcept : first_(first)
+    {
+        // The current backend may be another one when this ends.
+        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+        const dtl_status_t status = dtl_mem_query(first, &info);
+        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
+    }
+    ~told() { DTL_IGNORE(end(backend_, first_)); }
 
   private:
     void *first_ = nullptr;
     dtl_backend_t backend_{};
+};
+
+} // namespace detail
+
+/// Host memory that the program has, as PINNED memory of a backend while this object lives. The memory must stay as long.
+class registered : public detail::told<dtl_mem_unregister_host> {
+  public:
+    registered(void *first, uint64_t size_bytes, backend_ref backend = {})
+        : told((check(dtl_mem_register_host(backend.get(), first, size_bytes)), first), backend)
+    {
+    }
+};
+
+/// Memory that the program got elsewhere (cudaMalloc, clSVMAlloc, Kokkos), as memory of a backend, device and kind while this
+/// object lives. The memory must stay as long, and remains the program's. See dtl_mem_adopt.
+class adopted : public detail::told<dtl_mem_release> {
+  public:
+    adopted(void *first, uint64_t size_bytes, dtl_enum_word_t kind, backend_ref backend = {}, int32_t device = 0)
+        : told((check(dtl_mem_adopt(backend.get(), device, kind, first, size_bytes)), first), backend)
+    {
+    }
 };
 
 /// Memory of a backend that is kept for later allocations. Its blocks are freed before it ends (else it
