@@ -2487,11 +2487,12 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t size_bytes,
                                   int32_t *out_fd,
                                   uint64_t *out_offset_bytes);
-    /// Describes memory that the program got from the backend's driver itself, by any address in it: device, kind, base and
-    /// size_bytes of `out_info`, which is zeroed, struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know it. Messages and
-    /// copies wait for the answer, for each buffer that the library does not know: it must be quick, and the address must not
-    /// be read. copy and fill then get such memory, too. NULL: only what dtl_mem_adopt names is recognised. As
-    /// cuPointerGetAttributes.
+    /// Describes memory that the program allocated through the backend's driver itself, given any
+    /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
+    /// struct_size set. DTL_ERROR_NOT_FOUND: unknown to the driver. Messages and copies call it
+    /// once for each buffer that the library does not know and wait for it, so it must be fast; it
+    /// must not read the address. The slots of the transfer table are then called with such memory,
+    /// too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
@@ -3630,18 +3631,22 @@ DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t 
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 
-/// Tells which memory a pointer lies in: an allocation of the library, memory that it was told of (dtl_mem_adopt,
-/// dtl_mem_register_host, arrays of other libraries), or memory that the program got from a driver itself, if that driver
-/// is in use and says so. Copies and messages treat the pointer accordingly.
+/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
+/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
+/// through a driver, if that driver is in use and knows it. Copies and messages treat the pointer
+/// accordingly.
 ///
-/// A driver is in use when a call has used its backend, or dtl_init, a function that opens a communicator or this one has
-/// found that the program uses it. Backend "cuda" asks about any pointer (cudaMalloc, cudaMallocAsync, memory mapped with
-/// cuMemMap, cudaMallocManaged, cudaHostAlloc, cudaHostRegister), "opencl" about none, registered backends if they have the
-/// slot pointer_info.
+/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
+/// communicator or this function has found that the program initialised it. Backend "cuda" knows
+/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
+/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
+/// none.
 ///
-/// @param ptr       any address; it is not read.
-/// @param out_info  start from DTL_MEM_INFO_INIT. Of memory that a driver tells of, base and size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: in none of these; copies and messages take it for memory of the host.
+/// @param ptr       [in] any address; it is not read.
+/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
+///                  size_bytes are the driver's.
+/// @return DTL_ERROR_NOT_FOUND: none of these; copies and messages treat the pointer as host
+///         memory.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
@@ -3692,8 +3697,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
     void **out, uint64_t *out_size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
- * Memory of the program's own: what devices are to reach, what it got elsewhere; and memory of devices that other drivers
- * reach.
+ * Memory of the program: registration of host memory, adoption of memory from other allocators.
+ * Export of device memory to other drivers.
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a backend: its pages stay in place,
@@ -3720,37 +3725,46 @@ DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *pt
 /// Threads: any. Equivalent: cudaHostUnregister.
 DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *ptr);
 
-/// Tells the library of memory that the program got elsewhere: from a driver's own functions (cudaMalloc, clSVMAlloc), from
-/// Kokkos or torch, from an allocator of its own. Copies, messages and dtl_mem_query then treat it as memory of this backend,
-/// device and kind, and check its bounds. The memory stays the program's: the library never frees it.
+/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
+/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
+/// it as memory of this backend, device and kind, and check its bounds. The program keeps
+/// ownership: the library never frees it.
 ///
-/// Backend "cuda" asks its driver about pointers that the library does not know, so it needs this only for memory that the
-/// driver does not describe, and where a question for each message costs too much. OpenCL has no such question: adopt what
-/// clSVMAlloc gave in the context of the backend's streams. With kind DTL_MEMORY_HOST of backend "host" no driver is asked
-/// about a buffer of the host's any more.
+/// Backend "cuda" queries its driver about unknown pointers, so it needs this call only to save the
+/// query. OpenCL has no such query: adopt memory of clSVMAlloc, allocated in the context of the
+/// backend's streams. Host memory adopted with backend "host" and kind DTL_MEMORY_HOST saves the
+/// driver query for each message from and to it.
 ///
-/// @param backend     whose copies reach it.
-/// @param device      the device that it was allocated on, from 0; 0 for a backend without devices.
-/// @param kind        a memory kind of that backend (dtl_mem_kind_info).
-/// @param ptr         its first byte. It must stay valid until dtl_mem_release or dtl_finalize.
-/// @param size_bytes  at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text has which); DTL_ERROR_NULL_POINTER: ptr;
-///         DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0 or reaches over the end of the address space, a part of it is memory
-///         that the library knows already, or the driver says that it is of another device or kind, or does not know it;
-///         DTL_ERROR_OUT_OF_BOUNDS: no such device, or more bytes than the driver knows of; DTL_ERROR_NOT_SUPPORTED: the
-///         backend has no such kind; DTL_ERROR_UNAVAILABLE: the backend cannot run here. After a failure nothing is adopted.
-/// Threads: any.
+/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
+///                    one.
+/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
+///                    without devices.
+/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
+///                    dtl_finalize.
+/// @param size_bytes  [in] its size in bytes, at least 1.
+/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0, or the
+///         range wraps around the address space; a part of it is memory that the library knows
+///         already; or the driver reports another device or kind, or does not know the address.
+///         DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text names the
+///         range). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
+///         allocation ends before the range. DTL_ERROR_NOT_SUPPORTED: the backend has no such kind,
+///         or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here. A failed call changes
+///         nothing.
+/// Threads: any. May initialise the backend; does not wait for its work.
 DTL_NODISCARD dtl_status_t dtl_mem_adopt(dtl_backend_t backend, int32_t device,
     dtl_enum_word_t kind, void *ptr, uint64_t size_bytes);
 
-/// Takes dtl_mem_adopt back: the library forgets the memory, which stays as it is. No copy, message or kernel may still use
-/// it. From then on the pointer is what it was before: recognised if a driver that is in use knows it, else taken for memory
-/// of the host. dtl_finalize releases what is left.
+/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
+/// kernel may still use it: a pending message fails with DTL_ERROR_INVALID_STATE where the library
+/// notices. Afterwards the pointer is recognised only if a driver in use knows it, and is host
+/// memory otherwise. dtl_finalize releases memory that is still adopted; until then
+/// dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
-/// @param backend  as it was adopted.
-/// @param ptr      as it was adopted; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is adopted with this backend.
-/// Threads: any.
+/// @param backend  [in] as in dtl_mem_adopt.
+/// @param ptr      [in] as in dtl_mem_adopt; NULL: the call has no effect.
+/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// Threads: any. Does not block.
 DTL_NODISCARD dtl_status_t dtl_mem_release(dtl_backend_t backend, void *ptr);
 
 /// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA adapters, other GPUs) reach
@@ -3867,8 +3881,8 @@ DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
  * Copies and fills.
  * -------------------------------------------------------------------------------------------- */
 
-/// Copies between any two kinds of memory and returns when it is done. Whose memory each side is
-/// is found out from the pointers, as dtl_mem_query tells; what it does not find is host memory.
+/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
+/// side is looked up as by dtl_mem_query; memory that it does not find is host memory.
 ///
 /// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.

@@ -110,29 +110,29 @@ template <class T> class buffer {
 
 namespace detail {
 
-/// Memory of the program that the library knows of while this object lives; `end` makes it forget.
-template <dtl_status_t (*end)(dtl_backend_t, void *)> class told {
+/// Announcement of the program's memory for the lifetime of the object; `revert` ends it.
+template <dtl_status_t (*revert)(dtl_backend_t, void *)> class announced {
   public:
-    told(told &&other) noexcept : first_(other.first_), backend_(other.backend_) { other.first_ = nullptr; }
-    told &operator=(told &&other) noexcept
+    announced(announced &&other) noexcept : first_(other.first_), backend_(other.backend_) { other.first_ = nullptr; }
+    announced &operator=(announced &&other) noexcept
     {
         std::swap(first_, other.first_);
         std::swap(backend_, other.backend_);
         return *this;
     }
-    told(const told &) = delete;
-    told &operator=(const told &) = delete;
+    announced(const announced &) = delete;
+    announced &operator=(const announced &) = delete;
 
   protected:
-    /// After the call that told the library of it.
-    told(void *first, backend_ref backend) noexcept : first_(first)
+    /// To be constructed after the call that announces the memory.
+    announced(void *first, backend_ref backend) noexcept : first_(first)
     {
         // The current backend may be another one when this ends.
         dtl_mem_info_t info = DTL_MEM_INFO_INIT;
         const dtl_status_t status = dtl_mem_query(first, &info);
         backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
     }
-    ~told() { DTL_IGNORE(end(backend_, first_)); }
+    ~announced() { DTL_IGNORE(revert(backend_, first_)); }
 
   private:
     void *first_ = nullptr;
@@ -141,21 +141,22 @@ template <dtl_status_t (*end)(dtl_backend_t, void *)> class told {
 
 } // namespace detail
 
-/// Host memory that the program has, as PINNED memory of a backend while this object lives. The memory must stay as long.
-class registered : public detail::told<dtl_mem_unregister_host> {
+/// Host memory that the program has, as PINNED memory of a backend while this object lives. The
+/// memory must stay as long.
+class registered : public detail::announced<dtl_mem_unregister_host> {
   public:
     registered(void *first, uint64_t size_bytes, backend_ref backend = {})
-        : told((check(dtl_mem_register_host(backend.get(), first, size_bytes)), first), backend)
+        : announced((check(dtl_mem_register_host(backend.get(), first, size_bytes)), first), backend)
     {
     }
 };
 
-/// Memory that the program got elsewhere (cudaMalloc, clSVMAlloc, Kokkos), as memory of a backend, device and kind while this
-/// object lives. The memory must stay as long, and remains the program's. See dtl_mem_adopt.
-class adopted : public detail::told<dtl_mem_release> {
+/// Memory of another allocator (cudaMalloc, clSVMAlloc, Kokkos), used as memory of a backend,
+/// device and kind for the lifetime of this object. The program keeps ownership. See dtl_mem_adopt.
+class adopted : public detail::announced<dtl_mem_release> {
   public:
     adopted(void *first, uint64_t size_bytes, dtl_enum_word_t kind, backend_ref backend = {}, int32_t device = 0)
-        : told((check(dtl_mem_adopt(backend.get(), device, kind, first, size_bytes)), first), backend)
+        : announced((check(dtl_mem_adopt(backend.get(), device, kind, first, size_bytes)), first), backend)
     {
     }
 };

@@ -188,11 +188,12 @@ pub struct dtl_memory_vtable_t {
             out_offset_bytes: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Describes memory that the program got from the backend's driver itself, by any address in it: device, kind, base and
-    /// size_bytes of `out_info`, which is zeroed, struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know it. Messages and
-    /// copies wait for the answer, for each buffer that the library does not know: it must be quick, and the address must not
-    /// be read. copy and fill then get such memory, too. NULL: only what dtl_mem_adopt names is recognised. As
-    /// cuPointerGetAttributes.
+    /// Describes memory that the program allocated through the backend's driver itself, given any
+    /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
+    /// struct_size set. DTL_ERROR_NOT_FOUND: unknown to the driver. Messages and copies call it
+    /// once for each buffer that the library does not know and wait for it, so it must be fast; it
+    /// must not read the address. The slots of the transfer table are then called with such memory,
+    /// too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     pub pointer_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

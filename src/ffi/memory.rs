@@ -140,18 +140,22 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
     guard::call(|inside| memory::trim(device::backend(inside, backend)?))
 }
 
-/// Tells which memory a pointer lies in: an allocation of the library, memory that it was told of (dtl_mem_adopt,
-/// dtl_mem_register_host, arrays of other libraries), or memory that the program got from a driver itself, if that driver
-/// is in use and says so. Copies and messages treat the pointer accordingly.
+/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
+/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
+/// through a driver, if that driver is in use and knows it. Copies and messages treat the pointer
+/// accordingly.
 ///
-/// A driver is in use when a call has used its backend, or dtl_init, a function that opens a communicator or this one has
-/// found that the program uses it. Backend "cuda" asks about any pointer (cudaMalloc, cudaMallocAsync, memory mapped with
-/// cuMemMap, cudaMallocManaged, cudaHostAlloc, cudaHostRegister), "opencl" about none, registered backends if they have the
-/// slot pointer_info.
+/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
+/// communicator or this function has found that the program initialised it. Backend "cuda" knows
+/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
+/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
+/// none.
 ///
-/// @param ptr       any address; it is not read.
-/// @param out_info  start from DTL_MEM_INFO_INIT. Of memory that a driver tells of, base and size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: in none of these; copies and messages take it for memory of the host.
+/// @param ptr       [in] any address; it is not read.
+/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
+///                  size_bytes are the driver's.
+/// @return DTL_ERROR_NOT_FOUND: none of these; copies and messages treat the pointer as host
+///         memory.
 /// Equivalent: cudaPointerGetAttributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_mem_info_t) -> dtl_status_t {

@@ -1,5 +1,5 @@
-//! Memory of the program's own: what devices are to reach, what it got elsewhere; and memory of devices that other drivers
-//! reach.
+//! Memory of the program: registration of host memory, adoption of memory from other allocators.
+//! Export of device memory to other drivers.
 
 use super::args::{self, Out};
 use super::guard;
@@ -59,26 +59,33 @@ pub extern "C" fn dtl_mem_unregister_host(backend: dtl_backend_t, ptr: *mut c_vo
     })
 }
 
-/// Tells the library of memory that the program got elsewhere: from a driver's own functions (cudaMalloc, clSVMAlloc), from
-/// Kokkos or torch, from an allocator of its own. Copies, messages and dtl_mem_query then treat it as memory of this backend,
-/// device and kind, and check its bounds. The memory stays the program's: the library never frees it.
+/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
+/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
+/// it as memory of this backend, device and kind, and check its bounds. The program keeps
+/// ownership: the library never frees it.
 ///
-/// Backend "cuda" asks its driver about pointers that the library does not know, so it needs this only for memory that the
-/// driver does not describe, and where a question for each message costs too much. OpenCL has no such question: adopt what
-/// clSVMAlloc gave in the context of the backend's streams. With kind DTL_MEMORY_HOST of backend "host" no driver is asked
-/// about a buffer of the host's any more.
+/// Backend "cuda" queries its driver about unknown pointers, so it needs this call only to save the
+/// query. OpenCL has no such query: adopt memory of clSVMAlloc, allocated in the context of the
+/// backend's streams. Host memory adopted with backend "host" and kind DTL_MEMORY_HOST saves the
+/// driver query for each message from and to it.
 ///
-/// @param backend     whose copies reach it.
-/// @param device      the device that it was allocated on, from 0; 0 for a backend without devices.
-/// @param kind        a memory kind of that backend (dtl_mem_kind_info).
-/// @param ptr         its first byte. It must stay valid until dtl_mem_release or dtl_finalize.
-/// @param size_bytes  at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text has which); DTL_ERROR_NULL_POINTER: ptr;
-///         DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0 or reaches over the end of the address space, a part of it is memory
-///         that the library knows already, or the driver says that it is of another device or kind, or does not know it;
-///         DTL_ERROR_OUT_OF_BOUNDS: no such device, or more bytes than the driver knows of; DTL_ERROR_NOT_SUPPORTED: the
-///         backend has no such kind; DTL_ERROR_UNAVAILABLE: the backend cannot run here. After a failure nothing is adopted.
-/// Threads: any.
+/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
+///                    one.
+/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
+///                    without devices.
+/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
+///                    dtl_finalize.
+/// @param size_bytes  [in] its size in bytes, at least 1.
+/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0, or the
+///         range wraps around the address space; a part of it is memory that the library knows
+///         already; or the driver reports another device or kind, or does not know the address.
+///         DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text names the
+///         range). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
+///         allocation ends before the range. DTL_ERROR_NOT_SUPPORTED: the backend has no such kind,
+///         or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here. A failed call changes
+///         nothing.
+/// Threads: any. May initialise the backend; does not wait for its work.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_adopt(
     backend: dtl_backend_t,
@@ -90,25 +97,27 @@ pub unsafe extern "C" fn dtl_mem_adopt(
     guard::call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
         if ptr.is_null() {
-            return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL: name memory that the program has");
+            return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL: pass the first byte of the memory");
         }
-        // SAFETY: the caller's contract: it holds size_bytes until it is released.
+        // SAFETY: the caller's contract: size_bytes are valid at ptr until the memory is released.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
         if region.is_empty() {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: adopt at least one byte");
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: use at least 1");
         }
         registered::adopt(backend, device, kind, region)
     })
 }
 
-/// Takes dtl_mem_adopt back: the library forgets the memory, which stays as it is. No copy, message or kernel may still use
-/// it. From then on the pointer is what it was before: recognised if a driver that is in use knows it, else taken for memory
-/// of the host. dtl_finalize releases what is left.
+/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
+/// kernel may still use it: a pending message fails with DTL_ERROR_INVALID_STATE where the library
+/// notices. Afterwards the pointer is recognised only if a driver in use knows it, and is host
+/// memory otherwise. dtl_finalize releases memory that is still adopted; until then
+/// dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
-/// @param backend  as it was adopted.
-/// @param ptr      as it was adopted; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is adopted with this backend.
-/// Threads: any.
+/// @param backend  [in] as in dtl_mem_adopt.
+/// @param ptr      [in] as in dtl_mem_adopt; NULL: the call has no effect.
+/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// Threads: any. Does not block.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     guard::call(|inside| {

@@ -52,7 +52,8 @@ pub trait Presence: Send + Sync {
     fn stands_aside(&self) -> Option<String> {
         None
     }
-    /// Whether the program itself has begun with the driver beneath. Asked often: must neither load nor start anything.
+    /// Returns true if the program has initialised the backend's driver. Called often; must neither
+    /// load nor initialise anything.
     fn is_in_use(&self) -> bool {
         false
     }

@@ -1,9 +1,9 @@
 //! Memory: allocation through a backend, and the ledger that knows every live allocation.
 //!
 //! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
-//! was allocated here; beside it are memory of others that the library was told of (`foreign`) and
-//! what drivers know (`drivers`). Any other pointer is plain host memory. What `plain` serves is
-//! not in it: the allocator knows its blocks itself.
+//! was allocated here. Memory that others allocated is in the list of `foreign`, or found by a
+//! driver query (`drivers`). Any other pointer is plain host memory. What `plain` serves is not in
+//! the ledger: the allocator knows its blocks itself.
 
 mod asked;
 pub mod drivers;
@@ -20,7 +20,7 @@ pub use usage::Usage;
 
 pub use asked::{adopt, discard};
 pub use facts::{kind_info, stats, trim};
-use located::touched_here;
+use located::overlapping;
 pub use located::{Located, locate, locate_around};
 
 use super::backend::{Extent, Memory};
@@ -122,7 +122,8 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     nearest.filter(is_inside).or_else(|| foreign::find(addr))
 }
 
-/// The same of the memory that a range begins in, be it only known to a driver.
+/// Finds the memory that a range begins in and its first byte, by a driver query if it is in no
+/// list.
 fn find_any(region: Region) -> Option<(usize, Allocation)> {
     find(region.addr()).or_else(|| drivers::find(region))
 }
@@ -369,16 +370,17 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
     })
 }
 
-/// What is known of a pointer; NOT_FOUND if neither the library nor a driver in use knows it.
+/// Describes the memory at an address. NOT_FOUND if neither the library nor a driver in use knows
+/// it.
 pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
-    let ask = || {
-        registry::notice();
-        drivers::ask(Region::allocated(addr, 1))
+    let query_drivers = || {
+        registry::detect_driver_use();
+        drivers::query(Region::allocated(addr, 1))
     };
-    let Some((base, allocation)) = find(addr).or_else(ask) else {
+    let Some((base, allocation)) = find(addr).or_else(query_drivers) else {
         return fail!(
             DTL_ERROR_NOT_FOUND,
-            "{addr:?} is no memory of the library, nor of a driver that is in use: plain host memory, as far as is known"
+            "{addr:?} is neither memory of the library nor of a driver in use: plain host memory, as far as is known"
         );
     };
     out.backend = allocation.backend;

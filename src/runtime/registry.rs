@@ -111,7 +111,7 @@ impl Backend {
         // What needs nothing is as good as used.
         self.available.store(answer.is_ok() && self.needs.is_empty(), Ordering::Relaxed);
         if answer.is_ok() {
-            drivers::begin(self);
+            drivers::add(self);
         }
         answer
     }
@@ -307,7 +307,7 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     }
     named.retain(|known| !Arc::ptr_eq(known, &backend));
     drop((default, named));
-    drivers::end(handle);
+    drivers::remove(handle);
     super::exec::objects::drop_defaults(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
     Ok(())
@@ -429,14 +429,15 @@ fn automatic() -> Result<Arc<Backend>> {
     fail!(DTL_ERROR_UNAVAILABLE, "no backend with device and memory can run here: {}", passed_over.join("; "))
 }
 
-/// Uses the built-in backends whose drivers the program has begun to use by itself, so that its pointers are recognised.
-pub fn notice() {
+/// Initialises each built-in backend whose driver the program already uses, so that its pointers
+/// are recognised.
+pub fn detect_driver_use() {
     let named = NAMED.read().clone();
     let is_used = |backend: &&Arc<Backend>| {
         backend.builtin && !backend.available.load(Ordering::Relaxed) && backend.presence.is_in_use()
     };
     for backend in named.iter().filter(is_used) {
-        // Why not is said when somebody names it.
+        // A failure is reported when a call names the backend.
         let _ = backend.availability();
     }
 }

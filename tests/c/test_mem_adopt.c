@@ -1,7 +1,7 @@
-/* Memory that the program got elsewhere and tells the library of (dtl_mem_adopt), and a backend that describes such memory
- * by itself (slot pointer_info). The host cannot touch it: far.h's pointers are shifted out of the address space.
+/* Memory of other allocators: adopted by the program (dtl_mem_adopt), or described by its backend (slot
+ * pointer_info). The host cannot access it: far.h shifts pointers out of the address space.
  *
- * Arguments: none, or DTL_CUDA_LIBRARY=PATH cuda for what a driver says of adopted memory. */
+ * Arguments: none, or DTL_CUDA_LIBRARY=PATH cuda, which adds memory that the fake driver knows. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -62,7 +62,7 @@ static void test_life(void) {
     CHECK_STATUS(dtl_mem_query(memory, &info), DTL_ERROR_NOT_FOUND);
     CHECK_OK(dtl_mem_adopt(far_away, 0, DTL_MEMORY_DEVICE, memory, SIZE));
     used(memory, DTL_MEMORY_DEVICE, far_away);
-    /* It is nobody else's to give back. */
+    /* Only dtl_mem_release with the same backend and first byte ends it. */
     CHECK_STATUS(dtl_mem_free(far_away, memory), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("dtl_mem_release");
     CHECK_STATUS(dtl_mem_unregister_host(far_away, memory), DTL_ERROR_NOT_FOUND);
@@ -74,7 +74,7 @@ static void test_life(void) {
     CHECK_OK(dtl_mem_release(far_away, NULL));
     CHECK_STATUS(dtl_mem_release(far_away, memory), DTL_ERROR_NOT_FOUND);
     CHECK_STATUS(dtl_mem_query(memory, &info), DTL_ERROR_NOT_FOUND);
-    CHECK_OK(dtl_mem_adopt(far_away, 0, DTL_MEMORY_DEVICE, memory, SIZE)); /* and again */
+    CHECK_OK(dtl_mem_adopt(far_away, 0, DTL_MEMORY_DEVICE, memory, SIZE));
     CHECK_OK(dtl_mem_release(far_away, memory));
     drop(memory);
 }
@@ -92,7 +92,7 @@ static void test_refusals(void) {
     CHECK_STATUS(dtl_mem_adopt(far_away, -1, kind, memory, SIZE), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, DTL_MEMORY_PINNED, memory, SIZE), DTL_ERROR_NOT_SUPPORTED);
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, UINT64_MAX, memory, SIZE), DTL_ERROR_NOT_SUPPORTED);
-    /* What the library knows, in whole and in part. */
+    /* Overlap with memory that the library knows. */
     CHECK_OK(dtl_mem_adopt(far_away, 0, kind, memory + SIZE, SIZE));
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, kind, memory + SIZE, SIZE), DTL_ERROR_ALREADY_EXISTS);
     CHECK_STATUS(dtl_mem_adopt(other, 0, kind, memory + SIZE, 1), DTL_ERROR_ALREADY_EXISTS);
@@ -100,7 +100,7 @@ static void test_refusals(void) {
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, kind, memory, 3 * SIZE), DTL_ERROR_ALREADY_EXISTS);
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, kind, memory + 2 * SIZE - 1, 2), DTL_ERROR_ALREADY_EXISTS);
     CHECK_TEXT("adopted with backend far: dtl_mem_release first");
-    CHECK_OK(dtl_mem_adopt(far_away, 0, kind, memory, SIZE)); /* side by side */
+    CHECK_OK(dtl_mem_adopt(far_away, 0, kind, memory, SIZE)); /* adjacent */
     CHECK_OK(dtl_mem_adopt(other, 0, kind, memory + 2 * SIZE, SIZE));
     CHECK_OK(dtl_mem_release(far_away, memory));
     CHECK_OK(dtl_mem_release(far_away, memory + SIZE));
@@ -116,7 +116,7 @@ static void test_refusals(void) {
     drop(memory);
 }
 
-/* The host's memory, too, can be adopted: of the program it is as it was. */
+/* Host memory can be adopted, too. */
 static void test_host(void) {
     unsigned char* memory = (unsigned char*)malloc(SIZE);
     CHECK(memory != NULL);
@@ -127,7 +127,7 @@ static void test_host(void) {
     free(memory);
 }
 
-/* Released while a message is on its way: the bytes go nowhere, and that is told. */
+/* Release during a pending receive: the receive fails and writes nothing. */
 static void test_released_in_flight(void) {
     unsigned char* memory = foreign(SIZE);
     char byte = 1;
@@ -163,56 +163,56 @@ static void test_threads(void) {
     for (i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* ---- a backend that tells by itself -------------------------------------------------------------- */
+/* ---- a backend with pointer_info ----------------------------------------------------------------- */
 
 static unsigned char* described;
-static int asked;
+static int query_count;
 
-static dtl_status_t tell(void* self, const void* ptr, dtl_mem_info_t* info) {
+static dtl_status_t describe(void* self, const void* ptr, dtl_mem_info_t* info) {
     const unsigned char* at = (const unsigned char*)ptr;
     (void)self;
     CHECK(info->struct_size == sizeof *info && info->size_bytes == 0);
-    __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&query_count, 1, __ATOMIC_RELAXED);
     if (described == NULL || at < described || at >= described + SIZE) return DTL_ERROR_NOT_FOUND;
     info->device = 0, info->kind = DTL_MEMORY_DEVICE, info->base = described, info->size_bytes = SIZE;
     return DTL_SUCCESS;
 }
 
-static void test_told(void) {
+static void test_described(void) {
     static struct far self;
     struct far_tables tables;
     dtl_mem_info_t info = DTL_MEM_INFO_INIT;
-    dtl_backend_t teller;
+    dtl_backend_t describer;
     char local[8] = {0};
     void* ours = NULL;
     int before;
     far_fill(&tables);
-    tables.memory.pointer_info = tell;
-    CHECK_OK(dtl_backend_register("teller", &tables.main, &self, 0, &teller));
+    tables.memory.pointer_info = describe;
+    CHECK_OK(dtl_backend_register("describer", &tables.main, &self, 0, &describer));
     described = foreign(SIZE);
-    CHECK_OK(dtl_mem_alloc(teller, DTL_MEMORY_DEVICE, 8, 0, &ours)); /* from here on it is asked */
-    CHECK_OK(dtl_mem_free(teller, ours));
-    used(described, DTL_MEMORY_DEVICE, teller);
-    before = asked;
+    CHECK_OK(dtl_mem_alloc(describer, DTL_MEMORY_DEVICE, 8, 0, &ours)); /* the first use: from now on it is queried */
+    CHECK_OK(dtl_mem_free(describer, ours));
+    used(described, DTL_MEMORY_DEVICE, describer);
+    before = query_count;
     CHECK_OK(dtl_comm_sendrecv(DTL_COMM_SELF, local, 4, 0, 1, local + 4, 4, 0, 1, DTL_DTYPE_UINT8, NULL));
-    CHECK(asked == before); /* a stack is the host's */
-    /* It knows better than the program. */
-    CHECK_STATUS(dtl_mem_adopt(teller, 0, DTL_MEMORY_DEVICE, described, SIZE + 1), DTL_ERROR_OUT_OF_BOUNDS);
-    CHECK_STATUS(dtl_mem_adopt(teller, 0, DTL_MEMORY_DEVICE, described - 1, 8), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_OK(dtl_mem_adopt(teller, 0, DTL_MEMORY_DEVICE, described + 8, 8));
+    CHECK(query_count == before); /* no query for the stack */
+    /* Adopting checks the program's description against the backend's. */
+    CHECK_STATUS(dtl_mem_adopt(describer, 0, DTL_MEMORY_DEVICE, described, SIZE + 1), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_mem_adopt(describer, 0, DTL_MEMORY_DEVICE, described - 1, 8), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(dtl_mem_adopt(describer, 0, DTL_MEMORY_DEVICE, described + 8, 8));
     CHECK_OK(dtl_mem_query(described + 8, &info));
     CHECK(info.base == described + 8 && info.size_bytes == 8);
-    CHECK_OK(dtl_mem_release(teller, described + 8));
-    CHECK_OK(dtl_mem_query(described + 8, &info)); /* as before */
+    CHECK_OK(dtl_mem_release(describer, described + 8));
+    CHECK_OK(dtl_mem_query(described + 8, &info));
     CHECK(info.base == described && info.size_bytes == SIZE);
-    CHECK_OK(dtl_backend_unregister(teller));
-    before = asked;
+    CHECK_OK(dtl_backend_unregister(describer));
+    before = query_count;
     CHECK_STATUS(dtl_mem_query(described, &info), DTL_ERROR_NOT_FOUND);
-    CHECK(asked == before);
+    CHECK(query_count == before);
     drop(described), described = NULL;
 }
 
-/* ---- what CUDA's driver says --------------------------------------------------------------------- */
+/* ---- adopted memory that the CUDA driver knows ---------------------------------------------------- */
 
 static void test_cuda(void) {
     typedef unsigned (*driver_fn)(void*, ...);
@@ -237,7 +237,7 @@ static void test_cuda(void) {
     CHECK_OK(dtl_mem_adopt(cuda, 0, DTL_MEMORY_DEVICE, at, SIZE));
     used((unsigned char*)at, DTL_MEMORY_DEVICE, cuda);
     CHECK_OK(dtl_mem_release(cuda, at));
-    used((unsigned char*)at, DTL_MEMORY_DEVICE, cuda); /* the driver knows it */
+    used((unsigned char*)at, DTL_MEMORY_DEVICE, cuda); /* the driver still knows it */
     CHECK(call[4](at) == 0);
     free(bytes);
 }
@@ -254,7 +254,7 @@ int main(int argc, char** argv) {
         test_host();
         test_released_in_flight();
         test_threads();
-        test_told();
+        test_described();
         if (argc > 1 && strcmp(argv[argc - 1], "cuda") == 0) test_cuda();
         left = foreign(SIZE);
         CHECK_OK(dtl_mem_adopt(far_away, 0, DTL_MEMORY_DEVICE, left, SIZE));

@@ -1,9 +1,9 @@
-/* Memory that the program allocated through CUDA's driver itself, as cudaMalloc, Kokkos and torch do: copies, messages,
- * collectives and queries recognise it without a word. The driver is the one of tests/cuda: its devices' memory lies at
- * addresses that the host faults at.
+/* Device memory that the program allocated through the CUDA driver itself, as cudaMalloc, Kokkos and
+ * PyTorch do. Copies, messages, collectives and queries recognise it. The driver is the fake one of
+ * tests/cuda; the host faults when it accesses the addresses of its device memory.
  *
- * Arguments: DTL_CUDA_LIBRARY=PATH FAKE_CUDA_DEVICES=2, and
- *     late  the library is initialised first, and the program begins with CUDA afterwards */
+ * Arguments: DTL_CUDA_LIBRARY=PATH, and
+ *     late  the program initialises CUDA after the library */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -31,12 +31,12 @@ static driver_fn function(const char* name) {
     return found;
 }
 
-static int questions(void) {
-    int (*ask)(void);
-    void* at = dlsym(driver, "fake_cuda_questions");
+static int queries(void) {
+    int (*count)(void);
+    void* at = dlsym(driver, "fake_cuda_queries");
     CHECK(at != NULL);
-    memcpy(&ask, &at, sizeof ask);
-    return ask();
+    memcpy(&count, &at, sizeof count);
+    return count();
 }
 
 static void begin_cuda(const char* path) {
@@ -64,7 +64,7 @@ static unsigned char* pool_memory(size_t size) {
     return (unsigned char*)pointer(out);
 }
 
-/* Two pieces side by side, as torch has them with expandable segments. */
+/* Two adjacent mappings, like an expandable segment of PyTorch. */
 static unsigned char* virtual_memory(void* wanted) {
     const unsigned properties[8] = {1, 0, 1, 0, 0, 0, 0, 0};
     number_t at = 0;
@@ -106,7 +106,7 @@ static void described(const unsigned char* memory, size_t size, dtl_enum_word_t 
     CHECK_STATUS(dtl_mem_query(memory + size, &info), DTL_ERROR_NOT_FOUND);
 }
 
-/* Copies and fills, from the first byte, from the middle, and over the end. */
+/* Copies and fills at the start, in the middle and across the end. */
 static void copied(unsigned char* memory, size_t size, int seed) {
     const uint64_t shape[2] = {16, 8};
     const int64_t apart[2] = {64, 1}, close[2] = {8, 1};
@@ -127,7 +127,7 @@ static void copied(unsigned char* memory, size_t size, int seed) {
     CHECK_STATUS(dtl_mem_fill(memory + size - 10, 1, 11), DTL_ERROR_OUT_OF_BOUNDS);
 }
 
-/* Round the ring, and collectives. */
+/* Messages around a ring, and collectives. */
 static void sent(unsigned char* out, unsigned char* in, uint64_t size) {
     const int32_t next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
     dtl_request_t requests[2];
@@ -160,7 +160,7 @@ static void sent(unsigned char* out, unsigned char* in, uint64_t size) {
     for (i = 0; i < 4; i++) CHECK(sum[i] == i * (uint32_t)ranks + (uint32_t)(ranks * (ranks - 1) / 2));
 }
 
-/* Windows are made of host memory, and so are their buffers. */
+/* Windows take host memory only, also as origin buffers. */
 static void refused_by_windows(unsigned char* memory) {
     dtl_win_t win;
     CHECK_STATUS(dtl_win_create(DTL_COMM_WORLD, memory, 64, 1, &win), DTL_ERROR_NOT_SUPPORTED);
@@ -172,8 +172,8 @@ static void refused_by_windows(unsigned char* memory) {
     CHECK_OK(dtl_win_destroy(win));
 }
 
-/* Nobody asks the driver about memory that can only be the host's. */
-static void unasked(void) {
+/* The driver is not queried about ranges that only hold host memory, nor about the library's memory. */
+static void not_queried(void) {
     unsigned char local[64], *small = (unsigned char*)malloc(64);
     unsigned char* buffers[3];
     void* ours = NULL;
@@ -185,14 +185,14 @@ static void unasked(void) {
     memset(local, 1, sizeof local), memset(small, 2, 64), memset(ours, 3, 64);
     for (i = 0; i < 2; i++) {
         int k;
-        before = questions();
+        before = queries();
         for (k = 0; k < 3; k++) {
             CHECK_OK(dtl_comm_sendrecv(DTL_COMM_WORLD, buffers[k], 32, me, 9, buffers[k] + 32, 32, me, 9, DTL_DTYPE_UINT8, NULL));
             CHECK_OK(dtl_comm_bcast(DTL_COMM_WORLD, buffers[k], 64, DTL_DTYPE_UINT8, 0));
             CHECK_OK(dtl_mem_copy(ours, buffers[k], 64));
         }
     }
-    CHECK(questions() == before);
+    CHECK(queries() == before);
     CHECK_OK(dtl_mem_free(plain, ours));
     free(small);
 }
@@ -202,7 +202,7 @@ static void drop_virtual(unsigned char* pieces) {
     CHECK(function("cuMemAddressFree")(pieces, (size_t)2 * PIECE) == 0);
 }
 
-/* An address that was the host's becomes a device's: what was known of it is not believed. */
+/* Device memory is mapped where host memory was, and the reverse: no stale result is used. */
 static void reused(void) {
     const size_t all = 2 * PIECE;
     unsigned char *device, *old = (unsigned char*)mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -215,14 +215,14 @@ static void reused(void) {
     CHECK(device == old);
     CHECK_OK(dtl_mem_copy(device, host, all));
     CHECK_OK(dtl_comm_sendrecv(DTL_COMM_WORLD, device, 8, me, 5, device + 8, 8, me, 5, DTL_DTYPE_UINT8, NULL));
-    drop_virtual(device); /* and back */
+    drop_virtual(device);
     old = (unsigned char*)mmap(old, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(old == device);
     CHECK_OK(dtl_comm_sendrecv(DTL_COMM_WORLD, old, 8, me, 5, old + 8, 8, me, 5, DTL_DTYPE_UINT8, NULL));
     CHECK(munmap(old, all) == 0);
 }
 
-/* Memory that the host reaches stays what it was to messages. */
+/* Memory of the driver that the host can access. */
 static void host_reached(void) {
     unsigned char *managed, *pinned = NULL, *registered;
     number_t out = 0;
@@ -236,7 +236,7 @@ static void host_reached(void) {
     described(pinned, size, DTL_MEMORY_PINNED, 0);
     described(registered, size, DTL_MEMORY_PINNED, 0);
     sent(managed, pinned, size), sent(pinned, managed, size), sent(registered, managed, 1000);
-    /* A part of a buffer is registered: the buffer is the host's all the same. */
+    /* Only the first half of this buffer is registered; the whole is usable host memory. */
     fill(registered, 2 * size, 8);
     CHECK_OK(dtl_mem_copy(back, registered, 2 * size));
     CHECK(is_filled(back, 2 * size, 8));
@@ -254,7 +254,7 @@ int main(int argc, char** argv) {
     const char* path = NULL;
     int i, late = 0;
     for (i = 1; i < argc; i++) late |= strcmp(argv[i], "late") == 0;
-    path = getenv("DTL_CUDA_LIBRARY"); /* runs.txt says */
+    path = getenv("DTL_CUDA_LIBRARY");
     if (path == NULL) SKIP("DTL_CUDA_LIBRARY names no driver");
     if (!late) begin_cuda(path);
     CHECK_OK(dtl_init(NULL));
@@ -274,7 +274,7 @@ int main(int argc, char** argv) {
     described(other, SIZE, DTL_MEMORY_DEVICE, 1);
     described(pooled, SIZE, DTL_MEMORY_DEVICE, 0);
     copied(one, SIZE, 1), copied(other, SIZE, 2), copied(pooled, SIZE, 3), copied(pieces, 2 * PIECE, 4);
-    fill(host, SIZE, 6); /* between two devices, neither side of the library's */
+    fill(host, SIZE, 6); /* between devices; no side is an allocation of the library */
     CHECK_OK(dtl_mem_copy(one, host, SIZE));
     CHECK_OK(dtl_mem_copy(other, one, SIZE));
     CHECK_OK(dtl_mem_copy(pooled, other, SIZE));
@@ -286,7 +286,7 @@ int main(int argc, char** argv) {
                  DTL_ERROR_OUT_OF_BOUNDS);
     refused_by_windows(one);
     host_reached();
-    unasked();
+    not_queried();
     reused();
     CHECK(function("cuMemFree_v2")(one) == 0 && function("cuMemFree_v2")(other) == 0);
     CHECK_STATUS(dtl_mem_query(one, &info), DTL_ERROR_NOT_FOUND);

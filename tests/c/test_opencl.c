@@ -331,7 +331,7 @@ static void test_destroy(void) {
     CHECK_STATUS(dtl_stream_create(cl, -1, 0, &stream), DTL_ERROR_OUT_OF_BOUNDS);
 }
 
-/* Shared virtual memory that the program allocated in the backend's context: OpenCL cannot be asked about it. */
+/* Shared virtual memory that the program allocated in the backend's context, and adopts. */
 static void test_adopted(void) {
     void* (*alloc)(void*, uint64_t, size_t, unsigned);
     void (*give_back)(void*, void*);

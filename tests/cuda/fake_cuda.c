@@ -289,7 +289,7 @@ char* fake_bytes(const void* address, size_t size) {
     char* at = (char*)(uintptr_t)address;
     const range_t* last = range;
     if (range == NULL) return at;
-    /* What is mapped piece by piece lies in a row, its bytes as well. */
+    /* Adjacent mappings of one reservation have adjacent bytes. */
     while (last != NULL && last->kind == 'v' && at + size > last->begin + last->size)
         last = fake_range(last->begin + last->size);
     if (last == NULL || last->kind != range->kind || at + size > last->begin + last->size) return NULL;
@@ -481,7 +481,7 @@ API code_t cuMemAllocFromPoolAsync(ptr_t* out, size_t size, pool_t* pool, void* 
     return code;
 }
 
-/* Of the device's own pool, which is never destroyed. */
+/* From the device's default pool, which is never destroyed. */
 API code_t cuMemAllocAsync(ptr_t* out, size_t size, void* stream) {
     static pool_t standard[MAX_DEVICES];
     pool_t* pool;
@@ -509,19 +509,19 @@ API code_t cuMemFreeAsync(ptr_t at, void* stream) {
     return code == SUCCESS ? fake_current()->lost : code;
 }
 
-/* For tests: how often the driver was asked about a pointer. */
-static int questions;
-API int fake_cuda_questions(void);
-API int fake_cuda_questions(void) {
-    return __atomic_load_n(&questions, __ATOMIC_RELAXED);
+/* For tests: number of pointer queries so far. */
+static int queries;
+API int fake_cuda_queries(void);
+API int fake_cuda_queries(void) {
+    return __atomic_load_n(&queries, __ATOMIC_RELAXED);
 }
 
-/* As the real one, it needs no current context, and answers zeroes and SUCCESS for an address that it does not know. */
+/* Like the real function: needs no current context; for an unknown address returns SUCCESS and zeroed attributes. */
 API code_t cuPointerGetAttributes(unsigned count, const int* what, void** data, ptr_t at) {
     range_t* range;
     unsigned i;
     BEGIN_ANYWHERE(cuPointerGetAttributes);
-    __atomic_add_fetch(&questions, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&queries, 1, __ATOMIC_RELAXED);
     LOCK();
     range = fake_range((void*)(uintptr_t)at);
     for (i = 0; i < count; i++) {

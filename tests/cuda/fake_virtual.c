@@ -1,5 +1,5 @@
-/* Memory that the program maps piece by piece (cuMemCreate, cuMemAddressReserve, cuMemMap): each piece is a range of its own
- * to cuPointerGetAttributes, and copies may cross from one piece to the next. See fake_cuda.h. */
+/* Virtual memory management (cuMemCreate, cuMemAddressReserve, cuMemMap). cuPointerGetAttributes reports each
+ * mapping as a range of its own; copies may span adjacent mappings. See fake_cuda.h. */
 #define _GNU_SOURCE
 #include "fake_cuda.h"
 #include <stdlib.h>
@@ -12,7 +12,7 @@ typedef struct {
     size_t size;
 } piece_t;
 
-/* Reserved addresses, which the host faults at, and the bytes behind them. */
+/* Reserved addresses, which the host cannot access, and the bytes behind them. */
 static struct {
     char *begin, *memory;
     size_t size;

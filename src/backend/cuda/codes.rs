@@ -17,7 +17,7 @@ pub const OUT_OF_MEMORY: Code = 2;
 pub const ALREADY_REGISTERED: Code = 712;
 /// What cuIpcOpenMemHandle says of what the calling process exported.
 pub const OF_THIS_PROCESS: Code = NO_CONTEXT;
-/// No context is current that the call could use.
+/// The call needs a current context (CUDA_ERROR_INVALID_CONTEXT).
 pub const NO_CONTEXT: Code = 201;
 /// What it says of what is no more.
 pub const IS_GONE: Code = 400;

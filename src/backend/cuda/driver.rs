@@ -151,7 +151,7 @@ impl Driver {
         enter(self.cuda, self.context(device)?)
     }
 
-    /// The same of any device, best of one whose context is there already.
+    /// Makes the primary context of some device current, preferably one that is retained already.
     pub(super) fn enter_any(&self) -> Option<Inside> {
         let made = self.cards.iter().position(|card| card.context.get().is_some());
         self.enter(made.unwrap_or(0) as i32).ok()
@@ -278,8 +278,9 @@ fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
     cuda.check(code, "cuMemPoolSetAttribute").map(|()| Some(Addr::new(pool)))
 }
 
-/// Whether the program has begun with the driver by itself. Nothing is loaded or initialised: a process that is to be forked
-/// may have the driver loaded and not want it initialised before.
+/// Returns true if the program has loaded and initialised the driver. Neither loads nor initialises
+/// it: after cuInit, forked children cannot use CUDA, and a program may load the driver long before
+/// it initialises it.
 pub(super) fn is_in_use() -> bool {
     let named = settings::current().driver_library;
     let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
@@ -288,7 +289,7 @@ pub(super) fn is_in_use() -> bool {
     }
     let Ok(cuda) = open() else { return false };
     let mut current = ptr::null_mut();
-    // SAFETY: room for a context; before cuInit, the answer is a code.
+    // SAFETY: the output is writable; before cuInit the call returns an error code.
     unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == SUCCESS }
 }
 

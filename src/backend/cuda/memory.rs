@@ -42,20 +42,20 @@ pub(super) enum From {
     Opened,
     /// The program: host memory that is registered.
     Program,
-    /// The program, in its own way; the kind says what it is.
-    Elsewhere(dtl_enum_word_t),
+    /// The program's own call of the driver; the kind of that memory.
+    Foreign(dtl_enum_word_t),
 }
 
 impl Block {
     /// Whether its pages move.
     pub(super) fn is_managed(&self) -> bool {
-        matches!(self.from, From::Managed | From::Elsewhere(DTL_MEMORY_MANAGED))
+        matches!(self.from, From::Managed | From::Foreign(DTL_MEMORY_MANAGED))
     }
 
     /// Whether it lies on its device, as far as is known.
     pub(super) fn is_on_device(&self) -> bool {
         let is_ours = matches!(self.from, From::Pool | From::Device | From::Opened);
-        is_ours || matches!(self.from, From::Elsewhere(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
+        is_ours || matches!(self.from, From::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
     }
 }
 
@@ -67,13 +67,13 @@ impl Cuda {
         (((addr.get() - first) as u64) < block.size).then_some(*block)
     }
 
-    /// The memory of this backend that one side of a copy or fill is; `None`: plain host memory.
+    /// Describes one side of a copy or fill; `None` = plain host memory.
     pub(super) fn side(&self, place: Place) -> Option<Block> {
         let Place { region, kind, device } = place;
-        let elsewhere =
-            || Block { base: region.addr(), size: region.len() as u64, device, from: From::Elsewhere(kind) };
-        let is_of_ours = kind != DTL_MEMORY_HOST;
-        self.block(region.addr()).or_else(|| is_of_ours.then(elsewhere))
+        let foreign =
+            || Block { base: region.addr(), size: region.len() as u64, device, from: From::Foreign(kind) };
+        let is_ours = kind != DTL_MEMORY_HOST;
+        self.block(region.addr()).or_else(|| is_ours.then(foreign))
     }
 
     /// Keeps what the driver gave: its first byte that is aligned.
@@ -317,11 +317,11 @@ impl Memory for Arc<Cuda> {
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let elsewhere =
-            |Found { kind, device, base, size }| Block { base, size, device, from: From::Elsewhere(kind) };
+        let foreign =
+            |Found { kind, device, base, size }| Block { base, size, device, from: From::Foreign(kind) };
         let make = |driver: Arc<Driver>| {
             let block = self.block(region.addr());
-            let block = block.or_else(|| identify(&driver, region.addr()).map(elsewhere));
+            let block = block.or_else(|| identify(&driver, region.addr()).map(foreign));
             crossing::dmabuf(&driver, block, region)
         };
         Some(self.driver.get().and_then(make))
@@ -347,7 +347,7 @@ impl Memory for Arc<Cuda> {
         }
     }
 
-    fn identifies(&self) -> bool {
+    fn can_identify(&self) -> bool {
         self.driver.known().is_some()
     }
 
@@ -360,7 +360,7 @@ impl Memory for Arc<Cuda> {
     }
 }
 
-/// What the driver knows of an address. One that it does not know has no memory type.
+/// Queries the driver about an address. An unknown address has memory type 0.
 fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
     let (mut kind, mut managed, mut ordinal): (Uint, Uint, Int) = (0, 0, 0);
     let (mut base, mut size): (Ptr, Size) = (0, 0);
@@ -386,7 +386,8 @@ fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
             (driver.cuda.cuPointerGetAttributes)(count, names.as_mut_ptr(), places.as_mut_ptr(), number)
         }
     };
-    // Addresses mean the same in every context. So none is made for the question, which would take memory of the device.
+    // Addresses are the same in all contexts (unified addressing), so the query needs no context of
+    // its own. Retaining a primary context would cost device memory and time.
     let code = match ask() {
         NO_CONTEXT => {
             let _inside = driver.enter_any()?;

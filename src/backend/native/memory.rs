@@ -146,7 +146,7 @@ impl Memory for NativeMemory {
         Some(answer.map(|()| (fd, offset)))
     }
 
-    fn identifies(&self) -> bool {
+    fn can_identify(&self) -> bool {
         self.table.pointer_info.is_some()
     }
 
@@ -160,8 +160,9 @@ impl Memory for NativeMemory {
             base: std::ptr::null_mut(),
             size_bytes: 0,
         };
-        // Not by `call!`: "not found" is no failure, and nobody wants a text for each buffer of the host's.
-        // SAFETY: the slot came in a table whose author promised the header's contract for it; the address is only named.
+        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host
+        // buffer. SAFETY: the slot comes from a table whose author promises the header's contract
+        // for it; the address is passed as a number and the output is a local.
         let status = unsafe { slot(self.owner.self_.ptr(), addr.ptr(), &raw mut info) };
         let found =
             Found { kind: info.kind, device: info.device, base: Addr::new(info.base), size: info.size_bytes };

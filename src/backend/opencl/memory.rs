@@ -41,8 +41,8 @@ impl Block {
 }
 
 impl OpenCl {
-    /// Shared memory that the program allocated itself.
-    pub(super) fn elsewhere(&self, region: Region, device: i32) -> Option<Block> {
+    /// Describes shared virtual memory that the program allocated itself.
+    pub(super) fn foreign(&self, region: Region, device: i32) -> Option<Block> {
         let platform = self.driver.known()?.card(device).ok()?.platform;
         let (base, size) = (region.addr(), region.len() as u64);
         Some(Block { base, size, device, platform, buffer: Addr::NULL })

@@ -26,15 +26,15 @@ impl OpenCl {
         Ok([of(first).transpose()?, of(second).transpose()?])
     }
 
-    /// The memory of this backend that a side is: what it allocated, or what the program did in its own way, which is shared
-    /// memory of the side's device unless the kind says that it is the host's.
+    /// Describes one side of a copy or fill that is memory of this backend: an allocation of its
+    /// own, or shared virtual memory that the program adopted.
     fn side(&self, place: Place) -> Option<Block> {
         let is_shared = matches!(place.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED);
-        let elsewhere = || self.elsewhere(place.region, place.device);
-        self.block(place.region.addr()).or_else(|| is_shared.then(elsewhere).flatten())
+        let foreign = || self.foreign(place.region, place.device);
+        self.block(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
     }
 
-    /// The shared memory that a side is.
+    /// Describes a side that is shared virtual memory.
     fn shared(&self, place: Place) -> Option<Block> {
         self.side(place).filter(|block| !block.is_pinned())
     }

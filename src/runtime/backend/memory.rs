@@ -68,12 +68,12 @@ pub trait Memory: Send + Sync {
     }
     /// Gives back what is kept of freed memory.
     fn trim(&self) {}
-    /// Whether the backend can ask its driver about any address; for one that finds its driver by and by: by now.
-    fn identifies(&self) -> bool {
+    /// Returns true if the backend can query its driver about any address now.
+    fn can_identify(&self) -> bool {
         false
     }
-    /// What the driver knows of an address that was not allocated here; `None`: nothing. Messages wait for it, in any thread,
-    /// with whatever device is current.
+    /// Queries the driver about an address that was not allocated here; `None` = unknown to the
+    /// driver. Messages wait for the result. Any thread, with any device current.
     fn identify(&self, _addr: Addr) -> Option<Found> {
         None
     }
@@ -90,7 +90,7 @@ pub struct Place {
     pub region: Region,
     /// Its memory kind.
     pub kind: dtl_enum_word_t,
-    /// The device that it was allocated on; 0 for host memory.
+    /// Device that the memory was allocated on; 0 for host memory.
     pub device: i32,
 }
 

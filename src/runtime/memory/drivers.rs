@@ -1,10 +1,12 @@
-//! Memory that the program got from a driver itself (cudaMalloc, Kokkos, torch): a backend that can ask its driver about a
-//! pointer is asked about addresses that are in no list.
+//! Driver queries: memory that the program allocated through a driver's own functions (cudaMalloc,
+//! Kokkos, PyTorch). A backend that can query its driver about a pointer is queried for addresses
+//! that are in no list.
 //!
-//! Nobody is asked until such a backend is used, or the program was seen to use its driver (`registry::notice`). From then on
-//! messages and copies ask about each buffer that the library does not know, except where only host memory can be
-//! (`process::host_ranges`). Answers are not kept: the program frees and maps memory without a word, and what was the host's
-//! may be a device's a moment later.
+//! No query is made before such a backend is used, or before the program is found to use its driver
+//! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that the
+//! library does not know, except in ranges that only hold host memory (`process::host_ranges`).
+//! Results are not cached: the library does not see the program's munmap and cudaMalloc, so a
+//! cached "host" could be wrong by the next call, and the host would read device memory.
 
 use super::{Allocation, hidden};
 use crate::abi::handle::dtl_backend_t;
@@ -17,19 +19,21 @@ use crate::sys::lock::RwLock;
 use crate::sys::process::host_ranges;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// So many backends are asked at most.
+/// Most backends that are queried.
 const MOST: usize = 8;
 
-/// The handles of those backends, in the order of their first use; 0 = none.
+/// Handles of the backends to query, in the order of their first use; 0 = none. Copied out, so that
+/// no lock is held while a backend is called.
 static DRIVERS: RwLock<[u64; MOST]> = RwLock::new([0; MOST]);
-/// How many there are. Relaxed loads are enough: a thread that uses a backend, or that passes on a pointer of its driver's,
-/// orders that before the calls of threads it tells, and calls that nothing orders may be answered as before.
+/// Number of handles. Relaxed loads suffice: if the first use of a backend happens before a call in
+/// another thread, that call reads the new count; a call that is concurrent with the first use may
+/// read either.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// A backend can be used from now on.
-pub fn begin(backend: &Backend) {
+/// Adds a backend that is available, if it can query its driver.
+pub fn add(backend: &Backend) {
     let id = backend.handle().id;
-    if id == 0 || !backend.memory.as_ref().is_some_and(|memory| memory.identifies()) {
+    if id == 0 || !backend.memory.as_ref().is_some_and(|memory| memory.can_identify()) {
         return;
     }
     host_ranges::prepare();
@@ -39,49 +43,51 @@ pub fn begin(backend: &Backend) {
     }
     if let Some(place) = drivers.iter_mut().find(|place| **place == 0) {
         *place = id;
-        hidden::one_more_asked();
+        hidden::add_source();
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A backend goes.
-pub fn end(backend: dtl_backend_t) {
+/// Removes a backend.
+pub fn remove(backend: dtl_backend_t) {
     let mut drivers = DRIVERS.write();
     if let Some(place) = drivers.iter_mut().find(|place| **place == backend.id) {
         *place = 0;
-        hidden::one_less_asked();
+        hidden::remove_source();
         COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// All go, or are the parent's of a forked child.
+/// Removes all: at finalize, and in a forked child, whose backends are the parent's.
 pub fn forget_all() {
     let drivers = *DRIVERS.read();
     for id in drivers.into_iter().filter(|id| *id != 0) {
-        end(dtl_backend_t { id });
+        remove(dtl_backend_t { id });
     }
 }
 
-/// Whether a driver may know a range that is in no list.
+/// Returns true if a driver may know a range that is in no list.
 #[inline]
 pub(super) fn may_know(region: Region) -> bool {
-    COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::hold(region)
+    COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)
 }
 
-/// The memory that a range begins in, and its first byte, if a driver knows it. The host's memory that the program registered
-/// with a driver is found for ranges within it: one that goes on behind it is the program's host memory as before.
+/// Finds the memory that a range begins in, and its first byte, if a driver knows it. Pinned memory
+/// is returned only if it holds the whole range: the program may have registered a part of a larger
+/// host buffer.
 pub(super) fn find(region: Region) -> Option<(usize, Allocation)> {
     if !may_know(region) {
         return None;
     }
     let end = region.addr().get().saturating_add(region.len());
-    ask(region)
+    query(region)
         .filter(|(base, of)| of.kind != DTL_MEMORY_PINNED || end <= base.saturating_add(of.size as usize))
 }
 
-/// The same without looking at where the range is.
+/// Queries the drivers, also for ranges that only hold host memory (which the program may have
+/// registered).
 #[cold]
-pub(super) fn ask(region: Region) -> Option<(usize, Allocation)> {
+pub(super) fn query(region: Region) -> Option<(usize, Allocation)> {
     let drivers = *DRIVERS.read();
     let inside = epoch::enter();
     drivers.into_iter().filter(|id| *id != 0).find_map(|id| {
@@ -91,8 +97,8 @@ pub(super) fn ask(region: Region) -> Option<(usize, Allocation)> {
     })
 }
 
-/// What a backend's driver knows of a range. Memory that was mapped piece by piece is one to the program, so pieces of one
-/// kind and device that lie in a row are taken together as far as the range goes.
+/// Queries one backend's driver. A program that maps memory in pieces (cuMemMap) uses it as one
+/// buffer, so adjacent ranges of the same kind and device are joined, as far as the range needs.
 #[must_use]
 pub fn identify(backend: &Backend, region: Region) -> Option<Found> {
     let memory = backend.memory.as_ref()?;

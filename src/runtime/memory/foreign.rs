@@ -1,6 +1,6 @@
-//! Memory that others allocated and the library was told of: what arrays brought in from other libraries, what the program
-//! registered or adopted (`registered`). It is found by an address as allocations are, so that copies know whose it is. Several
-//! arrays may show the same memory, or parts of it.
+//! List of memory that others allocated: memory of imported arrays, and memory that the program
+//! registered or adopted (`registered`). Looked up by address as allocations are, so that copies
+//! find its backend. Entries may overlap, as several arrays may show the same memory.
 
 use super::{Allocation, hidden};
 use crate::sys::buf::Addr;
@@ -52,7 +52,7 @@ pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     Some((base, *allocation))
 }
 
-/// The first that begins between two addresses.
+/// Finds the first entry that begins between two addresses (inclusive).
 pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;

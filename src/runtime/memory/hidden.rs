@@ -1,10 +1,11 @@
 //! Memory that the host can neither read nor write: how much of it is alive, and whether a range lies in it.
 //!
-//! Nobody asks for a range while there is none, which costs one load; and for one that lies apart from all that ever was, two
-//! more: a program with device memory sends most of its messages from the host's. While drivers may know of more (`drivers`),
-//! any range may be some of it that is not certain to be the host's. Each allocation has a number of its own, and who
-//! keeps something about one hears of its end. Not here: where such bytes go (`transfer` copies them, `comm::staging` on their way to
-//! other ranks).
+//! Nobody asks for a range while there is none, which costs one load; and for one that lies apart
+//! from all that ever was, two more: a program with device memory sends most of its messages from
+//! the host's. While drivers can be queried (`drivers`), every range that is not certain to be host
+//! memory may be device memory, too. Each allocation has a number of its own, and who keeps
+//! something about one hears of its end. Not here: where such bytes go (`transfer` copies them,
+//! `comm::staging` on their way to other ranks).
 
 use super::{Allocation, drivers, find_any, kind_info};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
@@ -18,8 +19,9 @@ use crate::sys::lock::Mutex;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Live allocations that the host cannot reach, and one for each driver that may know of others. Whoever has such a pointer has got it from a thread that counted it, so
-/// relaxed loads see it, and the bounds that were written before.
+/// Live allocations that the host cannot reach, plus one for each driver that can be queried.
+/// Whoever has such a pointer has got it from a thread that counted it, so relaxed loads see it,
+/// and the bounds that were written before.
 static COUNT: &AtomicUsize = &ASKED.hidden;
 /// All that were counted lie within: the first byte, and the end. They only grow.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -76,13 +78,13 @@ fn is_near(region: Region) -> bool {
     is_within || drivers::may_know(region)
 }
 
-/// There is one more driver that may know of some.
-pub(super) fn one_more_asked() {
+/// Counts a driver that may know memory of this sort.
+pub(super) fn add_source() {
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// One less.
-pub(super) fn one_less_asked() {
+/// Uncounts a driver.
+pub(super) fn remove_source() {
     COUNT.fetch_sub(1, Ordering::Relaxed);
 }
 

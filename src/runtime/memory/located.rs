@@ -1,4 +1,4 @@
-//! Whose memory a range is that a copy, a fill or a message was given, and whether all of it is one allocation's.
+//! Owner, kind and bounds of a range that was passed to a copy or fill.
 
 use super::{Allocation, LEDGER, find, find_any, foreign, kind_info};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
@@ -10,22 +10,22 @@ use crate::runtime::zeroed_kind_info;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
 
-/// A range given to a copy or fill: whose memory it is.
+/// A range passed to a copy or fill, with the backend that owns the memory.
 pub struct Located<'g> {
     /// The range and its kind; plain host memory is DTL_MEMORY_HOST.
     pub place: Place,
-    /// The backend it was allocated by; `None` = memory of the program's own.
+    /// The owner; `None` = host memory that the library does not know.
     pub owner: Option<&'g Backend>,
 }
 
 impl Located<'_> {
-    /// Plain host memory.
+    /// Host memory that the library does not know.
     #[must_use]
     pub fn host(region: Region) -> Self {
         Located { place: Place { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
     }
 
-    /// Whether the host may read and write it directly.
+    /// Returns true if the host can read and write the range.
     pub fn host_accessible(&self) -> Result<bool> {
         let Some(owner) = self.owner else { return Ok(true) };
         let mut info = zeroed_kind_info();
@@ -34,14 +34,14 @@ impl Located<'_> {
     }
 }
 
-/// A range of an allocation.
+/// Locates a range inside an allocation.
 fn within<'g>(inside: &'g Guard, region: Region, allocation: &Allocation) -> Result<Located<'g>> {
     let owner = registry::find(inside, allocation.backend)?;
     let place = Place { region, kind: allocation.kind, device: allocation.device };
     Ok(Located { place, owner: Some(owner) })
 }
 
-/// Finds out whose memory a range is; OUT_OF_BOUNDS if it runs over its allocation's end.
+/// Locates a range. Fails with OUT_OF_BOUNDS if it crosses the end of its allocation.
 pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Located<'g>> {
     let Some((base, allocation)) = find_any(region) else { return Ok(Located::host(region)) };
     let offset = (region.addr().get() - base) as u64;
@@ -56,8 +56,8 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
     within(inside, region, &allocation)
 }
 
-/// The same of elements that lie on either side of the first one: all of `region`, which `first` is in, belongs to what
-/// `first` belongs to.
+/// Locates strided elements: `region` spans them, and `first`, the first element, may lie anywhere
+/// in it. The allocation of `first` must hold all of `region`.
 pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Region) -> Result<Located<'g>> {
     let end = region.addr().get() + region.len();
     let holds_all =
@@ -82,7 +82,8 @@ pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Reg
     )
 }
 
-/// An allocation that a range begins in, ends in, or goes over. `at` finds those that an address is in.
+/// Finds an allocation that a range begins in, ends in or covers. `at` looks up an address;
+/// `counts` selects among the allocations that are covered.
 fn touched(
     region: Region,
     at: impl Fn(Addr) -> Option<(usize, Allocation)>,
@@ -97,7 +98,7 @@ fn touched(
     found.or_else(|| foreign::first_within(region.addr(), last).filter(&counts))
 }
 
-/// The same of all memory that the library knows of.
-pub(super) fn touched_here(region: Region) -> Option<(usize, Allocation)> {
+/// Finds memory that the library knows, without driver queries, and that overlaps the range.
+pub(super) fn overlapping(region: Region) -> Option<(usize, Allocation)> {
     touched(region, find, |_| true)
 }

@@ -1,8 +1,9 @@
-//! Memory of the program's own that the library was told of: host memory that a backend's devices are to reach
-//! (`dtl_mem_register_host`), and memory of any kind that the program got elsewhere (`dtl_mem_adopt`).
+//! Memory that belongs to the program and that it announced: host memory registered for a backend's
+//! devices (`dtl_mem_register_host`), and memory of any kind from another allocator
+//! (`dtl_mem_adopt`).
 
 use super::foreign::{self, Entry};
-use super::{Allocation, drivers, hidden, kind_info, touched_here};
+use super::{Allocation, drivers, hidden, kind_info, overlapping};
 use crate::abi::word::{DTL_MEMORY_PINNED, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::runtime::backend::Found;
@@ -14,30 +15,30 @@ use crate::sys::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Which call told of it.
+/// The call that announced the memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Origin {
     /// `dtl_mem_register_host`: the backend has locked its pages.
     Registered,
-    /// `dtl_mem_adopt`: the backend was not asked.
+    /// `dtl_mem_adopt`: the backend does not know of it.
     Adopted,
 }
 
-impl Told {
+impl Origin {
     fn verb(self) -> &'static str {
-        if self == Told::Registered { "registered" } else { "adopted" }
+        if self == Origin::Registered { "registered" } else { "adopted" }
     }
 
-    /// The call that takes it back.
-    fn end(self) -> &'static str {
-        if self == Told::Registered { "dtl_mem_unregister_host" } else { "dtl_mem_release" }
+    /// The call that reverts it.
+    fn inverse(self) -> &'static str {
+        if self == Origin::Registered { "dtl_mem_unregister_host" } else { "dtl_mem_release" }
     }
 }
 
 struct Registered {
     backend: Arc<Backend>,
     region: Region,
-    told: Told,
+    origin: Origin,
     /// `None`: the backend is at it.
     entry: Option<Entry>,
 }
@@ -49,7 +50,7 @@ static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;
-    reserve(&backend, region, Told::Registered)?;
+    reserve(&backend, region, Origin::Registered)?;
     let first = region.addr().get();
     let told = kind_info(&backend, DTL_MEMORY_PINNED, &mut crate::runtime::zeroed_kind_info())
         .and_then(|()| memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host"))));
@@ -65,17 +66,17 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     Ok(())
 }
 
-/// Notes memory of the program's, which the backend knows how to copy.
+/// Enters memory from another allocator, which the backend can copy.
 pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     if backend.device.is_some() || device != 0 {
         device::check(&backend, device)?;
     }
     device::on(&backend, device, || kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info()))?;
-    if memory.identifies() {
+    if memory.can_identify() {
         check_with_driver(&backend, device, kind, region)?;
     }
-    reserve(&backend, region, Told::Adopted)?;
+    reserve(&backend, region, Origin::Adopted)?;
     let entry =
         foreign::enter(region.addr(), Allocation::of_others(&backend, device, kind, region.len() as u64));
     if let Some(adopted) = LIST.lock().get_mut(&region.addr().get()) {
@@ -84,13 +85,13 @@ pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: 
     Ok(())
 }
 
-/// What a driver knows better is not taken from the program.
+/// Compares the program's description with the driver's.
 fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
     let first = region.addr();
     let Some(found) = drivers::identify(backend, region) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "ptr {first:?}: the driver of backend {} does not know it: adopt what its allocation functions gave",
+            "ptr {first:?}: the driver of backend {} does not know this address: pass memory of its allocator",
             backend.name()
         );
     };
@@ -102,7 +103,7 @@ fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, regi
             backend.name()
         );
     }
-    // What other processes can open is a device's memory, too.
+    // DEVICE and SHARED are both device memory; the driver does not distinguish them.
     let is_hidden = |kind| hidden::is_hidden(backend, kind);
     if known != kind && !(is_hidden(known) && is_hidden(kind)) {
         return fail!(
@@ -124,7 +125,7 @@ fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, regi
 }
 
 /// Refuses what the library has, or was told of.
-fn reserve(backend: &Arc<Backend>, region: Region, told: Told) -> Result<()> {
+fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()> {
     let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
     let mut list = LIST.lock();
     let before = list.range(..=last.get()).next_back();
@@ -134,15 +135,15 @@ fn reserve(backend: &Arc<Backend>, region: Region, told: Told) -> Result<()> {
             "{} bytes at {first:?} overlap {} bytes at {known:#x}, which are {} with backend {}: {} first",
             region.len(),
             other.region.len(),
-            other.told.verb(),
+            other.origin.verb(),
             other.backend.name(),
-            other.told.end()
+            other.origin.inverse()
         );
     }
-    if let Some((base, _)) = touched_here(region) {
-        let (bytes, advice) = match told {
-            Told::Registered => ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead"),
-            Told::Adopted => ("overlap memory that the library knows", "it needs no dtl_mem_adopt"),
+    if let Some((base, _)) = overlapping(region) {
+        let (bytes, advice) = match origin {
+            Origin::Registered => ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead"),
+            Origin::Adopted => ("overlap memory that the library knows", "it needs no dtl_mem_adopt"),
         };
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -150,25 +151,25 @@ fn reserve(backend: &Arc<Backend>, region: Region, told: Told) -> Result<()> {
             region.len()
         );
     }
-    list.insert(first.get(), Registered { backend: Arc::clone(backend), region, told, entry: None });
+    list.insert(first.get(), Registered { backend: Arc::clone(backend), region, origin, entry: None });
     Ok(())
 }
 
-/// Takes `register` back.
+/// Reverts `register`.
 pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
-    let gone = take(backend, addr, Told::Registered)?;
+    let gone = take(backend, addr, Origin::Registered)?;
     forget(&gone)
 }
 
-/// Takes `adopt` back.
+/// Reverts `adopt`.
 pub fn release(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
-    take(backend, addr, Told::Adopted).map(drop)
+    take(backend, addr, Origin::Adopted).map(drop)
 }
 
-/// Takes an entry out of the list.
-fn take(backend: &Arc<Backend>, addr: Addr, told: Told) -> Result<Registered> {
+/// Removes an entry from the list.
+fn take(backend: &Arc<Backend>, addr: Addr, origin: Origin) -> Result<Registered> {
     let mut list = LIST.lock();
-    let is_it = |found: &&Registered| Arc::ptr_eq(&found.backend, backend) && found.told == told;
+    let is_it = |found: &&Registered| Arc::ptr_eq(&found.backend, backend) && found.origin == origin;
     let entry = list.get(&addr.get()).filter(is_it).and_then(|found| found.entry);
     if let Some((entry, gone)) = entry.and_then(|entry| Some((entry, list.remove(&addr.get())?))) {
         drop(list);
@@ -179,12 +180,12 @@ fn take(backend: &Arc<Backend>, addr: Addr, told: Told) -> Result<Registered> {
     fail!(
         DTL_ERROR_NOT_FOUND,
         "{addr:?} is not the first byte of memory that is {} with backend {}",
-        told.verb(),
+        origin.verb(),
         backend.name()
     )
 }
 
-/// What an address is, for who takes it for an allocation of the library's.
+/// Describes an address that was passed to a function for the library's own allocations.
 #[must_use]
 pub fn describe(addr: Addr) -> Option<String> {
     let list = LIST.lock();
@@ -192,16 +193,16 @@ pub fn describe(addr: Addr) -> Option<String> {
     (addr.get() - known < found.region.len()).then(|| {
         format!(
             "{addr:?} is memory of the program's own that is {} with backend {}: {} ends that",
-            found.told.verb(),
+            found.origin.verb(),
             found.backend.name(),
-            found.told.end()
+            found.origin.inverse()
         )
     })
 }
 
-/// Has a backend unlock what it has locked.
+/// Has the backend unlock the pages of registered memory.
 fn forget(gone: &Registered) -> Result<()> {
-    if gone.told == Told::Adopted {
+    if gone.origin == Origin::Adopted {
         return Ok(());
     }
     gone.backend.memory()?.unregister(gone.region).unwrap_or(Ok(()))

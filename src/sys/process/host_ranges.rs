@@ -1,9 +1,10 @@
-//! Parts of the address space that only ever hold ordinary memory of the host: the program's own image (code, data, bss), the
-//! heap that grows with brk, and the calling thread's stack. No driver maps a device's memory there while the program uses it.
+//! Address ranges that only ever hold ordinary host memory: the program image (text, data, bss),
+//! the brk heap, and the calling thread's stack. No driver maps device memory there while the
+//! program uses the range.
 //!
-//! Whoever would ask a driver about each pointer asks here first. "No" means "not known": large blocks of malloc, the heaps of
-//! its other arenas and mapped files come and go, and a driver may map a device's memory where they were. So nothing is
-//! remembered of those.
+//! A caller that would query a driver about each pointer checks these ranges first. A negative
+//! answer means "unknown": mmapped malloc blocks, the other malloc arenas and mapped files come and
+//! go, and a driver may map device memory where they were. Such ranges are therefore not cached.
 
 use crate::sys::buf::Region;
 use std::cell::Cell;
@@ -11,31 +12,33 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Of the main thread's stack, which grows: the part below its top where Linux maps nothing else.
+/// Bytes below the top of the main thread's stack that count as stack. That stack grows; Linux
+/// keeps at least 128 MiB below its top free of other mappings.
 const MAIN_STACK: usize = 8 << 20;
 
-/// What stays where it is for as long as the process runs.
+/// Ranges that are fixed for the life of the process.
 struct Process {
     image: Range<usize>,
-    /// The first byte of the heap; `usize::MAX` = not known.
+    /// First byte of the brk heap; `usize::MAX` = unknown.
     heap: usize,
 }
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
 
 thread_local! {
-    /// The calling thread's stack; empty = not looked at yet.
+    /// First byte and end of the calling thread's stack; (0, 0) = not determined yet.
     static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Finds out what [`hold`] compares with: reads a file of /proc.
+/// Determines the ranges of the process. Reads /proc/self/stat, so it belongs outside the data
+/// path.
 pub fn prepare() {
     PROCESS.get_or_init(|| Process { image: image(), heap: heap_start().unwrap_or(usize::MAX) });
 }
 
-/// Whether all of a range, which the program uses now, is certain to be the host's.
+/// Returns true if the whole range, which is in use now, is certain to be host memory.
 #[must_use]
-pub fn hold(region: Region) -> bool {
+pub fn contain(region: Region) -> bool {
     let Some(process) = PROCESS.get() else { return false };
     let (first, end) = (region.addr().get(), region.addr().get().saturating_add(region.len()));
     let is_in = |low: usize, high: usize| first >= low && end <= high;
@@ -45,13 +48,15 @@ pub fn hold(region: Region) -> bool {
         || (first >= process.heap && end <= heap_end())
 }
 
-/// Where the heap ends now. What is in use below cannot be given back meanwhile, so the answer holds for that.
+/// Current end of the brk heap. The C library cannot lower it below a block that is in use, so the
+/// result stays valid for the buffer that is checked.
 fn heap_end() -> usize {
-    // SAFETY: an increment of 0 changes nothing; the C library answers with a word that it keeps.
+    // SAFETY: an increment of 0 changes nothing; the C library returns a word that it caches.
     unsafe { libc::sbrk(0) }.addr()
 }
 
-/// Field 47 of /proc/self/stat, counted from 1; the second is a name in parentheses that may have anything in it.
+/// Field 47 of /proc/self/stat, counted from 1. Field 2 is the program's name in parentheses, which
+/// may contain spaces and parentheses itself.
 fn heap_start() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, after_name) = text.rsplit_once(')')?;
@@ -59,52 +64,54 @@ fn heap_start() -> Option<usize> {
     (start != 0).then_some(start)
 }
 
-/// From the lowest segment of the program to the highest.
+/// Range from the lowest to the highest loaded segment of the program.
 fn image() -> Range<usize> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
-        // SAFETY: the loader hands in a description that is valid during this call.
+        // SAFETY: the loader passes a description that is valid during this call.
         let info = unsafe { &*info };
-        // SAFETY: as many headers as the description says, valid as it is.
+        // SAFETY: the description holds the address and the number of the headers, which stay
+        // mapped as long as the object does.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        // SAFETY: the range below, which nobody else uses while dl_iterate_phdr runs.
+        // SAFETY: `out` is `image` below; nothing else accesses it while dl_iterate_phdr runs.
         let out = unsafe { &mut *out.cast::<Range<usize>>() };
         for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
             let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
             out.start = out.start.min(start);
             out.end = out.end.max(start.saturating_add(header.p_memsz as usize));
         }
-        1 // the program comes first: no more
+        1 // the program is the first object: stop
     }
     let mut image = usize::MAX..0;
-    // SAFETY: `first` does not unwind and takes the range for what it is, which outlives the call.
+    // SAFETY: `first` does not unwind, and uses the pointer as the range that it is. The range
+    // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut image).cast()) };
     image
 }
 
-/// The calling thread's stack.
+/// First byte and end of the calling thread's stack.
 fn stack() -> (usize, usize) {
     let known = STACK.get();
     if known != (0, 0) {
         return known;
     }
-    let found = find_stack().unwrap_or((1, 1)); // nothing lies there
+    let found = find_stack().unwrap_or((1, 1)); // an empty range
     STACK.set(found);
     found
 }
 
-/// Asks the C library, once for each thread. For the main thread it reads /proc/self/maps.
+/// Queries the C library, once per thread. For the main thread glibc reads /proc/self/maps.
 #[cold]
 fn find_stack() -> Option<(usize, usize)> {
-    // SAFETY: all-zero is a value of this plain struct, which is written before it is read.
+    // SAFETY: the struct is plain data, for which all-zero is a value.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the calling thread, and room for its attributes.
+    // SAFETY: the thread is the calling one; `attributes` is writable.
     if unsafe { libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) } != 0 {
         return None;
     }
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: attributes that were filled in, and room for two words.
+    // SAFETY: pthread_getattr_np initialised the attributes; both outputs are writable.
     let code = unsafe { libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size) };
-    // SAFETY: attributes that were filled in, given up once.
+    // SAFETY: pthread_getattr_np initialised the attributes; they are destroyed once.
     unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
     let high = low.addr().checked_add(size).filter(|_| code == 0)?;
     let is_main = super::thread_id() == super::own_pid();
@@ -124,31 +131,31 @@ mod tests {
     }
 
     #[test]
-    fn stacks_and_the_image_are_known_and_mappings_are_not() {
+    fn contains_stack_and_image_but_no_mapping() {
         let local = [0u8; 64];
-        let mapped = vec![0u8; 64 << 20]; // beyond what malloc takes from the heap
+        let mapped = vec![0u8; 64 << 20]; // above malloc's largest mmap threshold
         prepare();
-        assert!(hold(region(local.as_ptr(), 64)));
-        assert!(hold(region((&raw const GLOBAL).cast(), 64)));
-        assert!(!hold(region(mapped.as_ptr(), 8)));
-        assert!(!hold(region(std::ptr::without_provenance(4096), 8)));
+        assert!(contain(region(local.as_ptr(), 64)));
+        assert!(contain(region((&raw const GLOBAL).cast(), 64)));
+        assert!(!contain(region(mapped.as_ptr(), 8)));
+        assert!(!contain(region(std::ptr::without_provenance(4096), 8)));
         let other = std::thread::spawn(move || {
             let local = [0u8; 64];
-            (hold(region(local.as_ptr(), 64)), local.as_ptr().addr())
+            (contain(region(local.as_ptr(), 64)), local.as_ptr().addr())
         });
         let (own, of_other) = other.join().expect("joined");
         assert!(
-            own && !hold(region(std::ptr::without_provenance(of_other), 8)),
-            "stacks of other threads may go"
+            own && !contain(region(std::ptr::without_provenance(of_other), 8)),
+            "another thread's stack may be unmapped"
         );
     }
 
     #[test]
-    fn the_heap_ends_where_it_ends_now() {
+    fn heap_ends_at_the_current_break() {
         prepare();
         let Some(start) = heap_start() else { return };
-        assert!(hold(region(std::ptr::without_provenance(start), 1)) == (heap_end() > start));
-        assert!(!hold(region(std::ptr::without_provenance(heap_end()), 1)));
-        assert!(!hold(region(std::ptr::without_provenance(heap_end() - 1), 2)));
+        assert!(contain(region(std::ptr::without_provenance(start), 1)) == (heap_end() > start));
+        assert!(!contain(region(std::ptr::without_provenance(heap_end()), 1)));
+        assert!(!contain(region(std::ptr::without_provenance(heap_end() - 1), 2)));
     }
 }
