@@ -127,6 +127,25 @@ static void copied(unsigned char* memory, size_t size, int seed) {
     CHECK_STATUS(dtl_mem_fill(memory + size - 10, 1, 11), DTL_ERROR_OUT_OF_BOUNDS);
 }
 
+/* The same memory as an imported array of another library: copies find its device in the array. */
+static void imported(unsigned char* memory, size_t size, int device) {
+    static int64_t shape[1];
+    dtl_dlpack_managed_t tensor;
+    dtl_array_t array;
+    memset(&tensor, 0, sizeof tensor);
+    shape[0] = (int64_t)size;
+    tensor.tensor.data = memory, tensor.tensor.shape = shape, tensor.tensor.ndim = 1;
+    tensor.tensor.device.device_type = 2, tensor.tensor.device.device_id = device; /* kDLCUDA */
+    tensor.tensor.dtype.code = 1, tensor.tensor.dtype.bits = 8, tensor.tensor.dtype.lanes = 1;
+    CHECK_OK(dtl_array_import_unversioned(cuda, &tensor, &array));
+    fill(host, size, 9);
+    CHECK_OK(dtl_mem_copy(memory, host, size));
+    CHECK_OK(dtl_mem_fill(memory, 3, 10));
+    CHECK_OK(dtl_mem_copy(back, memory, size));
+    CHECK(back[9] == 3 && memcmp(back + 10, host + 10, size - 10) == 0);
+    CHECK_OK(dtl_array_destroy(array));
+}
+
 /* Messages around a ring, and collectives. */
 static void sent(unsigned char* out, unsigned char* in, uint64_t size) {
     const int32_t next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
@@ -282,6 +301,7 @@ int main(int argc, char** argv) {
     CHECK_OK(dtl_mem_copy(back, pieces, SIZE));
     CHECK(is_filled(back, SIZE, 6));
     sent(one, other, 8), sent(one, pooled, SIZE), sent(pieces, one, SIZE), sent(host + PIECE, other, 100);
+    imported(one, SIZE, 0), imported(other, SIZE, 1);
     CHECK_STATUS(dtl_comm_isend(DTL_COMM_WORLD, one + SIZE - 4, 5, DTL_DTYPE_UINT8, me, 1, (dtl_request_t*)&info.base),
                  DTL_ERROR_OUT_OF_BOUNDS);
     refused_by_windows(one);
