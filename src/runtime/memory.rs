@@ -98,6 +98,21 @@ static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new()
 
 /// The allocation that holds the address, and its first byte.
 fn find(addr: Addr) -> Option<(usize, Allocation)> {
+    find_or(addr, || None)
+}
+
+/// Finds the memory that a range begins in and its first byte, by a driver query if it is in no
+/// list.
+fn find_any(region: Region) -> Option<(usize, Allocation)> {
+    find_or(region.addr(), || if drivers::may_know(region) { drivers::find(region) } else { None })
+}
+
+/// Searches the lists, then elsewhere. Inlined: the result is large, and every copy waits for it.
+#[inline(always)]
+fn find_or(
+    addr: Addr,
+    elsewhere: impl FnOnce() -> Option<(usize, Allocation)>,
+) -> Option<(usize, Allocation)> {
     if let Some(found) = heap::find(addr).filter(|found| found.tag != plain::LEAVING) {
         let kind = plain::kind(found.kind);
         let (backend, size) = (plain::home(), found.size);
@@ -119,13 +134,7 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     let nearest = ledger.range(..=addr.get()).next_back().map(|(&base, allocation)| (base, *allocation));
     drop(ledger);
     let is_inside = |(base, allocation): &(usize, Allocation)| ((addr.get() - base) as u64) < allocation.size;
-    nearest.filter(is_inside).or_else(|| foreign::find(addr))
-}
-
-/// Finds the memory that a range begins in and its first byte, by a driver query if it is in no
-/// list.
-fn find_any(region: Region) -> Option<(usize, Allocation)> {
-    find(region.addr()).or_else(|| drivers::find(region))
+    nearest.filter(is_inside).or_else(|| foreign::find(addr)).or_else(elsewhere)
 }
 
 /// Whose an allocation is: nobody else frees it.

@@ -75,10 +75,8 @@ pub(super) fn may_know(region: Region) -> bool {
 /// Finds the memory that a range begins in, and its first byte, if a driver knows it. Pinned memory
 /// is returned only if it holds the whole range: the program may have registered a part of a larger
 /// host buffer.
+#[cold]
 pub(super) fn find(region: Region) -> Option<(usize, Allocation)> {
-    if !may_know(region) {
-        return None;
-    }
     let end = region.addr().get().saturating_add(region.len());
     query(region)
         .filter(|(base, of)| of.kind != DTL_MEMORY_PINNED || end <= base.saturating_add(of.size as usize))
