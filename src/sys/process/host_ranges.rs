@@ -81,7 +81,7 @@ fn image() -> Range<usize> {
         }
         1 // the program is the first object: stop
     }
-    let mut image = usize::MAX..0;
+    let mut image = Range { start: usize::MAX, end: 0 }; // empty
     // SAFETY: `first` does not unwind, and uses the pointer as the range that it is. The range
     // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut image).cast()) };
@@ -104,8 +104,10 @@ fn stack() -> (usize, usize) {
 fn find_stack() -> Option<(usize, usize)> {
     // SAFETY: the struct is plain data, for which all-zero is a value.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: takes nothing and cannot fail.
+    let thread = unsafe { libc::pthread_self() };
     // SAFETY: the thread is the calling one; `attributes` is writable.
-    if unsafe { libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) } != 0 {
+    if unsafe { libc::pthread_getattr_np(thread, &raw mut attributes) } != 0 {
         return None;
     }
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
