@@ -41,10 +41,13 @@ pub fn leave(entry: Entry) {
 }
 
 /// What an address lies in, and its first byte.
+#[inline]
 pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return None;
-    }
+    if COUNT.load(Ordering::Acquire) == 0 { None } else { find_listed(addr) }
+}
+
+#[cold]
+fn find_listed(addr: Addr) -> Option<(usize, Allocation)> {
     let known = KNOWN.read();
     let mut before = known.range(..=(addr.get(), u64::MAX)).rev();
     let (&(base, _), allocation) =
