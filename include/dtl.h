@@ -2565,12 +2565,19 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t size_bytes,
                                   int32_t *out_fd,
                                   uint64_t *out_offset_bytes);
+    /// Describes memory that the program allocated through the backend's driver itself, given any
+    /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
+    /// struct_size set. DTL_ERROR_NOT_FOUND: unknown to the driver. Messages and copies call it
+    /// once for each buffer that the library does not know and wait for it, so it must be fast; it
+    /// must not read the address. The slots of the transfer table are then called with such memory,
+    /// too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
 /// Initial value of a dtl_memory_vtable_t.
 #define DTL_MEMORY_VTABLE_INIT \
     {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-     NULL, NULL, NULL}
+     NULL, NULL, NULL, NULL}
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
 /// that this backend allocated, passed with the kind it was allocated with. The other side is also such
@@ -3715,12 +3722,22 @@ DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t 
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 
-/// Tells which allocation a pointer lies in.
+/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
+/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
+/// through a driver, if that driver is in use and knows it. Copies and messages treat the pointer
+/// accordingly.
 ///
-/// @param ptr       any address; it is not read.
-/// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import, nor by the program through a driver that
-///         a backend uses (cudaMalloc; once backend "cuda" has been used).
+/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
+/// communicator or this function has found that the program initialised it. Backend "cuda" knows
+/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
+/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
+/// none.
+///
+/// @param ptr       [in] any address; it is not read.
+/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
+///                  size_bytes are the driver's.
+/// @return DTL_ERROR_NOT_FOUND: none of these; copies and messages treat the pointer as host
+///         memory.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
@@ -3771,7 +3788,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
     void **out, uint64_t *out_size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
- * Memory of the program's own that devices reach, and memory of devices that other drivers reach.
+ * Memory of the program: registration of host memory, adoption of memory from other allocators.
+ * Export of device memory to other drivers.
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a backend: its pages stay in place,
@@ -3797,6 +3815,48 @@ DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *pt
 /// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *ptr);
+
+/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
+/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
+/// it as memory of this backend, device and kind, and check its bounds. The program keeps
+/// ownership: the library never frees it.
+///
+/// Backend "cuda" queries its driver about unknown pointers, so it needs this call only to save the
+/// query. OpenCL has no such query: adopt memory of clSVMAlloc, allocated in the context of the
+/// backend's streams. Host memory adopted with backend "host" and kind DTL_MEMORY_HOST saves the
+/// driver query for each message from and to it.
+///
+/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
+///                    one.
+/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
+///                    without devices.
+/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
+///                    dtl_finalize.
+/// @param size_bytes  [in] its size in bytes, at least 1.
+/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0, or the
+///         range wraps around the address space; a part of it is memory that the library knows
+///         already; or the driver reports another device or kind, or does not know the address.
+///         DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text names the
+///         range). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
+///         allocation ends before the range. DTL_ERROR_NOT_SUPPORTED: the backend has no such kind,
+///         or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here. A failed call changes
+///         nothing.
+/// Threads: any. May initialise the backend; does not wait for its work.
+DTL_NODISCARD dtl_status_t dtl_mem_adopt(dtl_backend_t backend, int32_t device,
+    dtl_enum_word_t kind, void *ptr, uint64_t size_bytes);
+
+/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
+/// kernel may still use it: a pending message fails with DTL_ERROR_INVALID_STATE where the library
+/// notices. Afterwards the pointer is recognised only if a driver in use knows it, and is host
+/// memory otherwise. dtl_finalize releases memory that is still adopted; until then
+/// dtl_backend_unregister returns DTL_ERROR_BUSY.
+///
+/// @param backend  [in] as in dtl_mem_adopt.
+/// @param ptr      [in] as in dtl_mem_adopt; NULL: the call has no effect.
+/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// Threads: any. Does not block.
+DTL_NODISCARD dtl_status_t dtl_mem_release(dtl_backend_t backend, void *ptr);
 
 /// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA adapters, other GPUs) reach
 /// the same memory.
@@ -3914,8 +3974,8 @@ DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
  * Copies and fills.
  * -------------------------------------------------------------------------------------------- */
 
-/// Copies between any two kinds of memory and returns when it is done. Whose memory each side is
-/// is found out from the pointers; what dtl_mem_alloc did not make is host memory.
+/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
+/// side is looked up as by dtl_mem_query; memory that it does not find is host memory.
 ///
 /// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
@@ -5825,7 +5885,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 294u
+#define DTL_LAYOUT_COUNT 302u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
@@ -5849,10 +5909,14 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, properties), \
     DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, alignment), \
-    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, name), DTL_LAYOUT_STRUCT(dtl_launch_t), \
-    DTL_LAYOUT_FIELD(dtl_launch_t, struct_size), DTL_LAYOUT_FIELD(dtl_launch_t, shared_bytes), \
-    DTL_LAYOUT_FIELD(dtl_launch_t, grid), DTL_LAYOUT_FIELD(dtl_launch_t, block), \
-    DTL_LAYOUT_FIELD(dtl_launch_t, schedule), DTL_LAYOUT_STRUCT(dtl_kernel_context_t), \
+    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, name), DTL_LAYOUT_STRUCT(dtl_mem_info_t), \
+    DTL_LAYOUT_FIELD(dtl_mem_info_t, struct_size), DTL_LAYOUT_FIELD(dtl_mem_info_t, device), \
+    DTL_LAYOUT_FIELD(dtl_mem_info_t, backend), DTL_LAYOUT_FIELD(dtl_mem_info_t, kind), \
+    DTL_LAYOUT_FIELD(dtl_mem_info_t, base), DTL_LAYOUT_FIELD(dtl_mem_info_t, size_bytes), \
+    DTL_LAYOUT_STRUCT(dtl_launch_t), DTL_LAYOUT_FIELD(dtl_launch_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_launch_t, shared_bytes), DTL_LAYOUT_FIELD(dtl_launch_t, grid), \
+    DTL_LAYOUT_FIELD(dtl_launch_t, block), DTL_LAYOUT_FIELD(dtl_launch_t, schedule), \
+    DTL_LAYOUT_STRUCT(dtl_kernel_context_t), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared_bytes), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, grid), DTL_LAYOUT_FIELD(dtl_kernel_context_t, block), \
@@ -5961,6 +6025,7 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, register_host), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, unregister_host), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, export_dmabuf), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, pointer_info), \
     DTL_LAYOUT_STRUCT(dtl_transfer_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, reserved), \

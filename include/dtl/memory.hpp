@@ -109,32 +109,57 @@ template <class T> class buffer {
     dtl_backend_t backend_{};
 };
 
-/// Host memory that the program has, as PINNED memory of a backend while this object lives. The memory must stay as long.
-class registered {
+namespace detail {
+
+/// Announcement of the program's memory for the lifetime of the object; `revert` ends it.
+template <dtl_status_t (*revert)(dtl_backend_t, void *)> class announced {
   public:
-    registered(void *first, uint64_t size_bytes, backend_ref backend = {})
-    {
-        check(dtl_mem_register_host(backend.get(), first, size_bytes));
-        // The current backend may be another one when this ends.
-        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
-        const dtl_status_t status = dtl_mem_query(first, &info);
-        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
-        first_ = first;
-    }
-    registered(registered &&other) noexcept : first_(other.first_), backend_(other.backend_) { other.first_ = nullptr; }
-    registered &operator=(registered &&other) noexcept
+    announced(announced &&other) noexcept : first_(other.first_), backend_(other.backend_) { other.first_ = nullptr; }
+    announced &operator=(announced &&other) noexcept
     {
         std::swap(first_, other.first_);
         std::swap(backend_, other.backend_);
         return *this;
     }
-    registered(const registered &) = delete;
-    registered &operator=(const registered &) = delete;
-    ~registered() { DTL_IGNORE(dtl_mem_unregister_host(backend_, first_)); }
+    announced(const announced &) = delete;
+    announced &operator=(const announced &) = delete;
+
+  protected:
+    /// To be constructed after the call that announces the memory.
+    announced(void *first, backend_ref backend) noexcept : first_(first)
+    {
+        // The current backend may be another one when this ends.
+        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+        const dtl_status_t status = dtl_mem_query(first, &info);
+        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
+    }
+    ~announced() { DTL_IGNORE(revert(backend_, first_)); }
 
   private:
     void *first_ = nullptr;
     dtl_backend_t backend_{};
+};
+
+} // namespace detail
+
+/// Host memory that the program has, as PINNED memory of a backend while this object lives. The
+/// memory must stay as long.
+class registered : public detail::announced<dtl_mem_unregister_host> {
+  public:
+    registered(void *first, uint64_t size_bytes, backend_ref backend = {})
+        : announced((check(dtl_mem_register_host(backend.get(), first, size_bytes)), first), backend)
+    {
+    }
+};
+
+/// Memory of another allocator (cudaMalloc, clSVMAlloc, Kokkos), used as memory of a backend,
+/// device and kind for the lifetime of this object. The program keeps ownership. See dtl_mem_adopt.
+class adopted : public detail::announced<dtl_mem_release> {
+  public:
+    adopted(void *first, uint64_t size_bytes, dtl_enum_word_t kind, backend_ref backend = {}, int32_t device = 0)
+        : announced((check(dtl_mem_adopt(backend.get(), device, kind, first, size_bytes)), first), backend)
+    {
+    }
 };
 
 /// Memory of a backend that is kept for later allocations. Its blocks are freed before it ends (else it

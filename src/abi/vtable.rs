@@ -1,6 +1,6 @@
 //! The tables of function pointers that a backend fills in, and what their slots take.
 
-use super::device::{dtl_device_info_t, dtl_mem_kind_info_t};
+use super::device::{dtl_device_info_t, dtl_mem_info_t, dtl_mem_kind_info_t};
 use super::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t, dtl_source_t, dtl_text_fn_t};
 use super::runtime::dtl_task_fn_t;
 use super::status::dtl_status_t;
@@ -190,6 +190,20 @@ pub struct dtl_memory_vtable_t {
             size_bytes: u64,
             out_fd: *mut i32,
             out_offset_bytes: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Describes memory that the program allocated through the backend's driver itself, given any
+    /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
+    /// struct_size set. DTL_ERROR_NOT_FOUND: unknown to the driver. Messages and copies call it
+    /// once for each buffer that the library does not know and wait for it, so it must be fast; it
+    /// must not read the address. The slots of the transfer table are then called with such memory,
+    /// too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// cbindgen:appended
+    pub pointer_info: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            ptr: *const c_void,
+            out_info: *mut dtl_mem_info_t,
         ) -> dtl_status_t,
     >,
 }

@@ -138,12 +138,22 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
     guard::call(|inside| memory::trim(device::backend(inside, backend)?))
 }
 
-/// Tells which allocation a pointer lies in.
+/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
+/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
+/// through a driver, if that driver is in use and knows it. Copies and messages treat the pointer
+/// accordingly.
 ///
-/// @param ptr       any address; it is not read.
-/// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import, nor by the program through a driver that
-///         a backend uses (cudaMalloc; once backend "cuda" has been used).
+/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
+/// communicator or this function has found that the program initialised it. Backend "cuda" knows
+/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
+/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
+/// none.
+///
+/// @param ptr       [in] any address; it is not read.
+/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
+///                  size_bytes are the driver's.
+/// @return DTL_ERROR_NOT_FOUND: none of these; copies and messages treat the pointer as host
+///         memory.
 /// Equivalent: cudaPointerGetAttributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_mem_info_t) -> dtl_status_t {

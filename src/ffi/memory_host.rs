@@ -1,9 +1,11 @@
-//! Memory of the program's own that devices reach, and memory of devices that other drivers reach.
+//! Memory of the program: registration of host memory, adoption of memory from other allocators.
+//! Export of device memory to other drivers.
 
 use super::args::{self, Out};
 use super::guard;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
+use crate::abi::word::dtl_enum_word_t;
 use crate::error::fail;
 use crate::runtime::device;
 use crate::runtime::memory::{self, registered};
@@ -54,6 +56,76 @@ pub extern "C" fn dtl_mem_unregister_host(backend: dtl_backend_t, ptr: *mut c_vo
             return Ok(());
         }
         registered::unregister(&backend, Addr::new(ptr))
+    })
+}
+
+/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
+/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
+/// it as memory of this backend, device and kind, and check its bounds. The program keeps
+/// ownership: the library never frees it.
+///
+/// Backend "cuda" queries its driver about unknown pointers, so it needs this call only to save the
+/// query. OpenCL has no such query: adopt memory of clSVMAlloc, allocated in the context of the
+/// backend's streams. Host memory adopted with backend "host" and kind DTL_MEMORY_HOST saves the
+/// driver query for each message from and to it.
+///
+/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
+///                    one.
+/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
+///                    without devices.
+/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
+///                    dtl_finalize.
+/// @param size_bytes  [in] its size in bytes, at least 1.
+/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0, or the
+///         range wraps around the address space; a part of it is memory that the library knows
+///         already; or the driver reports another device or kind, or does not know the address.
+///         DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text names the
+///         range). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
+///         allocation ends before the range. DTL_ERROR_NOT_SUPPORTED: the backend has no such kind,
+///         or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here. A failed call changes
+///         nothing.
+/// Threads: any. May initialise the backend; does not wait for its work.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_adopt(
+    backend: dtl_backend_t,
+    device: i32,
+    kind: dtl_enum_word_t,
+    ptr: *mut c_void,
+    size_bytes: u64,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let backend = device::pin_backend(inside, backend)?;
+        if ptr.is_null() {
+            return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL: pass the first byte of the memory");
+        }
+        // SAFETY: the caller's contract: size_bytes are valid at ptr until the memory is released.
+        let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
+        if region.is_empty() {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: use at least 1");
+        }
+        registered::adopt(backend, device, kind, region)
+    })
+}
+
+/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
+/// kernel may still use it: a pending message fails with DTL_ERROR_INVALID_STATE where the library
+/// notices. Afterwards the pointer is recognised only if a driver in use knows it, and is host
+/// memory otherwise. dtl_finalize releases memory that is still adopted; until then
+/// dtl_backend_unregister returns DTL_ERROR_BUSY.
+///
+/// @param backend  [in] as in dtl_mem_adopt.
+/// @param ptr      [in] as in dtl_mem_adopt; NULL: the call has no effect.
+/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// Threads: any. Does not block.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+    guard::call(|inside| {
+        let backend = device::pin_backend(inside, backend)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        registered::release(&backend, Addr::new(ptr))
     })
 }
 

@@ -13,8 +13,8 @@ use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
 use std::ffi::c_void;
 
-/// Copies between any two kinds of memory and returns when it is done. Whose memory each side is
-/// is found out from the pointers; what dtl_mem_alloc did not make is host memory.
+/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
+/// side is looked up as by dtl_mem_query; memory that it does not find is host memory.
 ///
 /// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.

@@ -52,6 +52,11 @@ pub trait Presence: Send + Sync {
     fn stands_aside(&self) -> Option<String> {
         None
     }
+    /// Returns true if the program has initialised the backend's driver. Called often; must neither
+    /// load nor initialise anything.
+    fn is_in_use(&self) -> bool {
+        false
+    }
     /// Whether it has a feature beyond its components; `None` = it does not say.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None

@@ -124,6 +124,7 @@ fn first_use(builtins: Builtins) -> Result<()> {
     open(&settings, builtins, &mut complaints)?;
     drop(count);
     warn(&complaints);
+    registry::detect_driver_use();
     Ok(())
 }
 
@@ -170,6 +171,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     count.inits += 1;
     drop(count);
     warn(&complaints);
+    registry::detect_driver_use();
     Ok(())
 }
 

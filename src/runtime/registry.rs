@@ -4,6 +4,7 @@
 
 use super::backend::{Availability, Comm, Device, Exec, Memory, Modules, Presence, Transfer};
 use super::environment::{self, Need};
+use super::memory::drivers;
 use super::{explain, plain, plugins, settings};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -109,6 +110,9 @@ impl Backend {
         let answer = needs.map_err(|error| error.text().to_owned()).and_then(|()| self.presence.available());
         // What needs nothing is as good as used.
         self.available.store(answer.is_ok() && self.needs.is_empty(), Ordering::Relaxed);
+        if answer.is_ok() {
+            drivers::add(self);
+        }
         answer
     }
 
@@ -315,6 +319,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     }
     named.retain(|known| !Arc::ptr_eq(known, &backend));
     drop((default, named));
+    drivers::remove(handle);
     super::exec::objects::drop_defaults(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
     Ok(true)
@@ -442,8 +447,22 @@ fn automatic() -> Result<Arc<Backend>> {
     fail!(DTL_ERROR_UNAVAILABLE, "no backend with device and memory can run here: {}", passed_over.join("; "))
 }
 
+/// Initialises each built-in backend whose driver the program already uses, so that its pointers
+/// are recognised.
+pub fn detect_driver_use() {
+    let named = NAMED.read().clone();
+    let is_used = |backend: &&Arc<Backend>| {
+        backend.builtin && !backend.available.load(Ordering::Relaxed) && backend.presence.is_in_use()
+    };
+    for backend in named.iter().filter(is_used) {
+        // A failure is reported when a call names the backend.
+        let _ = backend.availability();
+    }
+}
+
 /// At finalize: every backend goes; destroy slots run here.
 pub fn clear() {
+    drivers::forget_all();
     *DEFAULT.write() = None;
     NAMED.write().clear();
     let inside = epoch::enter();

@@ -95,11 +95,11 @@ fn copy_by_host(dst: &Located<'_>, src: &Located<'_>, owner: &Backend) -> Result
 /// Two backends' memory: neither knows the other's, so the bytes go through the host.
 fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     if src.host_accessible()? {
-        let host = Located { place: Place { region: src.place.region, ..host_place() }, owner: None };
+        let host = Located::host(src.place.region);
         return copy_located(dst, &host);
     }
     if dst.host_accessible()? {
-        let host = Located { place: Place { region: dst.place.region, ..host_place() }, owner: None };
+        let host = Located::host(dst.place.region);
         return copy_located(&host, src);
     }
     explain::chose("copy between backends", "through a buffer on the host, 4 MiB at a time");
@@ -107,23 +107,16 @@ fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     let _span = trace::span("mem", "copy through the host", || what(dst, src));
     let stage = Scratch::new(len.min(STAGE)).ok_or_else(|| no_stage(len.min(STAGE)))?;
     for offset in (0..len).step_by(STAGE) {
-        let host = Located {
-            place: Place { region: stage.region().part(0, len - offset), ..host_place() },
-            owner: None,
-        };
+        let host = Located::host(stage.region().part(0, len - offset));
         copy_located(&host, &part(src, offset))?;
         copy_located(&part(dst, offset), &host)?;
     }
     Ok(())
 }
 
-fn host_place() -> Place {
-    Place { region: Region::EMPTY, kind: crate::abi::word::DTL_MEMORY_HOST }
-}
-
 fn part<'g>(whole: &Located<'g>, offset: usize) -> Located<'g> {
     Located {
-        place: Place { region: whole.place.region.part(offset, STAGE), kind: whole.place.kind },
+        place: Place { region: whole.place.region.part(offset, STAGE), ..whole.place },
         owner: whole.owner,
     }
 }
@@ -225,10 +218,7 @@ fn route_rows(inside: &Guard, to: &Side<'_>, from: &Side<'_>, width: u64, height
 
 fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {
     Located {
-        place: Place {
-            region: whole.place.region.part(offset as usize, width as usize),
-            kind: whole.place.kind,
-        },
+        place: Place { region: whole.place.region.part(offset as usize, width as usize), ..whole.place },
         owner: whole.owner,
     }
 }
@@ -253,10 +243,7 @@ pub fn fill(inside: &Guard, dst: Region, value: u8) -> Result<()> {
     let stage = Scratch::new(len.min(STAGE)).ok_or_else(|| no_stage(len.min(STAGE)))?;
     stage.region().fill(value);
     for offset in (0..len).step_by(STAGE) {
-        let host = Located {
-            place: Place { region: stage.region().part(0, len - offset), ..host_place() },
-            owner: None,
-        };
+        let host = Located::host(stage.region().part(0, len - offset));
         copy_located(&part(&dst, offset), &host)?;
     }
     Ok(())

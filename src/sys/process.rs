@@ -2,6 +2,8 @@
 //!
 //! Not here: starting them (`sys::child`) and talking to them (`sys::socket`, `sys::shared`).
 
+pub mod host_ranges;
+
 use super::buf::Region;
 use super::fd;
 use std::fs;

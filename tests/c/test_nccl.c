@@ -71,6 +71,24 @@ static void sums(dtl_comm_t over, int rank, int size) {
     for (i = 0; i < COUNT; i++) CHECK(here[i] == sum_of(size, (uint64_t)i));
 }
 
+/* Device memory that the program allocated through the driver itself. */
+static void test_foreign(void) {
+    typedef unsigned (*driver_fn)(void *, ...);
+    const char *names[] = {"cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuCtxPopCurrent_v2"};
+    void *driver = dlopen(getenv("DTL_CUDA_LIBRARY"), RTLD_NOW), *context = NULL, *at;
+    unsigned long long number = 0;
+    driver_fn call[5];
+    int32_t *own = device, where = 0;
+    int i;
+    for (i = 0; i < 5; i++) at = dlsym(driver, names[i]), memcpy(&call[i], &at, sizeof at);
+    CHECK_OK(dtl_backend_get_device(cuda, &where));
+    CHECK(call[0](&context, where) == 0 && call[1](context) == 0 && call[2](&number, sizeof here) == 0);
+    device = (int32_t *)(uintptr_t)number;
+    sums(comm, me, ranks);
+    CHECK(call[3](device) == 0 && call[4](&context) == 0);
+    device = own;
+}
+
 /* ---- what it is ------------------------------------------------------------------------------- */
 
 static void test_described(void) {
@@ -311,6 +329,7 @@ static void suite(int argc, char **argv) {
     take_buffers();
     comm = open_nccl(DTL_COMM_NULL, 0, MILLISECONDS(60000));
     test_described();
+    if (is_fake()) test_foreign();
     test_refused();
     test_other_device();
     test_staged();

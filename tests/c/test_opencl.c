@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* usleep, barriers */
 #endif
 #include "check.h"
+#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -330,6 +331,47 @@ static void test_destroy(void) {
     CHECK_STATUS(dtl_stream_create(cl, -1, 0, &stream), DTL_ERROR_OUT_OF_BOUNDS);
 }
 
+/* Shared virtual memory that the program allocated in the backend's context, and adopts. */
+static void test_adopted(void) {
+    void* (*alloc)(void*, uint64_t, size_t, unsigned);
+    void (*give_back)(void*, void*);
+    int32_t (*about)(void*, unsigned, size_t, void*, size_t*);
+    void *loader = dlopen("libOpenCL.so.1", RTLD_NOW), *found[3], *queue = NULL, *context = NULL;
+    dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    dtl_stream_t stream = new_stream(1);
+    unsigned char host[1000], back[1000], *memory;
+    size_t i;
+    CHECK(loader != NULL);
+    found[0] = dlsym(loader, "clSVMAlloc"), found[1] = dlsym(loader, "clSVMFree");
+    found[2] = dlsym(loader, "clGetCommandQueueInfo");
+    memcpy(&alloc, &found[0], sizeof alloc), memcpy(&give_back, &found[1], sizeof give_back);
+    memcpy(&about, &found[2], sizeof about);
+    CHECK_OK(dtl_stream_native(stream, &queue));
+    CHECK(about(queue, 0x1090, sizeof context, &context, NULL) == 0);
+    memory = (unsigned char*)alloc(context, 1, sizeof host, 0);
+    CHECK(memory != NULL);
+    CHECK_STATUS(dtl_mem_query(memory, &info), DTL_ERROR_NOT_FOUND);
+    CHECK_STATUS(dtl_mem_adopt(cl, 2, DTL_MEMORY_DEVICE, memory, sizeof host), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_mem_adopt(cl, 1, DTL_MEMORY_SHARED, memory, sizeof host), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_OK(dtl_mem_adopt(cl, 1, DTL_MEMORY_DEVICE, memory, sizeof host));
+    CHECK_OK(dtl_mem_query(memory + 999, &info));
+    CHECK(info.backend.id == cl.id && info.device == 1 && info.kind == DTL_MEMORY_DEVICE && info.base == memory);
+    for (i = 0; i < sizeof host; i++) host[i] = (unsigned char)(i * 3);
+    CHECK_OK(dtl_mem_copy(memory, host, sizeof host));
+    CHECK_OK(dtl_comm_sendrecv(DTL_COMM_SELF, memory, 1000, 0, 1, back, 1000, 0, 1, DTL_DTYPE_UINT8, NULL));
+    CHECK(memcmp(host, back, sizeof host) == 0);
+    CHECK_OK(dtl_mem_fill(memory + 10, 9, 10));
+    CHECK_OK(dtl_mem_fill_async(stream, memory + 20, 8, 10));
+    CHECK_OK(dtl_mem_copy_async(stream, back, memory, sizeof back));
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(back[9] == 27 && back[10] == 9 && back[19] == 9 && back[20] == 8 && back[29] == 8 && back[30] == 90);
+    CHECK_STATUS(dtl_mem_copy(back, memory + 1, 1000), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_OK(dtl_mem_release(cl, memory));
+    CHECK_STATUS(dtl_mem_query(memory, &info), DTL_ERROR_NOT_FOUND);
+    give_back(context, memory);
+    CHECK_OK(dtl_stream_destroy(stream));
+}
+
 int main(int argc, char** argv) {
     const char* what = argc > 1 ? argv[1] : "";
     dtl_mem_stats_t before = DTL_MEM_STATS_INIT, after = DTL_MEM_STATS_INIT;
@@ -358,6 +400,7 @@ int main(int argc, char** argv) {
             test_fill_in_order();
             test_events();
             test_destroy();
+            test_adopted();
             CHECK_OK(dtl_mem_stats(cl, &after));
             CHECK(after.live_count == before.live_count && after.live_bytes == before.live_bytes);
         }

@@ -121,6 +121,20 @@ static void ordered_memory(dtl::backend_ref host)
     }
     CHECK(back == mine);
     dtl::registered first(mine.data(), 4, host), second(std::move(first));
+    second = dtl::registered(back.data(), 4, host);
+}
+
+static void adopted_memory(dtl::backend_ref host)
+{
+    std::vector<int> mine(100, 7);
+    dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    {
+        dtl::adopted first(mine.data(), 400, DTL_MEMORY_HOST, host), second(std::move(first));
+        CHECK(dtl_mem_query(&mine[99], &info) == DTL_SUCCESS && info.base == mine.data() && info.size_bytes == 400);
+        CHECK(thrown([&] { dtl::adopted again(&mine[1], 4, DTL_MEMORY_HOST, host); }) == DTL_ERROR_ALREADY_EXISTS);
+        CHECK(thrown([&] { dtl::adopted none(nullptr, 4, DTL_MEMORY_HOST, host); }) == DTL_ERROR_NULL_POINTER);
+    }
+    CHECK(dtl_mem_query(mine.data(), &info) == DTL_ERROR_NOT_FOUND);
 }
 
 static dtl_status_t add_one(const dtl_kernel_context_t *context, const void *const *arguments)
@@ -157,6 +171,7 @@ int main()
     runs(pool);
     streams(host);
     ordered_memory(host);
+    adopted_memory(host);
     kernels(host);
     std::puts("exec: all checks passed");
 }

@@ -287,8 +287,12 @@ range_t* fake_range(const void* address) {
 char* fake_bytes(const void* address, size_t size) {
     range_t* range = fake_range(address);
     char* at = (char*)(uintptr_t)address;
+    const range_t* last = range;
     if (range == NULL) return at;
-    if (size > (size_t)(range->begin + range->size - at)) return NULL;
+    /* Adjacent mappings of one reservation have adjacent bytes. */
+    while (last != NULL && last->kind == 'v' && at + size > last->begin + last->size)
+        last = fake_range(last->begin + last->size);
+    if (last == NULL || last->kind != range->kind || at + size > last->begin + last->size) return NULL;
     return range->memory + (at - range->begin);
 }
 
@@ -351,12 +355,12 @@ void fake_release(range_t* range) {
     range_t** link = &driver.ranges;
     while (*link != range) link = &(*link)->next;
     *link = range->next;
-    if (range->begin != range->memory) munmap(range->begin, range->size);
+    if (range->begin != range->memory && range->kind != 'v') munmap(range->begin, range->size);
     if (range->pool != NULL) range->pool->kept += range->size;
     else if (strchr("dm", range->kind) != NULL) driver.used[range->device] -= range->size;
     if (range->pool != NULL && range->pool->destroyed) end_pool(range->pool);
     if (range->fd >= 0) munmap(range->memory, range->size), close(range->fd);
-    else if (range->kind != 'r') free(range->memory);
+    else if (strchr("rv", range->kind) == NULL) free(range->memory);
     free(range);
     fake_count--;
 }
@@ -477,6 +481,16 @@ API code_t cuMemAllocFromPoolAsync(ptr_t* out, size_t size, pool_t* pool, void* 
     return code;
 }
 
+/* From the device's default pool, which is never destroyed. */
+API code_t cuMemAllocAsync(ptr_t* out, size_t size, void* stream) {
+    static pool_t standard[MAX_DEVICES];
+    pool_t* pool;
+    BEGIN(cuMemAllocAsync);
+    pool = &standard[fake_current()->device];
+    pool->device = fake_current()->device;
+    return cuMemAllocFromPoolAsync(out, size, pool, stream);
+}
+
 static void release_later(void* range) {
     LOCK();
     fake_release((range_t*)range);
@@ -495,10 +509,19 @@ API code_t cuMemFreeAsync(ptr_t at, void* stream) {
     return code == SUCCESS ? fake_current()->lost : code;
 }
 
+/* For tests: number of pointer queries so far. */
+static int queries;
+API int fake_cuda_queries(void);
+API int fake_cuda_queries(void) {
+    return __atomic_load_n(&queries, __ATOMIC_RELAXED);
+}
+
+/* Like the real function: needs no current context; for an unknown address returns SUCCESS and zeroed attributes. */
 API code_t cuPointerGetAttributes(unsigned count, const int* what, void** data, ptr_t at) {
     range_t* range;
     unsigned i;
-    BEGIN(cuPointerGetAttributes);
+    BEGIN_ANYWHERE(cuPointerGetAttributes);
+    __atomic_add_fetch(&queries, 1, __ATOMIC_RELAXED);
     LOCK();
     range = fake_range((void*)(uintptr_t)at);
     for (i = 0; i < count; i++) {

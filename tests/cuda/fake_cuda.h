@@ -10,7 +10,7 @@
  * A function is left out by compiling with -Dfunction=another_name.
  *
  * Where next: fake_cuda.c devices, contexts, memory; fake_streams.c streams, events, copies; fake_modules.c kernels;
- * fake_sharing.c what crosses to other processes and drivers. */
+ * fake_sharing.c what crosses to other processes and drivers; fake_virtual.c memory that is mapped piece by piece. */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
 
@@ -45,7 +45,8 @@ typedef struct range {
     char* memory; /* where the bytes are */
     size_t size;
     int device;
-    char kind; /* 'd'evice, 'p'ool, 'm'anaged, 'h'ost, 'o'pened from another process, 'r'egistered memory of the program's */
+    char kind; /* 'd'evice, 'p'ool, 'm'anaged, 'h'ost, 'o'pened from another process, 'r'egistered memory of the program's,
+                  'v'irtual: mapped by cuMemMap */
     int fd;    /* the file that its bytes are in, of 'd' and 'o'; -1 = none */
     struct pool* pool;
 } range_t;

@@ -125,6 +125,16 @@ ROW(backend_call)
     }
 }
 
+/* A copy between two buffers of the program that the library has to look up. */
+ROW(mem_copy_8)
+{
+    uint64_t from = 5, to = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_mem_copy(&to, &from, sizeof to));
+    }
+    if (to != from) abort();
+}
+
 /* One-sided, where memory is reached by loads and stores: a counter, and a put. (dtl_win_flush looks at the clock.) */
 ROW(win_counter)
 {
@@ -286,6 +296,7 @@ int main(void)
     warm_pool_64(), row_pool_64();
     warm_parallel_for_1(), row_parallel_for_1();
     warm_backend_call(), row_backend_call();
+    warm_mem_copy_8(), row_mem_copy_8();
     handlers = dispatcher_of(NULL), asking = dispatcher_of(yes);
     warm_dispatch_find(), row_dispatch_find();
     warm_dispatch_predicate(), row_dispatch_predicate();

@@ -16,7 +16,9 @@ pub const OUT_OF_MEMORY: Code = 2;
 /// Host memory that was registered before.
 pub const ALREADY_REGISTERED: Code = 712;
 /// What cuIpcOpenMemHandle says of what the calling process exported.
-pub const OF_THIS_PROCESS: Code = 201;
+pub const OF_THIS_PROCESS: Code = NO_CONTEXT;
+/// The call needs a current context (CUDA_ERROR_INVALID_CONTEXT).
+pub const NO_CONTEXT: Code = 201;
 /// What it says of what is no more.
 pub const IS_GONE: Code = 400;
 /// The driver has no device.

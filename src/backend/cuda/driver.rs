@@ -11,8 +11,10 @@ use crate::backend::library::Library;
 use crate::error::{Result, fail};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
+use crate::sys::dl::Module;
 use crate::sys::lock::Mutex;
 use std::ffi::CStr;
+use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -149,6 +151,12 @@ impl Driver {
         enter(self.cuda, self.context(device)?)
     }
 
+    /// Makes the primary context of some device current, preferably one that is retained already.
+    pub(super) fn enter_any(&self) -> Option<Inside> {
+        let made = self.cards.iter().position(|card| card.context.get().is_some());
+        self.enter(made.unwrap_or(0) as i32).ok()
+    }
+
     /// The library's own stream on a device, whose context is current; made at its first use.
     pub(super) fn own_stream(&self, device: i32, purpose: Use) -> Result<Addr> {
         let card = self.card(device)?;
@@ -268,6 +276,21 @@ fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
     // SAFETY: a pool, and the 64-bit number that this attribute is.
     let code = unsafe { set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as Int, (&raw mut keep).cast()) };
     cuda.check(code, "cuMemPoolSetAttribute").map(|()| Some(Addr::new(pool)))
+}
+
+/// Returns true if the program has loaded and initialised the driver. Neither loads nor initialises
+/// it: after cuInit, forked children cannot use CUDA, and a program may load the driver long before
+/// it initialises it.
+pub(super) fn is_in_use() -> bool {
+    let named = settings::current().driver_library;
+    let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
+    if LIBRARY.may_be_called().is_err() || Module::loaded(Path::new(name)).is_none() {
+        return false;
+    }
+    let Ok(cuda) = open() else { return false };
+    let mut current = ptr::null_mut();
+    // SAFETY: the output is writable; before cuInit the call returns an error code.
+    unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == SUCCESS }
 }
 
 fn open() -> std::result::Result<&'static Functions, String> {

@@ -2,7 +2,7 @@
 //!
 //! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and waited for.
 
-use super::codes::SUCCESS;
+use super::codes::{NO_CONTEXT, SUCCESS};
 use super::driver::{Driver, Use};
 use super::exec::lane;
 use super::functions::*;
@@ -10,7 +10,7 @@ use super::{Cuda, crossing};
 use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Exports, Found, Memory, Token};
+use crate::runtime::backend::{Exports, Found, Memory, Place, Token};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
@@ -42,17 +42,20 @@ pub(super) enum From {
     Opened,
     /// The program: host memory that is registered.
     Program,
+    /// The program's own call of the driver; the kind of that memory.
+    Foreign(dtl_enum_word_t),
 }
 
 impl Block {
     /// Whether its pages move.
     pub(super) fn is_managed(&self) -> bool {
-        self.from == From::Managed
+        matches!(self.from, From::Managed | From::Foreign(DTL_MEMORY_MANAGED))
     }
 
     /// Whether it lies on its device, as far as is known.
     pub(super) fn is_on_device(&self) -> bool {
-        matches!(self.from, From::Pool | From::Device | From::Opened)
+        let is_ours = matches!(self.from, From::Pool | From::Device | From::Opened);
+        is_ours || matches!(self.from, From::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
     }
 }
 
@@ -62,6 +65,15 @@ impl Cuda {
         let blocks = self.blocks.read();
         let (first, block) = blocks.range(..=addr.get()).next_back()?;
         (((addr.get() - first) as u64) < block.size).then_some(*block)
+    }
+
+    /// Describes one side of a copy or fill; `None` = plain host memory.
+    pub(super) fn side(&self, place: Place) -> Option<Block> {
+        let Place { region, kind, device } = place;
+        let foreign =
+            || Block { base: region.addr(), size: region.len() as u64, device, from: From::Foreign(kind) };
+        let is_ours = kind != DTL_MEMORY_HOST;
+        self.block(region.addr()).or_else(|| is_ours.then(foreign))
     }
 
     /// Keeps what the driver gave: its first byte that is aligned.
@@ -305,9 +317,14 @@ impl Memory for Arc<Cuda> {
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        Some(
-            self.driver.get().and_then(|driver| crossing::dmabuf(&driver, self.block(region.addr()), region)),
-        )
+        let foreign =
+            |Found { kind, device, base, size }| Block { base, size, device, from: From::Foreign(kind) };
+        let make = |driver: Arc<Driver>| {
+            let block = self.block(region.addr());
+            let block = block.or_else(|| identify(&driver, region.addr()).map(foreign));
+            crossing::dmabuf(&driver, block, region)
+        };
+        Some(self.driver.get().and_then(make))
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
@@ -330,9 +347,12 @@ impl Memory for Arc<Cuda> {
         }
     }
 
+    fn can_identify(&self) -> bool {
+        self.driver.known().is_some()
+    }
+
     fn identify(&self, addr: Addr) -> Option<Found> {
-        let driver = self.driver.known()?;
-        identify(&driver, addr)
+        identify(&*self.driver.known()?, addr)
     }
 
     fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
@@ -340,9 +360,8 @@ impl Memory for Arc<Cuda> {
     }
 }
 
-/// What the driver knows of an address.
+/// Queries the driver about an address. An unknown address has memory type 0.
 fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
-    let _inside = driver.enter(0).ok()?;
     let (mut kind, mut managed, mut ordinal): (Uint, Uint, Int) = (0, 0, 0);
     let (mut base, mut size): (Ptr, Size) = (0, 0);
     let mut names = [
@@ -361,9 +380,20 @@ fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
         (&raw mut size).cast(),
     ];
     let (count, number) = (names.len() as Uint, addr.get() as Ptr);
-    // SAFETY: five names, and for each room for what it is; any address may be asked after.
-    let code = unsafe {
-        (driver.cuda.cuPointerGetAttributes)(count, names.as_mut_ptr(), places.as_mut_ptr(), number)
+    let mut ask = || {
+        // SAFETY: five names, and for each room for what it is; any address may be asked after.
+        unsafe {
+            (driver.cuda.cuPointerGetAttributes)(count, names.as_mut_ptr(), places.as_mut_ptr(), number)
+        }
+    };
+    // Addresses are the same in all contexts (unified addressing), so the query needs no context of
+    // its own. Retaining a primary context would cost device memory and time.
+    let code = match ask() {
+        NO_CONTEXT => {
+            let _inside = driver.enter_any()?;
+            ask()
+        }
+        code => code,
     };
     let kind = match (code, i64::from(kind)) {
         (SUCCESS, _) if managed != 0 => DTL_MEMORY_MANAGED,

@@ -68,6 +68,10 @@ impl Presence for Arc<Cuda> {
         self.driver.look().map(|_| ())
     }
 
+    fn is_in_use(&self) -> bool {
+        driver::is_in_use()
+    }
+
     fn stands_aside(&self) -> Option<String> {
         // Initialising the driver takes a good part of a second where it is installed: only where a GPU may be.
         let is_sought = settings::current().driver_library.is_some()

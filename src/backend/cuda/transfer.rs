@@ -26,8 +26,8 @@ enum Way {
 }
 
 impl Cuda {
-    fn way(&self, dst: Region, src: Region) -> Result<Way> {
-        match (self.block(dst.addr()), self.block(src.addr())) {
+    fn way(&self, dst: Place, src: Place) -> Result<Way> {
+        match (self.side(dst), self.side(src)) {
             (Some(to), Some(from))
                 if to.is_on_device() && from.is_on_device() && to.device != from.device =>
             {
@@ -35,14 +35,14 @@ impl Cuda {
             }
             (Some(to), Some(from)) if from.is_on_device() && !to.is_on_device() => Ok(Way::On(from.device)),
             (Some(block), _) | (None, Some(block)) => Ok(Way::On(block.device)),
-            (None, None) => self.block_of(dst.addr()).map(|block| Way::On(block.device)),
+            (None, None) => self.block_of(dst).map(|block| Way::On(block.device)),
         }
     }
 
-    fn block_of(&self, addr: Addr) -> Result<Block> {
-        match self.block(addr) {
+    fn block_of(&self, place: Place) -> Result<Block> {
+        match self.side(place) {
             Some(block) => Ok(block),
-            None => fail!(DTL_ERROR_INTERNAL, "{addr:?} is no memory of backend cuda"),
+            None => fail!(DTL_ERROR_INTERNAL, "{:?} is no memory of backend cuda", place.region.addr()),
         }
     }
 }
@@ -121,14 +121,14 @@ impl Drop for Beside<'_> {
 
 impl Transfer for Arc<Cuda> {
     fn copy(&self, dst: Place, src: Place) -> Result<()> {
-        let (driver, way) = (self.driver.get()?, self.way(dst.region, src.region)?);
+        let (driver, way) = (self.driver.get()?, self.way(dst, src)?);
         let (Way::On(device) | Way::Between(device, _)) = way;
         done_on(&driver, device, |stream| queue(&driver, stream, &way, dst.region, src.region))
     }
 
     fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
         let lane = lane(stream);
-        let way = match self.way(dst.region, src.region) {
+        let way = match self.way(dst, src) {
             Ok(way) => way,
             Err(error) => return Some(Err(error)),
         };
@@ -150,7 +150,7 @@ impl Transfer for Arc<Cuda> {
     ) -> Option<Result<()>> {
         let work = || {
             let driver = self.driver.get()?;
-            let Way::On(device) = self.way(dst.region, src.region)? else { return Ok(false) };
+            let Way::On(device) = self.way(dst, src)? else { return Ok(false) };
             let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
             if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
                 return Ok(false);
@@ -189,7 +189,7 @@ impl Transfer for Arc<Cuda> {
 
     fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
         let fill = || {
-            let (driver, block) = (self.driver.get()?, self.block_of(dst.region.addr())?);
+            let (driver, block) = (self.driver.get()?, self.block_of(dst)?);
             done_on(&driver, block.device, |stream| queue_fill(&driver, stream, dst.region, value))
         };
         Some(fill())
@@ -198,7 +198,7 @@ impl Transfer for Arc<Cuda> {
     fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
         let lane = lane(stream);
         let fill = || {
-            let device = self.block_of(dst.region.addr())?.device;
+            let device = self.block_of(dst)?.device;
             in_order(lane, device, |stream| queue_fill(&lane.driver, stream, dst.region, value))
         };
         Some(fill())
@@ -207,7 +207,7 @@ impl Transfer for Arc<Cuda> {
     fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
         let lane = lane(stream);
         let (driver, prefetch) = (&lane.driver, lane.driver.cuda.cuMemPrefetchAsync?);
-        self.block(place.region.addr()).filter(Block::is_managed)?;
+        self.side(place).filter(Block::is_managed)?;
         let queue = || {
             // Only where pages move while devices work; the host has no such number, its mover is the stream's device.
             let mover = driver.card(if device == DTL_PREFETCH_HOST { lane.device } else { device })?;

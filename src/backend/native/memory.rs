@@ -1,11 +1,13 @@
 //! C memory and transfer tables as [`Memory`] and [`Transfer`].
 
 use super::{Owner, call, required, whole};
-use crate::abi::device::dtl_mem_kind_info_t;
+use crate::abi::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::status::DTL_SUCCESS;
 use crate::abi::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result};
-use crate::runtime::backend::{Exports, Extent, Memory, Place, Ticket, Token, Transfer};
+use crate::runtime::backend::{Exports, Extent, Found, Memory, Place, Ticket, Token, Transfer};
 use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
@@ -142,6 +144,30 @@ impl Memory for NativeMemory {
         let (mut fd, mut offset) = (-1, 0);
         let answer = call!(self.owner, "memory.export_dmabuf", slot, at, size, &raw mut fd, &raw mut offset);
         Some(answer.map(|()| (fd, offset)))
+    }
+
+    fn can_identify(&self) -> bool {
+        self.table.pointer_info.is_some()
+    }
+
+    fn identify(&self, addr: Addr) -> Option<Found> {
+        let slot = self.table.pointer_info?;
+        let mut info = dtl_mem_info_t {
+            struct_size: size_of::<dtl_mem_info_t>() as u32,
+            device: 0,
+            backend: dtl_backend_t::NULL,
+            kind: 0,
+            base: std::ptr::null_mut(),
+            size_bytes: 0,
+        };
+        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host
+        // buffer. SAFETY: the slot comes from a table whose author promises the header's contract
+        // for it; the address is passed as a number and the output is a local.
+        let status = unsafe { slot(self.owner.self_.ptr(), addr.ptr(), &raw mut info) };
+        let found =
+            Found { kind: info.kind, device: info.device, base: Addr::new(info.base), size: info.size_bytes };
+        let offset = addr.get().checked_sub(found.base.get())? as u64;
+        (status == DTL_SUCCESS && offset < found.size).then_some(found)
     }
 
     fn exports(&self) -> Option<&dyn Exports> {

@@ -13,7 +13,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::Memory;
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
-use crate::sys::buf::Addr;
+use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
 
 /// The largest alignment that OpenCL knows; it is that of every allocation.
@@ -41,6 +41,13 @@ impl Block {
 }
 
 impl OpenCl {
+    /// Describes shared virtual memory that the program allocated itself.
+    pub(super) fn foreign(&self, region: Region, device: i32) -> Option<Block> {
+        let platform = self.driver.known()?.card(device).ok()?.platform;
+        let (base, size) = (region.addr(), region.len() as u64);
+        Some(Block { base, size, device, platform, buffer: Addr::NULL })
+    }
+
     /// The allocation that an address lies in.
     pub(super) fn block(&self, addr: Addr) -> Option<Block> {
         let blocks = self.blocks.read();

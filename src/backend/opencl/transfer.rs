@@ -5,9 +5,10 @@
 
 use super::OpenCl;
 use super::memory::Block;
+use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
-use crate::sys::buf::{Addr, Region, Scratch};
+use crate::sys::buf::{Region, Scratch};
 use std::sync::Arc;
 
 /// Bytes that a copy between two drivers moves at a time.
@@ -25,13 +26,21 @@ impl OpenCl {
         Ok([of(first).transpose()?, of(second).transpose()?])
     }
 
-    /// The shared memory that an address lies in.
-    fn shared(&self, addr: Addr) -> Option<Block> {
-        self.block(addr).filter(|block| !block.is_pinned())
+    /// Describes one side of a copy or fill that is memory of this backend: an allocation of its
+    /// own, or shared virtual memory that the program adopted.
+    fn side(&self, place: Place) -> Option<Block> {
+        let is_shared = matches!(place.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED);
+        let foreign = || self.foreign(place.region, place.device);
+        self.block(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
+    }
+
+    /// Describes a side that is shared virtual memory.
+    fn shared(&self, place: Place) -> Option<Block> {
+        self.side(place).filter(|block| !block.is_pinned())
     }
 
     fn sides(&self, dst: Place, src: Place) -> [Option<Block>; 2] {
-        [self.shared(dst.region.addr()), self.shared(src.region.addr())]
+        [self.shared(dst), self.shared(src)]
     }
 
     fn copy_rows(&self, device: i32, dst: Rows, src: Rows, width: usize, height: u64) -> Result<()> {
@@ -81,13 +90,6 @@ impl OpenCl {
             self.copy_on(to, dst.part(offset, STAGE), piece)?;
         }
         Ok(())
-    }
-
-    fn block_of(&self, addr: Addr) -> Result<Block> {
-        match self.block(addr) {
-            Some(block) => Ok(block),
-            None => fail!(DTL_ERROR_INTERNAL, "{addr:?} is no memory of backend opencl"),
-        }
     }
 }
 
@@ -158,11 +160,10 @@ impl Transfer for Arc<OpenCl> {
 
     fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
         let fill = || {
-            let block = self.block_of(dst.region.addr())?;
-            if block.is_pinned() {
+            let Some(block) = self.shared(dst) else {
                 dst.region.fill(value);
                 return Ok(());
-            }
+            };
             let queue = self.driver.get()?.copies(block.device)?;
             queue.fill(dst.region, value)?.finish("a fill")
         };
@@ -172,7 +173,7 @@ impl Transfer for Arc<OpenCl> {
     fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
         let queue = || {
             let lane = self.lane(stream)?;
-            let shared = self.shared(dst.region.addr());
+            let shared = self.shared(dst);
             let platforms = self.platforms([shared, None])?;
             // Pinned memory, or another driver's: the caller waits for the stream and fills.
             Ok((platforms == [Some(lane.queue().platform), None]).then_some(lane))

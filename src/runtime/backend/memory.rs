@@ -68,7 +68,12 @@ pub trait Memory: Send + Sync {
     }
     /// Gives back what is kept of freed memory.
     fn trim(&self) {}
-    /// What the backend's driver knows of an address that was not allocated here: only a driver that is in use is asked.
+    /// Returns true if the backend can query its driver about any address now.
+    fn can_identify(&self) -> bool {
+        false
+    }
+    /// Queries the driver about an address that was not allocated here; `None` = unknown to the
+    /// driver. Messages wait for the result. Any thread, with any device current.
     fn identify(&self, _addr: Addr) -> Option<Found> {
         None
     }
@@ -85,6 +90,8 @@ pub struct Place {
     pub region: Region,
     /// Its memory kind.
     pub kind: dtl_enum_word_t,
+    /// Device that the memory was allocated on; 0 for host memory.
+    pub device: i32,
 }
 
 /// Copies and fills. One side is the backend's own memory, the other that or plain host memory.

@@ -84,6 +84,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     if size > MOST_RANKS {
         return fail!(DTL_ERROR_LIMIT, "size {size}: kind \"threads\" has at most {MOST_RANKS} ranks");
     }
+    registry::detect_driver_use();
     let backend = choose(Some("threads"), None, None)?;
     let ranks = backend.comm.as_deref().and_then(|comm| comm.open_ranks(size));
     let transports = ranks.unwrap_or_else(|| Err(backend.lacks("ranks of one process")))?;
@@ -173,6 +174,7 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
 }
 
 fn make(description: &Description) -> Result<Comm> {
+    registry::detect_driver_use();
     if let Some(backend) = beside(description.kind.as_deref()) {
         return make_beside(backend, description);
     }

@@ -1,5 +1,6 @@
-//! Memory of other libraries' devices that arrays brought in: found by an address as allocations are, so that copies
-//! know whose it is. Several arrays may show the same memory, or parts of it.
+//! List of memory that others allocated: memory of imported arrays, and memory that the program
+//! registered or adopted (`registered`). Looked up by address as allocations are, so that copies
+//! find its backend. Entries may overlap, as several arrays may show the same memory.
 
 use super::{Allocation, hidden};
 use crate::sys::buf::Addr;
@@ -40,14 +41,27 @@ pub fn leave(entry: Entry) {
 }
 
 /// What an address lies in, and its first byte.
+#[inline]
 pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return None;
-    }
+    if COUNT.load(Ordering::Acquire) == 0 { None } else { find_listed(addr) }
+}
+
+#[cold]
+fn find_listed(addr: Addr) -> Option<(usize, Allocation)> {
     let known = KNOWN.read();
     let mut before = known.range(..=(addr.get(), u64::MAX)).rev();
     let (&(base, _), allocation) =
         before.find(|((base, _), found)| ((addr.get() - base) as u64) < found.size)?;
+    Some((base, *allocation))
+}
+
+/// Finds the first entry that begins between two addresses (inclusive).
+pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let known = KNOWN.read();
+    let (&(base, _), allocation) = known.range((first.get(), 0)..=(last.get(), u64::MAX)).next()?;
     Some((base, *allocation))
 }
 

@@ -1,11 +1,13 @@
 //! Memory that the host can neither read nor write: how much of it is alive, and whether a range lies in it.
 //!
-//! Nobody asks for a range while there is none, which costs one load; and for one that lies apart from all that ever was, two
-//! more: a program with device memory sends most of its messages from the host's. Each allocation has a number of its own, and who
-//! keeps something about one hears of its end. Not here: where such bytes go (`transfer` copies them, `comm::staging` on their way to
-//! other ranks).
+//! Nobody asks for a range while there is none, which costs one load; and for one that lies apart
+//! from all that ever was, two more: a program with device memory sends most of its messages from
+//! the host's. While drivers can be queried (`drivers`), every range that is not certain to be host
+//! memory may be device memory, too. Each allocation has a number of its own, and who keeps
+//! something about one hears of its end. Not here: where such bytes go (`transfer` copies them,
+//! `comm::staging` on their way to other ranks).
 
-use super::{Allocation, find, kind_info};
+use super::{Allocation, drivers, find_any, kind_info};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
@@ -17,8 +19,9 @@ use crate::sys::lock::Mutex;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Live allocations that the host cannot reach. Whoever has such a pointer has got it from a thread that counted it, so
-/// relaxed loads see it, and the bounds that were written before.
+/// Live allocations that the host cannot reach, plus one for each driver that can be queried.
+/// Whoever has such a pointer has got it from a thread that counted it, so relaxed loads see it,
+/// and the bounds that were written before.
 static COUNT: &AtomicUsize = &ASKED.hidden;
 /// All that were counted lie within: the first byte, and the end. They only grow.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -70,7 +73,19 @@ pub fn may_be(region: Region) -> bool {
 #[cold]
 fn is_near(region: Region) -> bool {
     let from = region.addr().get();
-    from < HIGH.load(Ordering::Relaxed) && from.saturating_add(region.len()) > LOW.load(Ordering::Relaxed)
+    let is_within = from < HIGH.load(Ordering::Relaxed)
+        && from.saturating_add(region.len()) > LOW.load(Ordering::Relaxed);
+    is_within || drivers::may_know(region)
+}
+
+/// Counts a driver that may know memory of this sort.
+pub(super) fn add_source() {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Uncounts a driver.
+pub(super) fn remove_source() {
+    COUNT.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Whether the host cannot reach memory of this kind: a backend that does not say so of a kind that it gives out is
@@ -119,7 +134,7 @@ pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     if region.is_empty() {
         return Ok(None);
     }
-    let Some((base, allocation)) = find(region.addr()) else { return Ok(None) };
+    let Some((base, allocation)) = find_any(region) else { return Ok(None) };
     let first = Addr::new(std::ptr::with_exposed_provenance_mut(base));
     let all = Region::allocated(first, usize::try_from(allocation.size).unwrap_or(usize::MAX));
     let offset = (region.addr().get() - base) as u64;

@@ -1,9 +1,13 @@
-//! Host memory of the program's own that a backend was told of, so that its devices reach it (`dtl_mem_register_host`).
+//! Memory that belongs to the program and that it announced: host memory registered for a backend's
+//! devices (`dtl_mem_register_host`), and memory of any kind from another allocator
+//! (`dtl_mem_adopt`).
 
 use super::foreign::{self, Entry};
-use super::{Allocation, find, kind_info};
-use crate::abi::word::DTL_MEMORY_PINNED;
+use super::{Allocation, drivers, hidden, kind_info, overlapping};
+use crate::abi::word::{DTL_MEMORY_PINNED, dtl_enum_word_t};
 use crate::error::{Result, fail};
+use crate::runtime::backend::Found;
+use crate::runtime::enums::describe as name_of;
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, log};
 use crate::sys::buf::{Addr, Region};
@@ -11,9 +15,30 @@ use crate::sys::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The call that announced the memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// `dtl_mem_register_host`: the backend has locked its pages.
+    Registered,
+    /// `dtl_mem_adopt`: the backend does not know of it.
+    Adopted,
+}
+
+impl Origin {
+    fn verb(self) -> &'static str {
+        if self == Origin::Registered { "registered" } else { "adopted" }
+    }
+
+    /// The call that reverts it.
+    fn inverse(self) -> &'static str {
+        if self == Origin::Registered { "dtl_mem_unregister_host" } else { "dtl_mem_release" }
+    }
+}
+
 struct Registered {
     backend: Arc<Backend>,
     region: Region,
+    origin: Origin,
     /// `None`: the backend is at it.
     entry: Option<Entry>,
 }
@@ -25,7 +50,7 @@ static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;
-    reserve(&backend, region)?;
+    reserve(&backend, region, Origin::Registered)?;
     let first = region.addr().get();
     let told = kind_info(&backend, DTL_MEMORY_PINNED, &mut crate::runtime::zeroed_kind_info())
         .and_then(|()| memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host"))));
@@ -41,67 +66,145 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what the library has, or was told of.
-fn reserve(backend: &Arc<Backend>, region: Region) -> Result<()> {
-    let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
-    let mut list = LIST.lock();
-    let before = list.range(..=last.get()).next_back();
-    if let Some((known, registered)) =
-        before.filter(|(known, found)| *known + found.region.len() > first.get())
-    {
-        return fail!(
-            DTL_ERROR_ALREADY_EXISTS,
-            "{} bytes at {first:?} overlap {} bytes at {known:#x}, which are registered with backend {}: dtl_mem_unregister_host \
-             first",
-            region.len(),
-            registered.region.len(),
-            registered.backend.name()
-        );
+/// Enters memory from another allocator, which the backend can copy.
+pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
+    let memory = backend.memory()?;
+    if backend.device.is_some() || device != 0 {
+        device::check(&backend, device)?;
     }
-    if let Some((base, _)) = find(first).or_else(|| find(last)) {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{} bytes at {first:?} are memory of the library (an allocation at {base:#x}): allocate it as DTL_MEMORY_PINNED \
-             instead",
-            region.len()
-        );
+    device::on(&backend, device, || kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info()))?;
+    if memory.can_identify() {
+        check_with_driver(&backend, device, kind, region)?;
     }
-    list.insert(first.get(), Registered { backend: Arc::clone(backend), region, entry: None });
+    reserve(&backend, region, Origin::Adopted)?;
+    let entry =
+        foreign::enter(region.addr(), Allocation::of_others(&backend, device, kind, region.len() as u64));
+    if let Some(adopted) = LIST.lock().get_mut(&region.addr().get()) {
+        adopted.entry = Some(entry);
+    }
     Ok(())
 }
 
-/// Takes that back.
-pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
-    let mut list = LIST.lock();
-    let known = list.get(&addr.get()).filter(|found| Arc::ptr_eq(&found.backend, backend));
-    let Some(entry) = known.and_then(|found| found.entry) else {
-        drop(list);
+/// Compares the program's description with the driver's.
+fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
+    let first = region.addr();
+    let Some(found) = drivers::identify(backend, region) else {
         return fail!(
-            DTL_ERROR_NOT_FOUND,
-            "{addr:?} is not the first byte of memory that is registered with backend {}",
+            DTL_ERROR_INVALID_ARGUMENT,
+            "ptr {first:?}: the driver of backend {} does not know this address: pass memory of its allocator",
             backend.name()
         );
     };
-    let Some(gone) = list.remove(&addr.get()) else { return Ok(()) }; // it was there just now
-    drop(list);
-    foreign::leave(entry);
+    let Found { kind: known, device: home, base, size } = found;
+    if home != device {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "device {device}: ptr {first:?} is memory of device {home} of backend {}",
+            backend.name()
+        );
+    }
+    // DEVICE and SHARED are both device memory; the driver does not distinguish them.
+    let is_hidden = |kind| hidden::is_hidden(backend, kind);
+    if known != kind && !(is_hidden(known) && is_hidden(kind)) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "kind {}: ptr {first:?} is memory of kind {}",
+            name_of(kind),
+            name_of(known)
+        );
+    }
+    let room = size - (first.get() - base.get()) as u64;
+    if region.len() as u64 > room {
+        return fail!(
+            DTL_ERROR_OUT_OF_BOUNDS,
+            "size_bytes {}: the allocation at {base:?} ends {room} bytes behind ptr",
+            region.len()
+        );
+    }
+    Ok(())
+}
+
+/// Refuses what the library has, or was told of.
+fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()> {
+    let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
+    let mut list = LIST.lock();
+    let before = list.range(..=last.get()).next_back();
+    if let Some((known, other)) = before.filter(|(known, found)| *known + found.region.len() > first.get()) {
+        return fail!(
+            DTL_ERROR_ALREADY_EXISTS,
+            "{} bytes at {first:?} overlap {} bytes at {known:#x}, which are {} with backend {}: {} first",
+            region.len(),
+            other.region.len(),
+            other.origin.verb(),
+            other.backend.name(),
+            other.origin.inverse()
+        );
+    }
+    if let Some((base, _)) = overlapping(region) {
+        let (bytes, advice) = match origin {
+            Origin::Registered => ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead"),
+            Origin::Adopted => ("overlap memory that the library knows", "it needs no dtl_mem_adopt"),
+        };
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{} bytes at {first:?} {bytes} (an allocation at {base:#x}): {advice}",
+            region.len()
+        );
+    }
+    list.insert(first.get(), Registered { backend: Arc::clone(backend), region, origin, entry: None });
+    Ok(())
+}
+
+/// Reverts `register`.
+pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
+    let gone = take(backend, addr, Origin::Registered)?;
     forget(&gone)
 }
 
-/// What an address is, for who takes it for an allocation of the library's.
+/// Reverts `adopt`.
+pub fn release(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
+    take(backend, addr, Origin::Adopted).map(drop)
+}
+
+/// Removes an entry from the list.
+fn take(backend: &Arc<Backend>, addr: Addr, origin: Origin) -> Result<Registered> {
+    let mut list = LIST.lock();
+    let is_it = |found: &&Registered| Arc::ptr_eq(&found.backend, backend) && found.origin == origin;
+    let entry = list.get(&addr.get()).filter(is_it).and_then(|found| found.entry);
+    if let Some((entry, gone)) = entry.and_then(|entry| Some((entry, list.remove(&addr.get())?))) {
+        drop(list);
+        foreign::leave(entry);
+        return Ok(gone);
+    }
+    drop(list);
+    fail!(
+        DTL_ERROR_NOT_FOUND,
+        "{addr:?} is not the first byte of memory that is {} with backend {}",
+        origin.verb(),
+        backend.name()
+    )
+}
+
+/// Describes an address that was passed to a function for the library's own allocations.
 #[must_use]
 pub fn describe(addr: Addr) -> Option<String> {
     let list = LIST.lock();
     let (known, found) = list.range(..=addr.get()).next_back()?;
     (addr.get() - known < found.region.len()).then(|| {
         format!(
-            "{addr:?} is memory of the program's own that is registered with backend {}: dtl_mem_unregister_host ends that",
-            found.backend.name()
+            "{addr:?} is memory of the program's own that is {} with backend {}: {} ends that",
+            found.origin.verb(),
+            found.backend.name(),
+            found.origin.inverse()
         )
     })
 }
 
+/// Has the backend unlock the pages of registered memory.
 fn forget(gone: &Registered) -> Result<()> {
+    if gone.origin == Origin::Adopted {
+        return Ok(());
+    }
     gone.backend.memory()?.unregister(gone.region).unwrap_or(Ok(()))
 }
 

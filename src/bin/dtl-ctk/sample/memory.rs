@@ -31,6 +31,7 @@ pub(super) fn memory_table() -> dtl_memory_vtable_t {
         register_host: Some(register),
         unregister_host: Some(unregister),
         export_dmabuf: None,
+        pointer_info: None,
     }
 }
 

@@ -1,0 +1,120 @@
+//! Driver queries: memory that the program allocated through a driver's own functions (cudaMalloc,
+//! Kokkos, PyTorch). A backend that can query its driver about a pointer is queried for addresses
+//! that are in no list.
+//!
+//! No query is made before such a backend is used, or before the program is found to use its driver
+//! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that the
+//! library does not know, except in ranges that only hold host memory (`process::host_ranges`).
+//! Results are not cached: the library does not see the program's munmap and cudaMalloc, so a
+//! cached "host" could be wrong by the next call, and the host would read device memory.
+
+use super::{Allocation, hidden};
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::word::DTL_MEMORY_PINNED;
+use crate::runtime::backend::Found;
+use crate::runtime::registry::{self, Backend};
+use crate::sys::buf::{Addr, Region};
+use crate::sys::epoch;
+use crate::sys::lock::RwLock;
+use crate::sys::process::host_ranges;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most backends that are queried.
+const MOST: usize = 8;
+
+/// Handles of the backends to query, in the order of their first use; 0 = none. Copied out, so that
+/// no lock is held while a backend is called.
+static DRIVERS: RwLock<[u64; MOST]> = RwLock::new([0; MOST]);
+/// Number of handles. Relaxed loads suffice: if the first use of a backend happens before a call in
+/// another thread, that call reads the new count; a call that is concurrent with the first use may
+/// read either.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Adds a backend that is available, if it can query its driver.
+pub fn add(backend: &Backend) {
+    let id = backend.handle().id;
+    if id == 0 || !backend.memory.as_ref().is_some_and(|memory| memory.can_identify()) {
+        return;
+    }
+    host_ranges::prepare();
+    let mut drivers = DRIVERS.write();
+    if drivers.contains(&id) {
+        return;
+    }
+    if let Some(place) = drivers.iter_mut().find(|place| **place == 0) {
+        *place = id;
+        hidden::add_source();
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Removes a backend.
+pub fn remove(backend: dtl_backend_t) {
+    let mut drivers = DRIVERS.write();
+    if let Some(place) = drivers.iter_mut().find(|place| **place == backend.id) {
+        *place = 0;
+        hidden::remove_source();
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Removes all: at finalize, and in a forked child, whose backends are the parent's.
+pub fn forget_all() {
+    let drivers = *DRIVERS.read();
+    for id in drivers.into_iter().filter(|id| *id != 0) {
+        remove(dtl_backend_t { id });
+    }
+}
+
+/// Returns true if a driver may know a range that is in no list.
+#[inline]
+pub(super) fn may_know(region: Region) -> bool {
+    COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)
+}
+
+/// Finds the memory that a range begins in, and its first byte, if a driver knows it. Pinned memory
+/// is returned only if it holds the whole range: the program may have registered a part of a larger
+/// host buffer.
+#[cold]
+pub(super) fn find(region: Region) -> Option<(usize, Allocation)> {
+    let end = region.addr().get().saturating_add(region.len());
+    query(region)
+        .filter(|(base, of)| of.kind != DTL_MEMORY_PINNED || end <= base.saturating_add(of.size as usize))
+}
+
+/// Queries the drivers, also for ranges that only hold host memory (which the program may have
+/// registered).
+#[cold]
+pub(super) fn query(region: Region) -> Option<(usize, Allocation)> {
+    let drivers = *DRIVERS.read();
+    let inside = epoch::enter();
+    drivers.into_iter().filter(|id| *id != 0).find_map(|id| {
+        let backend = registry::find(&inside, dtl_backend_t { id }).ok()?;
+        let Found { kind, device, base, size } = identify(backend, region)?;
+        Some((base.get(), Allocation::of_others(backend, device, kind, size)))
+    })
+}
+
+/// Queries one backend's driver. A program that maps memory in pieces (cuMemMap) uses it as one
+/// buffer, so adjacent ranges of the same kind and device are joined, as far as the range needs.
+#[must_use]
+pub fn identify(backend: &Backend, region: Region) -> Option<Found> {
+    let memory = backend.memory.as_ref()?;
+    let mut found = memory.identify(region.addr())?;
+    let end = region.addr().get().saturating_add(region.len());
+    loop {
+        let next = found.base.get().saturating_add(found.size as usize);
+        if next >= end {
+            return Some(found);
+        }
+        let next = Addr::new(std::ptr::with_exposed_provenance_mut(next));
+        match memory.identify(next) {
+            Some(Found { kind, device, base, size })
+                if (kind, device, base) == (found.kind, found.device, next) && size > 0 =>
+            {
+                found.size += size;
+            }
+            _ => return Some(found),
+        }
+    }
+}

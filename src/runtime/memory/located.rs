@@ -1,0 +1,104 @@
+//! Owner, kind and bounds of a range that was passed to a copy or fill.
+
+use super::{Allocation, LEDGER, find, find_any, foreign, kind_info};
+use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
+use crate::abi::word::DTL_MEMORY_HOST;
+use crate::error::{Result, fail};
+use crate::runtime::backend::Place;
+use crate::runtime::registry::{self, Backend};
+use crate::runtime::zeroed_kind_info;
+use crate::sys::buf::{Addr, Region};
+use crate::sys::epoch::Guard;
+
+/// A range passed to a copy or fill, with the backend that owns the memory.
+pub struct Located<'g> {
+    /// The range and its kind; plain host memory is DTL_MEMORY_HOST.
+    pub place: Place,
+    /// The owner; `None` = host memory that the library does not know.
+    pub owner: Option<&'g Backend>,
+}
+
+impl Located<'_> {
+    /// Host memory that the library does not know.
+    #[must_use]
+    pub fn host(region: Region) -> Self {
+        Located { place: Place { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
+    }
+
+    /// Returns true if the host can read and write the range.
+    pub fn host_accessible(&self) -> Result<bool> {
+        let Some(owner) = self.owner else { return Ok(true) };
+        let mut info = zeroed_kind_info();
+        kind_info(owner, self.place.kind, &mut info)?;
+        Ok(info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0)
+    }
+}
+
+/// Locates a range inside an allocation.
+fn within<'g>(inside: &'g Guard, region: Region, allocation: &Allocation) -> Result<Located<'g>> {
+    let owner = registry::find(inside, allocation.backend)?;
+    let place = Place { region, kind: allocation.kind, device: allocation.device };
+    Ok(Located { place, owner: Some(owner) })
+}
+
+/// Locates a range. Fails with OUT_OF_BOUNDS if it crosses the end of its allocation.
+pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Located<'g>> {
+    let Some((base, allocation)) = find_any(region) else { return Ok(Located::host(region)) };
+    let offset = (region.addr().get() - base) as u64;
+    if region.len() as u64 > allocation.size - offset {
+        return fail!(
+            DTL_ERROR_OUT_OF_BOUNDS,
+            "{name}: {} bytes at offset {offset} of an allocation of {} bytes",
+            region.len(),
+            allocation.size
+        );
+    }
+    within(inside, region, &allocation)
+}
+
+/// Locates strided elements: `region` spans them, and `first`, the first element, may lie anywhere
+/// in it. The allocation of `first` must hold all of `region`.
+pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Region) -> Result<Located<'g>> {
+    let end = region.addr().get() + region.len();
+    let holds_all =
+        |(base, of): &(usize, Allocation)| *base <= region.addr().get() && (end - *base) as u64 <= of.size;
+    let own = find_any(Region::allocated(first, 1));
+    let found = own.filter(holds_all).or_else(|| find_any(region).filter(holds_all));
+    if let Some((_, allocation)) = found {
+        return within(inside, region, &allocation);
+    }
+    let is_one = |(_, of): &(usize, Allocation)| of.hidden || !of.imported;
+    let at = |addr| find_any(Region::allocated(addr, 1)).filter(is_one);
+    let Some((base, allocation)) = own.or_else(|| touched(region, at, is_one)) else {
+        return Ok(Located::host(region));
+    };
+    fail!(
+        DTL_ERROR_OUT_OF_BOUNDS,
+        "{name}: elements from offset {} to {} of the allocation of {} bytes at {:?}: see pointer, shape and strides",
+        region.addr().get() as i128 - base as i128,
+        end as i128 - base as i128,
+        allocation.size,
+        std::ptr::without_provenance::<u8>(base)
+    )
+}
+
+/// Finds an allocation that a range begins in, ends in or covers. `at` looks up an address;
+/// `counts` selects among the allocations that are covered.
+fn touched(
+    region: Region,
+    at: impl Fn(Addr) -> Option<(usize, Allocation)>,
+    counts: impl Fn(&(usize, Allocation)) -> bool,
+) -> Option<(usize, Allocation)> {
+    let last = region.addr().offset(region.len().saturating_sub(1));
+    let over = || {
+        let range = region.addr().get()..=last.get();
+        LEDGER.read().range(range).next().map(|(&base, allocation)| (base, *allocation))
+    };
+    let found = at(region.addr()).or_else(|| at(last)).or_else(|| over().filter(&counts));
+    found.or_else(|| foreign::first_within(region.addr(), last).filter(&counts))
+}
+
+/// Finds memory that the library knows, without driver queries, and that overlaps the range.
+pub(super) fn overlapping(region: Region) -> Option<(usize, Allocation)> {
+    touched(region, find, |_| true)
+}
