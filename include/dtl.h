@@ -4598,7 +4598,7 @@ DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_byte
 DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
 
 /// Makes a reduction operation of the program's own. It goes with every dtype, built-in or not: the
-/// function is told which. Every rank makes its own and passes the same one.
+/// function is told which. Every rank makes its own of the same function; numbers need not agree, flags must.
 ///
 /// @param fn     see dtl_op_fn_t; must be associative.
 /// @param user   handed to each call; must live until the last collective with the operation is over.
