@@ -356,6 +356,7 @@ impl Drop for Comm {
         // Nobody uses it any more. None is left, unless a call was starting one for longer than `destroy` waited.
         request::end_all(self);
         report::close(self);
+        progress::remove(self);
     }
 }
 
