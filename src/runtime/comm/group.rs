@@ -14,15 +14,16 @@ use crate::sys::buf::Scratch;
 use crate::sys::machine;
 use std::sync::Arc;
 
-/// Everybody's few words, in the order of ranks.
+/// Allgather of a few words of each rank, in the order of ranks. In few rounds: a ring would take as many as there are ranks,
+/// and a list of steps that is as long.
 pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let all = Scratch::new(size_of_val(mine) * comm.size as usize);
     let (Some(mine), Some(all)) = (Scratch::of_words(mine), all) else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
     };
     let (send, recv) = (mine.region(), all.region());
-    let begun =
-        comm.prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Ring, (send, recv)));
+    let begun = comm
+        .prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Bruck, (send, recv)));
     begun::wait(comm, begun)?;
     Ok(all.words())
 }
