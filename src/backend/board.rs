@@ -58,7 +58,7 @@ pub(super) struct Board {
     /// The sheets of all places.
     sheets: Span,
     /// Offset of each rank's sheet, in the communicator's order: there are few (`MOST_RANKS`).
-    members: Box<[usize]>,
+    members: Box<[u32]>,
     /// Offset of this rank's sheet.
     own: usize,
     context: u32,
@@ -76,7 +76,7 @@ fn user(sheets: &Span, sheet: usize) -> u64 {
 
 impl Board {
     /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: of this rank's.
-    pub(super) fn new(sheets: Span, members: Box<[usize]>, own: usize, context: u32) -> Self {
+    pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
         }
@@ -125,7 +125,7 @@ impl Board {
     /// Whether all ranks have done with the number that is so far behind one to come.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
-        let known = self.members.iter().map(|sheet| self.over(*sheet, number)).min().unwrap_or(0);
+        let known = self.members.iter().map(|sheet| self.over(*sheet as usize, number)).min().unwrap_or(0);
         self.known.store(known, Relaxed);
         known + ahead >= number
     }
@@ -145,7 +145,7 @@ impl Board {
     /// A rank's post of a number, if it is up: it stays until this rank has finished the number.
     #[inline(always)]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        let sheet = *self.members.get(rank as usize)?;
+        let sheet = *self.members.get(rank as usize)? as usize;
         let at = Self::block(sheet, number);
         let ([stamp, words], bytes) = self.sheets.block(at, SMALL)?;
         if stamp.load(Acquire) != self.stamp(number) {
@@ -283,7 +283,9 @@ impl Places {
             self.release(mine.place);
             return fail!(DTL_ERROR_INTERNAL, "the places for boards lie outside of the shared memory");
         };
-        let board = Board::new(first, members.iter().map(sheet).collect(), sheet(mine), context);
+        // Far below 4 GiB (`MOST_RANKS`); nothing is found outside of the span.
+        let sheets = members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
+        let board = Board::new(first, sheets, sheet(mine), context);
         let (_, place) = at(mine);
         if place > 0 {
             let reader = |member: &Member| {

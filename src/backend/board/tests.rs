@@ -14,7 +14,7 @@ fn sheets(memory: &Arc<Memory>) -> Span {
 }
 
 fn board(memory: &Arc<Memory>, own: usize, context: u32) -> Board {
-    Board::new(sheets(memory), Box::new([0, SHEET]), own * SHEET, context)
+    Board::new(sheets(memory), Box::new([0, SHEET as u32]), own * SHEET, context)
 }
 
 fn post(board: &Board, number: u64, word: u64) -> bool {

@@ -25,7 +25,7 @@ pub const ALL: &[Model] = &[
 ];
 
 fn board(memory: &Arc<Memory>, own: usize) -> Board {
-    Board::new(memory.span(0, memory.len()).unwrap(), Box::new([0, SHEET]), own * SHEET, 0)
+    Board::new(memory.span(0, memory.len()).unwrap(), Box::new([0, SHEET as u32]), own * SHEET, 0)
 }
 
 fn post(board: &Board, number: u64, data: Region) {
