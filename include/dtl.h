@@ -3619,7 +3619,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t 
 /// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
 /// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
 /// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees. Other backends keep nothing.
+/// that have ended keep goes at once, what others keep within their next 256 frees, and what malloc keeps of the
+/// library's own tables (communicators, queues) and of the program's freed memory. Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
@@ -5280,8 +5281,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes a communicator of the same ranks whose messages never meet this one's. Collective; as all
-/// communicators that are made from one, it shares the connection and costs a few hundred bytes, has
-/// the same time limit, and lives on when `comm` is destroyed.
+/// communicators that are made from one, it shares the connection, has the same time limit, and lives on when
+/// `comm` is destroyed. It costs about 9 KiB, and 4 bytes for each rank of both where it has not all ranks in their
+/// order. How long it takes does not depend on how many there are.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
 /// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
