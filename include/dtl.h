@@ -4643,7 +4643,8 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 /// Equivalent: MPI_COMM_WORLD.
 DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 
-/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree.
+/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks open the communicators
+/// of one job in the same order; threads that open at the same time give each a job of its own (desc.job).
 ///
 /// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
 /// @param out   yours; end it with dtl_comm_destroy.
