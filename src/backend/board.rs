@@ -9,9 +9,10 @@
 //! There are many blocks, as who only gives (the root of a broadcast) should get far ahead of who only takes: ranks
 //! that share a processor change places once for all that one of them may do before it must wait.
 //!
-//! A transport has places, each with a sheet for every rank. A rank reserves a place for its own sheet before it makes a
-//! communicator, and the ranks exchange the places. So the ranks of a board need not agree on one place, and threads that
-//! make communicators at the same time, in different orders on different ranks, never meet on one sheet.
+//! A transport has places, each with a sheet for every rank. A rank reserves a place for its own
+//! sheet before it makes a communicator, and the ranks exchange the places. So the ranks of a board
+//! need not agree on one place, and threads that make communicators at the same time, in different
+//! orders on different ranks, never meet on one sheet.
 //!
 //! Whose memory it is, and how who waits is woken, is the transports' matter (`shm`, `local`); what is posted,
 //! that of `runtime::comm::flat`.
@@ -207,7 +208,8 @@ struct Reader {
     /// The transport's.
     rank: usize,
     sheet: usize,
-    /// What its word said when this rank had made its own board: that of one that has not come so far says so still.
+    /// What its word said when this rank had made its own board: that of one that has not come so
+    /// far says so still.
     before: u64,
 }
 
@@ -222,8 +224,8 @@ impl Last {
 }
 
 impl Places {
-    /// Reserves a place for this rank's sheet in another board, and tells whether it is used for the first time. The
-    /// first place is kept for the communicator of all ranks.
+    /// Reserves a place for this rank's sheet in another board, and tells whether it is used for
+    /// the first time. The first place is kept for the communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
         self.all.resize_with(known, Place::default);
@@ -262,8 +264,8 @@ impl Places {
         }
     }
 
-    /// Makes the board of a transport with so many ranks, at a place that was reserved, or at the first one, where there
-    /// is never another board. `sheets`: the memory of all places, twice.
+    /// Makes the board of a transport with so many ranks, at a place that was reserved, or at the
+    /// first one, where there is never another board. `sheets`: the memory of all places, twice.
     pub(super) fn open(
         &mut self,
         sheets: [Option<Span>; 2],

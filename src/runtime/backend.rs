@@ -407,16 +407,17 @@ pub trait Transport: Send + Sync {
     fn nodes(&self) -> Option<&[i32]> {
         None
     }
-    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other caller gets it until
-    /// it is released, or the board that took it is gone on all ranks. `None`: none is left, or there are no boards.
+    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other
+    /// caller gets it until it is released, or the board that took it is gone on all ranks. `None`:
+    /// none is left, or there are no boards.
     fn reserve_place(&self) -> Option<u32> {
         None
     }
     /// Gives back a reserved place that no board took.
     fn release_place(&self, _place: u32) {}
-    /// The board of a communicator with this context and these members, in its order. All have place 0 (the first
-    /// communicator), or this rank has reserved its place, which the call takes over. `None`: the transport has no boards,
-    /// on no rank.
+    /// The board of a communicator with this context and these members, in its order. All have
+    /// place 0 (the first communicator), or this rank has reserved its place, which the call takes
+    /// over. `None`: the transport has no boards, on no rank.
     fn board(&self, _context: u32, _members: &[Member]) -> Option<Result<Box<dyn Board>>> {
         None
     }

@@ -32,8 +32,8 @@ impl backend::Board for Shared {
     }
 }
 
-/// Reserves a place for the sheet of rank `own`, with memory. `None`: there is none of either, or the transport has no
-/// boards.
+/// Reserves a place for the sheet of rank `own`, with memory. `None`: there is none of either, or
+/// the transport has no boards.
 pub(super) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Option<u32> {
     if !segment.has_boards() {
         return None;

@@ -226,7 +226,8 @@ impl Transport for Endpoint {
 
     fn reserve_place(&self) -> Option<u32> {
         let own = usize::try_from(self.rank).unwrap_or(0);
-        // As of a part: pages may be long in coming, and other threads' messages do not wait for them.
+        // As of a part: pages may be long in coming, and other threads' messages do not wait for
+        // them.
         self.with(|_| Ok(())).ok()?;
         board::reserve(self.parts.segment(), &mut self.boards.lock(), own)
     }

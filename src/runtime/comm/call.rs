@@ -148,7 +148,8 @@ impl Call {
         compared(self) == compared(other) && (!uniform || self.count == other.count)
     }
 
-    /// As three words, for the recorder and (of a portable one) for messages: in the first, kind above tag, as [`Tagged`] has them. Of an ordinary
+    /// As three words, for the recorder and (of a portable one) for messages: in the first, kind
+    /// above tag, as [`Tagged`] has them. Of an ordinary
     /// message nothing is to be put together but the first.
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; 3] {

@@ -14,8 +14,8 @@ use crate::sys::buf::Scratch;
 use crate::sys::machine;
 use std::sync::Arc;
 
-/// Allgather of a few words of each rank, in the order of ranks. In few rounds: a ring would take as many as there are ranks,
-/// and a list of steps that is as long.
+/// Allgather of a few words of each rank, in the order of ranks. In few rounds: a ring would take
+/// as many as there are ranks, and a list of steps that is as long.
 pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let all = Scratch::new(size_of_val(mine) * comm.size as usize);
     let (Some(mine), Some(all)) = (Scratch::of_words(mine), all) else {
@@ -33,8 +33,9 @@ fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
 
-/// This rank's place for its part of a board. It is reserved before the ranks exchange their places: another thread that
-/// makes a communicator at the same time cannot get it. Released on drop, unless a board took it.
+/// This rank's place for its part of a board. It is reserved before the ranks exchange their
+/// places: another thread that makes a communicator at the same time cannot get it. Released on
+/// drop, unless a board took it.
 pub(super) struct Seat<'a> {
     link: &'a Link,
     /// 0: there is none.
@@ -46,7 +47,8 @@ impl<'a> Seat<'a> {
         Seat { link: &comm.link, place: comm.link.transport.reserve_place().unwrap_or(0) }
     }
 
-    /// Gives a communicator a board if all its ranks have a place. `places`: by rank, 0 = it has none.
+    /// Gives a communicator a board if all its ranks have a place. `places`: by rank, 0 = it has
+    /// none.
     fn take(mut self, comm: Comm, places: &[u32]) -> Result<Comm> {
         if places.contains(&0) {
             return Ok(comm);
@@ -71,8 +73,8 @@ fn context_of(proposal: u64) -> Result<u32> {
     }
 }
 
-/// A communicator of chosen ranks of this one (in its own counting), which include this process. `seats`: what it needs
-/// for a board: this rank's place, and those of all ranks.
+/// A communicator of chosen ranks of this one (in its own counting), which include this process.
+/// `seats`: what it needs for a board: this rank's place, and those of all ranks.
 pub(super) fn derive(
     comm: &Comm,
     ranks: &[i32],
@@ -124,8 +126,8 @@ fn twin_saying<const N: usize>(comm: &Comm, kind: Kind, says: [u64; N]) -> Resul
     Ok((derive(comm, &ranks, context, Some((seat, places)))?, said))
 }
 
-/// The same ranks with messages of their own, for the library itself, and what each rank says on the occasion, in the
-/// order of ranks. Its handle is told to nobody.
+/// The same ranks with messages of their own, for the library itself, and what each rank says on
+/// the occasion, in the order of ranks. Its handle is told to nobody.
 pub(super) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,

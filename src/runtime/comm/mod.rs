@@ -166,7 +166,8 @@ impl Comm {
         comm
     }
 
-    /// Gives it a board, if its transport has boards. `places`: what each rank has reserved, by rank.
+    /// Gives it a board, if its transport has boards. `places`: what each rank has reserved, by
+    /// rank.
     fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.outer(rank), place };

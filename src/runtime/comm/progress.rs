@@ -22,15 +22,16 @@ pub(super) const TURNS: usize = 4;
 /// How often each transport is moved on before this thread goes into an `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// Things that want to be moved on, and their number so that nothing is locked where there are none. No call takes longer
-/// the more there are, but for [`List::live`].
+/// Things that want to be moved on, and their number so that nothing is locked where there are
+/// none. No call takes longer the more there are, but for [`List::live`].
 pub(super) struct List<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,
 }
 
 struct Listed<T: ?Sized> {
-    /// By address: that of a listed one is not used again, as its weak reference keeps the allocation.
+    /// By address: that of a listed one is not used again, as its weak reference keeps the
+    /// allocation.
     by_address: BTreeMap<usize, Weak<T>>,
     /// The one that had its turn last.
     last: usize,

@@ -245,8 +245,8 @@ pub fn destroy_all() {
     OPS.destroy_all();
 }
 
-// Numbers of user-defined dtypes and operations are this process's own. Ranks compare and name what the numbers below
-// say instead, which is equal on all of them.
+// Numbers of user-defined dtypes and operations are this process's own. Ranks compare and name what
+// the numbers below say instead, which is equal on all of them.
 /// Added to an element's size, which ends where 24 bits with a sign do.
 const DTYPE_OF_SIZE: i32 = 1 << 22;
 /// Added to the flags.
