@@ -9,19 +9,26 @@
 //! There are many blocks, as who only gives (the root of a broadcast) should get far ahead of who only takes: ranks
 //! that share a processor change places once for all that one of them may do before it must wait.
 //!
+//! A transport has places, each with a sheet for every rank. A rank reserves a place for its own
+//! sheet before it makes a communicator, and the ranks exchange the places. So the ranks of a board
+//! need not agree on one place, and threads that make communicators at the same time, in different
+//! orders on different ranks, never meet on one sheet.
+//!
 //! Whose memory it is, and how who waits is woken, is the transports' matter (`shm`, `local`); what is posted,
 //! that of `runtime::comm::flat`.
 
-use crate::runtime::backend::Post;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Member, Post};
 use crate::sys::buf::Region;
 use crate::sys::shared::Span;
 use crate::sys::sync;
 use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
+use std::ops::Range;
 
 /// Most ranks of a transport that has boards: each reads what all others post.
 pub(super) const MOST_RANKS: usize = 64;
-/// Places for boards in a transport: as many communicators have one at the same time.
+/// Places in a transport: a rank has a sheet in as many boards at the same time.
 pub(super) const PLACES: usize = 64;
 /// The largest post.
 pub(super) const ROOM: usize = sync::size(2048, 16);
@@ -47,44 +54,44 @@ const PAGES_AT: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
 /// Bytes of a sheet.
 pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple_of(ALIGN);
 
-/// A communicator's view of the sheets of one place, one sheet for each rank of the transport.
+/// A communicator's view of its ranks' sheets.
 pub(super) struct Board {
+    /// The sheets of all places.
     sheets: Span,
-    /// The transport's ranks, in the communicator's order: there are few (`MOST_RANKS`).
-    ranks: Box<[u8]>,
+    /// Offset of each rank's sheet, in the communicator's order: there are few (`MOST_RANKS`).
+    members: Box<[u32]>,
+    /// Offset of this rank's sheet.
     own: usize,
     context: u32,
     /// All ranks have done with the numbers up to this one.
     known: AtomicU64,
 }
 
-fn user_word(sheets: &Span, rank: usize) -> Option<&AtomicU64> {
-    sheets.word(rank * SHEET + USER_AT)
+fn user_word(sheets: &Span, sheet: usize) -> Option<&AtomicU64> {
+    sheets.word(sheet + USER_AT)
 }
 
-fn user(sheets: &Span, rank: usize) -> u64 {
-    user_word(sheets, rank).map_or(0, |word| word.load(Acquire))
+fn user(sheets: &Span, sheet: usize) -> u64 {
+    user_word(sheets, sheet).map_or(0, |word| word.load(Acquire))
 }
 
 impl Board {
-    /// `ranks`: the transport's ranks of the communicator; `own`: which of the transport's ranks this one is.
-    pub(super) fn new(sheets: Span, ranks: &[i32], own: usize, context: u32) -> Self {
-        let index = |rank: &i32| u8::try_from(*rank).unwrap_or(0);
-        let ranks = ranks.iter().map(index).collect();
+    /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: of this rank's.
+    pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
         }
-        Board { sheets, ranks, own, context, known: AtomicU64::new(0) }
+        Board { sheets, members, own, context, known: AtomicU64::new(0) }
     }
 
     #[inline(always)]
-    fn block(rank: usize, number: u64) -> usize {
-        rank * SHEET + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
+    fn block(sheet: usize, number: u64) -> usize {
+        sheet + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
     }
 
     #[inline(always)]
-    fn page(&self, rank: usize, number: u64, len: usize) -> Region {
-        self.sheets.region().part(rank * SHEET + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
+    fn page(&self, sheet: usize, number: u64, len: usize) -> Region {
+        self.sheets.region().part(sheet + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
     }
 
     /// The communicator and the low half of a number. That half is enough: each rank posts every number, so what
@@ -119,14 +126,14 @@ impl Board {
     /// Whether all ranks have done with the number that is so far behind one to come.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
-        let known = self.ranks.iter().map(|rank| self.over(usize::from(*rank), number)).min().unwrap_or(0);
+        let known = self.members.iter().map(|sheet| self.over(*sheet as usize, number)).min().unwrap_or(0);
         self.known.store(known, Relaxed);
         known + ahead >= number
     }
 
-    /// What a rank has done with, as seen by one that has come to `number`.
-    fn over(&self, rank: usize, number: u64) -> u64 {
-        let word = self.sheets.word(rank * SHEET + OVER_AT).map_or(0, |word| word.load(Acquire));
+    /// What the rank with a sheet has done with, as seen by one that has come to `number`.
+    fn over(&self, sheet: usize, number: u64) -> u64 {
+        let word = self.sheets.word(sheet + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
             // Of a communicator before.
             return 0;
@@ -139,15 +146,15 @@ impl Board {
     /// A rank's post of a number, if it is up: it stays until this rank has finished the number.
     #[inline(always)]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        let rank = usize::from(*self.ranks.get(rank as usize)?);
-        let at = Self::block(rank, number);
+        let sheet = *self.members.get(rank as usize)? as usize;
+        let at = Self::block(sheet, number);
         let ([stamp, words], bytes) = self.sheets.block(at, SMALL)?;
         if stamp.load(Acquire) != self.stamp(number) {
             return None;
         }
         let words = words.load(Relaxed);
         let len = words as u32 as usize;
-        let data = if len <= SMALL { bytes.part(0, len) } else { self.page(rank, number, len) };
+        let data = if len <= SMALL { bytes.part(0, len) } else { self.page(sheet, number, len) };
         Some(Post { what: (words >> 32) as u32, data })
     }
 
@@ -157,7 +164,7 @@ impl Board {
         if met {
             self.known.store(number - 1, Relaxed);
         }
-        if let Some(word) = self.sheets.word(self.own * SHEET + OVER_AT) {
+        if let Some(word) = self.sheets.word(self.own + OVER_AT) {
             word.store(self.stamp(number), Release);
         }
     }
@@ -171,63 +178,138 @@ impl Drop for Board {
     }
 }
 
-/// Which places this rank may use again: those where nobody looks at its sheet any more.
+/// The places of one rank: which it may use for another board.
 #[derive(Default)]
 pub(super) struct Places {
-    /// By place: its last board.
-    last: Vec<Option<Last>>,
+    /// By place, up to the highest one that was used.
+    all: Vec<Place>,
+}
+
+#[derive(Default)]
+enum Place {
+    /// No rank looks at this rank's sheet there.
+    #[default]
+    Free,
+    /// For a communicator that is being made.
+    Reserved,
+    /// For this board, the last one there.
+    Used(Last),
 }
 
 struct Last {
     sheets: Span,
     /// What its ranks' words say while they use it.
     user: u64,
-    /// The ranks, and what their words said when this rank had made its own board: that of one that has not come
-    /// so far says so still.
-    ranks: Vec<(usize, u64)>,
+    members: Box<[Reader]>,
+}
+
+/// A rank that looks at this rank's sheet.
+struct Reader {
+    /// The transport's.
+    rank: usize,
+    sheet: usize,
+    /// What its word said when this rank had made its own board: that of one that has not come so
+    /// far says so still.
+    before: u64,
 }
 
 impl Last {
     /// Whether none of its ranks uses it, or will.
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
-        self.ranks.iter().all(|(rank, before)| {
-            let now = user(&self.sheets, *rank);
-            now == GONE | self.user || (now != self.user && now != *before) || is_gone(*rank)
+        self.members.iter().all(|member| {
+            let now = user(&self.sheets, member.sheet);
+            now == GONE | self.user || (now != self.user && now != member.before) || is_gone(member.rank)
         })
     }
 }
 
 impl Places {
-    /// Those, as bits. The first one is kept for the communicator of all ranks.
-    pub(super) fn free(&self, is_gone: impl Fn(usize) -> bool) -> u64 {
-        let last = |place: usize| self.last.get(place).and_then(Option::as_ref);
-        let is_free = |place: &usize| last(*place).is_none_or(|last| last.is_over(&is_gone));
-        (1..PLACES).filter(is_free).fold(0, |bits, place| bits | 1 << place)
+    /// Reserves a place for this rank's sheet in another board, and tells whether it is used for
+    /// the first time. The first place is kept for the communicator of all ranks.
+    pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
+        let known = self.all.len().max(1);
+        self.all.resize_with(known, Place::default);
+        let is_free = |place: &Place| match place {
+            Place::Free => true,
+            Place::Reserved => false,
+            Place::Used(last) => last.is_over(&is_gone),
+        };
+        let place = match self.all.iter().skip(1).position(is_free) {
+            Some(before) => before + 1,
+            None if known < PLACES => known,
+            None => return None,
+        };
+        self.set(place, Place::Reserved);
+        Some((place, place == known))
     }
 
-    /// Notes that a place has a board. The first place never has another one.
-    pub(super) fn take(&mut self, place: usize, sheets: Span, board: &Board) {
-        if place == 0 {
-            return;
-        }
-        if self.last.len() <= place {
-            self.last.resize_with(place + 1, || None);
-        }
-        if let Some(last) = self.last.get_mut(place) {
-            let ranks = board
-                .ranks
-                .iter()
-                .map(|rank| usize::from(*rank))
-                .map(|rank| (rank, user(&sheets, rank)))
-                .collect();
-            *last = Some(Last { sheets, user: u64::from(board.context) + 1, ranks });
+    /// Gives back a place that was reserved and that no board has.
+    pub(super) fn release(&mut self, place: u32) {
+        if let Some(reserved @ Place::Reserved) = self.all.get_mut(place as usize) {
+            *reserved = Place::Free;
         }
     }
+
+    /// Gives back a place for which there was no memory.
+    pub(super) fn forget(&mut self, place: usize) {
+        self.all.truncate(place);
+    }
+
+    fn set(&mut self, place: usize, content: Place) {
+        if self.all.len() <= place {
+            self.all.resize_with(place + 1, Place::default);
+        }
+        if let Some(slot) = self.all.get_mut(place) {
+            *slot = content;
+        }
+    }
+
+    /// Makes the board of a transport with so many ranks, at a place that was reserved, or at the
+    /// first one, where there is never another board. `sheets`: the memory of all places, twice.
+    pub(super) fn open(
+        &mut self,
+        sheets: [Option<Span>; 2],
+        (ranks, own): (usize, usize),
+        context: u32,
+        members: &[Member],
+    ) -> Result<Board> {
+        let at = |member: &Member| (member.rank.unsigned_abs() as usize, member.place as usize);
+        let sheet = |member: &Member| {
+            let (rank, place) = at(member);
+            sheets_at(ranks, place, rank..rank + 1).start
+        };
+        let Some(mine) = members.iter().find(|member| at(member).0 == own) else {
+            return fail!(DTL_ERROR_INTERNAL, "rank {own} is no member of its own board");
+        };
+        let [Some(first), Some(again)] = sheets else {
+            self.release(mine.place);
+            return fail!(DTL_ERROR_INTERNAL, "the places for boards lie outside of the shared memory");
+        };
+        // Far below 4 GiB (`MOST_RANKS`); nothing is found outside of the span.
+        let sheets = members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
+        let board = Board::new(first, sheets, sheet(mine), context);
+        let (_, place) = at(mine);
+        if place > 0 {
+            let reader = |member: &Member| {
+                let ((rank, _), sheet) = (at(member), sheet(member));
+                Reader { rank, sheet, before: user(&again, sheet) }
+            };
+            let members = members.iter().map(reader).collect();
+            self.set(place, Place::Used(Last { sheets: again, user: u64::from(context) + 1, members }));
+        }
+        Ok(board)
+    }
+}
+
+/// Where the sheets of some ranks are in the memory of all places.
+pub(super) fn sheets_at(ranks: usize, place: usize, of: Range<usize>) -> Range<usize> {
+    let first = place * place_bytes(ranks);
+    first + of.start * SHEET..first + of.end * SHEET
 }
 
 /// Bytes of a place: whole pages, as each place gets its memory by itself.
 pub(super) fn place_bytes(ranks: usize) -> usize {
-    (ranks * SHEET).next_multiple_of(4096)
+    (ranks * SHEET).next_multiple_of(sync::size(4096, ALIGN))
 }
 
 #[cfg(test)]

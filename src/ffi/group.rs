@@ -12,8 +12,9 @@ use crate::sys::buf::Addr;
 use std::ffi::{c_char, c_void};
 
 /// Makes a communicator of the same ranks whose messages never meet this one's. Collective; as all
-/// communicators that are made from one, it shares the connection and costs a few hundred bytes, has
-/// the same time limit, and lives on when `comm` is destroyed.
+/// communicators that are made from one, it shares the connection, has the same time limit, and
+/// lives on when `comm` is destroyed. It costs about 9 KiB, and 4 bytes for each rank of both where
+/// it has not all ranks in their order. How long it takes does not depend on how many there are.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
 /// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's

@@ -130,7 +130,9 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
 /// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
 /// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees. Other backends keep nothing.
+/// that have ended keep goes at once, what others keep within their next 256 frees, and what malloc
+/// keeps of the library's own tables (communicators, queues) and of the program's freed memory.
+/// Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 #[unsafe(no_mangle)]

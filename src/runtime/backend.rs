@@ -35,7 +35,7 @@ pub use filling::Filling;
 pub use memory::{Found, Memory, Place, Transfer};
 pub use message::{Done, Matched, OpId, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
-pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
+pub use near::{Board, Member, Offer, PART_WORDS, Part, PartKey, Post};
 pub use opening::{Exchange, OpenArgs};
 pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};
 
@@ -412,13 +412,18 @@ pub trait Transport: Send + Sync {
     fn nodes(&self) -> Option<&[i32]> {
         None
     }
-    /// Places that this rank could use for the board of another communicator, as bits.
-    fn free_boards(&self) -> u64 {
-        0
+    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other
+    /// caller gets it until it is released, or the board that took it is gone on all ranks. `None`:
+    /// none is left, or there are no boards.
+    fn reserve_place(&self) -> Option<u32> {
+        None
     }
-    /// The board of a communicator of these ranks, in this order, with this context, at a place that is free on
-    /// all of them (0: of that of all ranks, which is the first). `None`: it has none, on no rank.
-    fn board(&self, _place: u32, _context: u32, _ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
+    /// Gives back a reserved place that no board took.
+    fn release_place(&self, _place: u32) {}
+    /// The board of a communicator with this context and these members, in its order. All have
+    /// place 0 (the first communicator), or this rank has reserved its place, which the call takes
+    /// over. `None`: the transport has no boards, on no rank.
+    fn board(&self, _context: u32, _members: &[Member]) -> Option<Result<Box<dyn Board>>> {
         None
     }
     /// Memory of this rank that the others load and store, found by its key. `None`: there is none such here.

@@ -44,6 +44,14 @@ static void release_odd(dtl_comm_t comm, int64_t *value) {
     else CHECK_OK(dtl_comm_send(meet, value, 1, DTL_DTYPE_INT64, 0, 98));
 }
 
+/* A dtype whose number is another one on each rank, where that number is another dtype's on the next. */
+static dtl_dtype_t make_pair(uint64_t size) {
+    dtl_dtype_t dtype, pair = 0;
+    int i;
+    for (i = 0; i <= ranks; i++) CHECK_OK(dtl_dtype_create(i == me ? size : 3, i == me ? "pair" : "another", i == me ? &pair : &dtype));
+    return pair;
+}
+
 static void mismatch(const char *what, uint64_t timeout_ns) {
     int64_t in[8] = {0}, out[8 * 8];
     const int odd = me == 1;
@@ -70,6 +78,11 @@ static void mismatch(const char *what, uint64_t timeout_ns) {
     } else if (strcmp(what, "operation") == 0) {
         status = dtl_comm_allreduce(comm, in, out, 4, DTL_DTYPE_INT64, odd ? DTL_OP_MIN : DTL_OP_MAX);
         expect(what, status, "MIN", "MAX");
+    } else if (strcmp(what, "own dtype") == 0) {
+        status = dtl_comm_bcast(comm, in, 2, make_pair(odd ? 12 : 8), 0);
+        if (status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
+        expect(what, status, "pair", odd ? "user-defined dtype of 8 bytes" : "user-defined dtype of 12 bytes");
+        CHECK(strstr(dtl_last_error(), "another") == strstr(dtl_last_error(), "another collective"));
     } else { /* one is missing: it waits for another message meanwhile, so it answers */
         if (odd) {
             dtl_request_t request;
@@ -253,7 +266,7 @@ static void test_not_begun(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const all[] = {"collective", "root", "count", "dtype", "operation", "missing"};
+    static const char *const all[] = {"collective", "root", "count", "dtype", "operation", "own dtype", "missing"};
     size_t i;
     /* Before there are other threads: only sigwait takes it. */
     sigemptyset(&done);

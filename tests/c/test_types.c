@@ -231,6 +231,42 @@ static void own_that_commutes(void) {
     CHECK_OK(dtl_dtype_destroy(tally));
 }
 
+/* Ranks make the same dtype and operation, whose numbers are others on each of them. */
+static void own_of_other_numbers(void) {
+    dtl_dtype_t tally = 0, other;
+    dtl_reduce_op_t op = 0, other_op;
+    dtl_request_t request;
+    struct tally sent[64], got[64];
+    int i, user = 42, right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    memset(sent, 0, sizeof sent);
+    for (i = 0; i < ranks; i++) {
+        CHECK_OK(dtl_dtype_create(i == me ? sizeof *sent : 3, "tally", i == me ? &tally : &other));
+        CHECK_OK(dtl_op_create(merge, &user, i == me ? DTL_OP_COMMUTES : 0, "merge", i == me ? &op : &other_op));
+    }
+    for (i = 0; i < 64; i++) sent[i].sum = me + i, sent[i].count = 1, sent[i].most = me;
+    CHECK_OK(dtl_comm_allreduce(comm, sent, got, 1, tally, op));
+    CHECK(got[0].sum == ranks * (ranks - 1) / 2 && got[0].count == ranks && got[0].most == ranks - 1);
+    CHECK_OK(dtl_comm_allreduce(comm, sent, got, 64, tally, op));
+    CHECK(got[63].sum == ranks * (ranks - 1) / 2 + 63 * ranks && got[63].count == ranks);
+    CHECK_OK(dtl_comm_reduce(comm, sent, got, 2, tally, op, ranks - 1));
+    CHECK(me != ranks - 1 || got[1].count == ranks);
+    CHECK_OK(dtl_comm_scan(comm, sent, got, 2, tally, op));
+    CHECK(got[0].count == me + 1 && got[0].most == me);
+    CHECK_OK(dtl_comm_iallreduce(comm, sent, got, 1, tally, op, &request));
+    CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
+    CHECK(got[0].count == ranks);
+    CHECK_OK(dtl_comm_allgather(comm, sent, 1, got, tally));
+    CHECK(got[left].sum == left && got[right].sum == right);
+    CHECK_OK(dtl_comm_alltoall(comm, got, 1, sent, tally));
+    CHECK(sent[left].sum == me);
+    got[0].sum = me == 0 ? 77 : 0;
+    CHECK_OK(dtl_comm_bcast(comm, got, 1, tally, 0));
+    CHECK(got[0].sum == 77);
+    sent[0].sum = me;
+    CHECK_OK(dtl_comm_sendrecv(comm, sent, 1, right, 4, got, 1, left, 4, tally, NULL));
+    CHECK(got[0].sum == left);
+}
+
 static void own_in_the_order_of_ranks(void) {
     static struct matrix sent[MOST], got[MOST];
     const uint64_t counts[] = {0, 1, 3, 100, MOST};
@@ -391,6 +427,7 @@ int main(int argc, char **argv) {
     comm = open_comm();
     every_pair();
     own_that_commutes();
+    own_of_other_numbers();
     own_in_the_order_of_ranks();
     misuse();
     mixed_up();

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Shows that dtl-ctk's one-sided cases can fail: weakens one place of the library's windows after the other, in a copy, as
-# tests/ctk/weakened.txt says, and wants the cases to fail there. Some minutes. Not part of CTest.
+# Shows that dtl-ctk's one-sided cases and tests/c/test_comm_make.c can fail: weakens one place of the library after the
+# other, in a copy, as tests/ctk/weakened.txt says, and expects the cases to fail there. Some minutes. Not part of CTest.
 #
 #   weakened_windows.sh [PART OF A LINE]
 set -uo pipefail
@@ -15,6 +15,22 @@ field() { # NUMBER: a field of $line; \| is a bar in it
     printf '%s\n' "${line//\\|/$'\r'}" | cut -d '|' -f "$1" | trim
 }
 
+shows='(epoch [0-9]+:|misuse [0-9]+,).*|ranks hang|test_comm_make.c:[0-9]+: .*'
+
+# Runs the cases, or the program, over the weakened library.
+attempt() {
+    local made=$target/build/debug kind=${where% *} ranks=${where#* }
+    if [ "$only" != test_comm_make ]; then
+        timeout 120 "$made/dtl-ctk" run --kind "$kind" --ranks "$ranks" --cases 300 \
+            --max-bytes 16KiB --only "$only" --timeout 5s --no-shrink
+        return
+    fi
+    gcc -std=c11 -g -pthread -Iinclude tests/c/test_comm_make.c "$made/libdtl.a" -lm -o "$target/make" || return 2
+    local by=("$made/dtlrun" -n "$ranks")
+    [ "$kind" = threads ] && by=()
+    timeout 30 "${by[@]}" "$target/make" "$kind" "$ranks" 8 8000
+}
+
 rm -rf "$copy"
 mkdir -p "$copy"
 git ls-files -z -- . ':!docs' | xargs -0 cp --parents -t "$copy"
@@ -26,16 +42,15 @@ while IFS= read -r line; do
         failed=$((failed + 1))
         continue
     fi
-    if ! (cd "$copy" && cargo build -q --locked --bin dtl-ctk --bin dtlrun --target-dir "$target/build") >"$log" 2>&1; then
+    if ! (cd "$copy" && cargo build -q --locked --lib --bin dtl-ctk --bin dtlrun --target-dir "$target/build") >"$log" 2>&1; then
         echo "FAIL $file: does not compile with: $new"
         grep -m 3 -A 6 '^error' "$log"
         failed=$((failed + 1))
     else
-        timeout 120 "$target/build/debug/dtl-ctk" run --kind "${where% *}" --ranks "${where#* }" --cases 300 \
-            --max-bytes 16KiB --only "$only" --timeout 5s --no-shrink >"$log" 2>&1
+        attempt >"$log" 2>&1
         status=$?
-        if [ $status -eq 1 ]; then
-            echo "PASS $file: $where, $only fails with: ${new:-(nothing)}: $(grep -m 1 -oE '(epoch [0-9]+:|misuse [0-9]+,).*|ranks hang' "$log")"
+        if [ $status -eq 1 ] || [ "$only $status" = "test_comm_make 124" ]; then
+            echo "PASS $file: $where, $only fails with: ${new:-(nothing)}: $(grep -m 1 -oE "$shows" "$log" || echo hang)"
         else
             echo "FAIL $file: $where, $only ends with status $status in spite of: $old -> $new"
             failed=$((failed + 1))

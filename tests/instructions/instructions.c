@@ -21,7 +21,7 @@ enum { ROUNDS = 200 };
     }                                                                                                \
     static inline __attribute__((always_inline)) void do_##name(void)
 
-static dtl_comm_t ends[2];
+static dtl_comm_t ends[2], others[2000];
 static dtl_backend_t host;
 static dtl_pool_t pool;
 static dtl_executor_t alone;
@@ -270,6 +270,23 @@ static dtl_policy_t policy_of(const char *name, uint64_t resources)
     return policy;
 }
 
+/* A communicator is made and destroyed. */
+ROW(comm_dup)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        dtl_comm_t copy;
+        DTL_CHECK(dtl_comm_dup(DTL_COMM_SELF, &copy));
+        DTL_CHECK(dtl_comm_destroy(copy));
+    }
+}
+
+/* The same where 2000 others are alive: as many instructions. */
+ROW(comm_dup_of_many)
+{
+    __asm__ volatile("# many"); /* or the compiler makes one function of both */
+    do_comm_dup();
+}
+
 int main(void)
 {
     const dtl_attr_t fields[3] = {dtl_attr_i64("block_size", 64), dtl_attr_u64("streams", 1), dtl_attr_bool("fast", 1)};
@@ -301,6 +318,14 @@ int main(void)
     warm_dispatch_find(), row_dispatch_find();
     warm_dispatch_predicate(), row_dispatch_predicate();
     warm_dispatch_invoke(), row_dispatch_invoke();
+    warm_comm_dup(), row_comm_dup();
+    for (int i = 0; i < 2000; i++) {
+        DTL_CHECK(dtl_comm_dup(DTL_COMM_SELF, &others[i]));
+    }
+    warm_comm_dup_of_many(), row_comm_dup_of_many();
+    for (int i = 0; i < 2000; i++) {
+        DTL_CHECK(dtl_comm_destroy(others[i]));
+    }
     DTL_CHECK(dtl_win_allocate(DTL_COMM_SELF, 64, 8, &base, &win));
     DTL_CHECK(dtl_win_lock(win, DTL_LOCK_SHARED, 0));
     warm_win_counter(), row_win_counter();

@@ -14,7 +14,7 @@ fn sheets(memory: &Arc<Memory>) -> Span {
 }
 
 fn board(memory: &Arc<Memory>, own: usize, context: u32) -> Board {
-    Board::new(sheets(memory), &[0, 1], own, context)
+    Board::new(sheets(memory), Box::new([0, SHEET as u32]), own * SHEET, context)
 }
 
 fn post(board: &Board, number: u64, word: u64) -> bool {
@@ -95,22 +95,81 @@ fn what_an_earlier_communicator_posted_is_not_seen() {
     assert!(!post(&one, BLOCKS + 1, 1), "the other one's word is of the earlier communicator");
 }
 
+/// The places of two ranks, each with what it has reserved.
+struct Two {
+    memory: Arc<Memory>,
+    places: [Places; 2],
+}
+
+impl Two {
+    fn new() -> Two {
+        let memory = Memory::private(PLACES * place_bytes(2)).expect("memory");
+        Two { memory, places: Default::default() }
+    }
+
+    fn reserve(&mut self, rank: usize) -> u32 {
+        self.places[rank].reserve(|_| false).expect("a place").0 as u32
+    }
+
+    fn open(&mut self, own: usize, context: u32, places: [u32; 2]) -> Board {
+        let sheets = || Some(sheets(&self.memory));
+        let member = |(rank, place)| Member { rank, place };
+        let members: Vec<_> = (0..).zip(places).map(member).collect();
+        self.places[own].open([sheets(), sheets()], (2, own), context, &members).expect("board")
+    }
+
+    fn is_free(&mut self, rank: usize, place: u32, is_gone: bool) -> bool {
+        let reserved = self.places[rank].reserve(|_| is_gone).expect("a place").0 as u32;
+        self.places[rank].release(reserved);
+        reserved == place
+    }
+}
+
 #[test]
 fn a_place_is_free_when_all_its_ranks_have_gone_through() {
-    let memory = memory(2);
-    let mut places = Places::default();
-    let free = |places: &Places| places.free(|_| false) & 1 << 7 != 0;
-    assert!(free(&places) && places.free(|_| false) & 1 == 0, "the first one is taken");
-    let one = board(&memory, 0, 3);
-    places.take(7, sheets(&memory), &one);
-    assert!(!free(&places));
+    let mut two = Two::new();
+    let places = [two.reserve(0), two.reserve(1)];
+    assert_eq!(places, [1, 1], "the first one is the first communicator's");
+    assert!(!two.is_free(0, 1, false), "it is reserved");
+    let one = two.open(0, 3, places);
+    assert!(!two.is_free(0, 1, false));
     drop(one);
-    assert!(!free(&places), "rank 1 may not have come so far");
-    let two = board(&memory, 1, 3);
-    assert!(!free(&places) && places.free(|rank| rank == 1) & 1 << 7 != 0);
-    drop(two);
-    assert!(free(&places));
-    let later = board(&memory, 1, 9);
-    assert!(free(&places), "rank 1 is in another communicator there");
+    assert!(!two.is_free(0, 1, false), "rank 1 may not have come so far");
+    let other = two.open(1, 3, places);
+    assert!(!two.is_free(0, 1, false) && two.is_free(0, 1, true));
+    drop(other);
+    assert!(two.is_free(0, 1, false));
+    let later = two.open(1, 9, places);
+    assert!(two.is_free(0, 1, false), "rank 1 is in another communicator there");
     drop(later);
+}
+
+#[test]
+fn communicators_made_at_the_same_time_share_no_sheet() {
+    let mut two = Two::new();
+    // Threads of rank 1 come in the other order.
+    let (of_a, of_b) = (two.reserve(0), two.reserve(0));
+    let (of_other_b, of_other_a) = (two.reserve(1), two.reserve(1));
+    let (a, b) = ([of_a, of_other_a], [of_b, of_other_b]);
+    assert_ne!(of_a, of_b);
+    let boards = [(3, a), (4, b)].map(|(context, places)| [0, 1].map(|own| two.open(own, context, places)));
+    for (value, [one, other]) in (10..).zip(&boards) {
+        assert!(post(one, 1, value) && post(other, 1, value + 100));
+    }
+    for (value, [one, other]) in (10..).zip(&boards) {
+        assert_eq!((read(one, 1, 1), read(other, 0, 1)), (Some(value + 100), Some(value)));
+    }
+}
+
+#[test]
+fn places_are_given_back_and_end() {
+    let mut two = Two::new();
+    let all: Vec<_> = (1..PLACES).map(|_| two.reserve(0)).collect();
+    assert!(all.iter().copied().eq(1..PLACES as u32) && two.places[0].reserve(|_| true).is_none());
+    two.places[0].release(7);
+    assert_eq!(two.reserve(0), 7);
+    let board = two.open(0, 3, [7, 1]);
+    two.places[0].release(7);
+    assert!(two.places[0].reserve(|_| false).is_none(), "a board has it");
+    drop(board);
 }

@@ -4,7 +4,7 @@
 use super::bell::Bell;
 use crate::backend::board::{self, Board, Places, ROOM};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{self, Post};
+use crate::runtime::backend::{self, Member, Post};
 use crate::sys::buf::Region;
 use crate::sys::shared::Memory;
 use std::sync::{Arc, OnceLock};
@@ -36,28 +36,30 @@ impl Boards {
         if has_boards { self.room.get_or_init(make).as_ref() } else { None }
     }
 
-    /// Places that a rank may use, as bits.
-    pub(super) fn free(&self, places: &Places, has_left: impl Fn(usize) -> bool) -> u64 {
-        if self.room().is_some() { places.free(has_left) } else { 0 }
+    /// Reserves a place for a rank's sheet.
+    pub(super) fn reserve(&self, places: &mut Places, has_left: impl Fn(usize) -> bool) -> Option<u32> {
+        self.room()?;
+        let (place, _) = places.reserve(has_left)?;
+        u32::try_from(place).ok()
     }
 
-    /// The board of some ranks at a place, for `own`.
+    /// The board of some ranks, for `own`.
     pub(super) fn open(
         &self,
         places: &mut Places,
         own: usize,
-        (place, context): (usize, u32),
-        ranks: &[i32],
+        context: u32,
+        members: &[Member],
     ) -> Option<Result<Box<dyn backend::Board>>> {
         let room = self.room()?;
-        let bytes = board::place_bytes(self.ranks);
-        let sheets = || room.memory.span(place * bytes, bytes);
-        let (Some(first), Some(again), Some(bell)) = (sheets(), sheets(), room.bells.get(place)) else {
-            return Some(fail!(DTL_ERROR_INTERNAL, "there is no place {place} for a board"));
+        // The first member's place: one that all members know. Boards may share a bell.
+        let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
+        let Some(bell) = bell else {
+            return Some(fail!(DTL_ERROR_INTERNAL, "there is no such place for a board: {members:?}"));
         };
-        let board = Board::new(first, ranks, own, context);
-        places.take(place, again, &board);
-        Some(Ok(Box::new(Local { board, bell: Arc::clone(bell) })))
+        let sheets = || room.memory.span(0, room.memory.len());
+        let board = places.open([sheets(), sheets()], (self.ranks, own), context, members);
+        Some(board.map(|board| Box::new(Local { board, bell: Arc::clone(bell) }) as _))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, poll_of,
+    Board, Done, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, poll_of,
 };
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -381,14 +381,18 @@ impl Transport for Endpoint {
         true
     }
 
-    fn free_boards(&self) -> u64 {
+    fn reserve_place(&self) -> Option<u32> {
         let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(Side::has_left);
-        self.fabric.boards.free(&self.places.lock(), has_left)
+        self.fabric.boards.reserve(&mut self.places.lock(), has_left)
     }
 
-    fn board(&self, place: u32, context: u32, ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
-        let (own, at) = (self.rank.unsigned_abs() as usize, (place as usize, context));
-        self.fabric.boards.open(&mut self.places.lock(), own, at, ranks)
+    fn release_place(&self, place: u32) {
+        self.places.lock().release(place);
+    }
+
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
+        let own = self.rank.unsigned_abs() as usize;
+        self.fabric.boards.open(&mut self.places.lock(), own, context, members)
     }
 
     fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {

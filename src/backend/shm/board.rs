@@ -4,8 +4,8 @@
 use super::segment::{Segment, State};
 use crate::backend::board::{Board, Places, ROOM};
 use crate::backend::shortage::memory_error;
-use crate::error::{Result, fail};
-use crate::runtime::backend::{self, Post};
+use crate::error::Result;
+use crate::runtime::backend::{self, Member, Post};
 use crate::sys::buf::Region;
 
 /// A board whose sheets are in the segment.
@@ -32,27 +32,35 @@ impl backend::Board for Shared {
     }
 }
 
-/// Places that the rank may use, as bits.
-pub(super) fn free(segment: &Segment, places: &Places) -> u64 {
-    match segment.has_boards() {
-        true => places.free(|rank| segment.state(rank) != State::Present),
-        false => 0,
+/// Reserves a place for the sheet of rank `own`, with memory. `None`: there is none of either, or
+/// the transport has no boards.
+pub(super) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Option<u32> {
+    if !segment.has_boards() {
+        return None;
     }
+    let (place, is_first) = places.reserve(|rank| segment.state(rank) != State::Present)?;
+    // Before the other ranks hear of it: they read the sheet without looking whether it has pages.
+    if is_first && segment.commit_sheets(place, own..own + 1).is_err() {
+        places.forget(place);
+        return None;
+    }
+    u32::try_from(place).ok()
 }
 
-/// The board at a place for some of the segment's ranks, among them `own`.
+/// The board of some of the segment's ranks, among them `own`.
 pub(super) fn open(
     segment: &Segment,
     places: &mut Places,
     own: usize,
-    (place, context): (usize, u32),
-    ranks: &[i32],
+    context: u32,
+    members: &[Member],
 ) -> Result<Box<dyn backend::Board>> {
-    segment.commit_board(place).map_err(|error| memory_error("memory for small collectives", &error))?;
-    let (Some(sheets), Some(again)) = (segment.sheets(place), segment.sheets(place)) else {
-        return fail!(DTL_ERROR_INTERNAL, "place {place} for a board lies outside of the shared memory");
-    };
-    let board = Board::new(sheets, ranks, own, context);
-    places.take(place, again, &board);
+    if members.iter().any(|member| member.place == 0) {
+        // Nobody has reserved the first place: any rank may be the first to come.
+        let commit = segment.commit_sheets(0, 0..segment.size());
+        commit.map_err(|error| memory_error("memory for small collectives", &error))?;
+    }
+    let sheets = [segment.sheets(), segment.sheets()];
+    let board = places.open(sheets, (segment.size(), own), context, members)?;
     Ok(Box::new(Shared(board)))
 }

@@ -17,6 +17,7 @@ use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::machine;
 use crate::sys::shared::{Memory, Span, page_size};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -226,19 +227,16 @@ impl Segment {
         has_boards(self.size)
     }
 
-    fn board_offset(&self, place: usize) -> usize {
-        boards_at(self.size) + place * board::place_bytes(self.size)
+    /// Gets memory for some ranks' sheets at a place.
+    pub(super) fn commit_sheets(&self, place: usize, ranks: Range<usize>) -> io::Result<()> {
+        let sheets = board::sheets_at(self.size, place, ranks);
+        self.memory.commit(boards_at(self.size) + sheets.start, sheets.len())
     }
 
-    /// Gets memory for the board at a place.
-    pub(super) fn commit_board(&self, place: usize) -> io::Result<()> {
-        self.memory.commit(self.board_offset(place), board::place_bytes(self.size))
-    }
-
-    /// The memory of a place: a sheet for each rank.
-    pub(super) fn sheets(&self, place: usize) -> Option<Span> {
-        let bytes = board::place_bytes(self.size);
-        self.memory.span(self.board_offset(place), bytes).filter(|_| self.has_boards())
+    /// The sheets of all places.
+    pub(super) fn sheets(&self) -> Option<Span> {
+        let bytes = board::PLACES * board::place_bytes(self.size);
+        self.memory.span(boards_at(self.size), bytes).filter(|_| self.has_boards())
     }
 
     fn ring_offset(&self, from: usize, to: usize) -> usize {

@@ -10,8 +10,8 @@ use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Filling, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, Windows,
-    poll_of,
+    Board, Done, Filling, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
+    Windows, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -224,16 +224,21 @@ impl Transport for Endpoint {
         true
     }
 
-    fn free_boards(&self) -> u64 {
-        let free = || board::free(self.parts.segment(), &self.boards.lock());
-        self.with(|_| Ok(())).map_or(0, |()| free())
+    fn reserve_place(&self) -> Option<u32> {
+        let own = usize::try_from(self.rank).unwrap_or(0);
+        // As of a part: pages may be long in coming, and other threads' messages do not wait for
+        // them.
+        self.with(|_| Ok(())).ok()?;
+        board::reserve(self.parts.segment(), &mut self.boards.lock(), own)
     }
 
-    fn board(&self, place: u32, context: u32, ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
-        let at = (place as usize, context);
+    fn release_place(&self, place: u32) {
+        self.boards.lock().release(place);
+    }
+
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
         let (segment, own) = (self.parts.segment(), usize::try_from(self.rank).unwrap_or(0));
-        // As of a part: pages may be long in coming, and other threads' messages do not wait for them.
-        let open = || board::open(segment, &mut self.boards.lock(), own, at, ranks);
+        let open = || board::open(segment, &mut self.boards.lock(), own, context, members);
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
     }
 

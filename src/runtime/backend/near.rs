@@ -14,6 +14,15 @@ pub struct Post {
     pub data: Region,
 }
 
+/// A rank of a communicator that has a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The transport's.
+    pub rank: i32,
+    /// The place that it has reserved for what it posts; 0 = the first communicator's.
+    pub place: u32,
+}
+
 /// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank posts under
 /// the numbers 1, 2, 3 …, each one when it has finished the one before. Nothing waits but `rest`.
 pub trait Board: Send + Sync {

@@ -1,7 +1,7 @@
 //! What an operation is, as its caller described it: for the recorder, for reports, and for ranks to compare.
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
-use crate::runtime::comm::types;
+use crate::runtime::comm::{numbered, types};
 use crate::runtime::trace::Args;
 use std::fmt;
 
@@ -107,10 +107,24 @@ impl Call {
         (self.op & ON_DEVICE != 0) != (self.op < 0)
     }
 
+    /// The same with numbers that mean the same on every rank.
+    #[inline]
+    pub(super) fn portable(self) -> Call {
+        if self.dtype < numbered::FIRST && self.op < numbered::FIRST { self } else { self.of_own_types() }
+    }
+
+    #[cold]
+    fn of_own_types(self) -> Call {
+        let (dtype, op) = (types::portable_dtype(self.dtype), types::portable_op(self.reduction()));
+        let call = Call { dtype, op, ..self };
+        if self.is_on_device() { call.on_device() } else { call }
+    }
+
     /// Eight bits that differ, most likely, between collectives that do not go together. They are
     /// part of their messages' tags, so such messages never meet.
     pub(super) fn signature(&self) -> u8 {
-        let parts = [self.kind as u32, self.dtype as u32, self.op as u32, self.peer as u32];
+        let Call { kind, dtype, op, peer, .. } = self.portable();
+        let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
         let mixed = parts.iter().fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
         (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
     }
@@ -127,11 +141,15 @@ impl Call {
                 | Kind::NeighborAlltoallv
                 | Kind::ReduceScatter
         );
-        (self.kind, self.dtype, self.op, self.peer) == (other.kind, other.dtype, other.op, other.peer)
-            && (!uniform || self.count == other.count)
+        let compared = |call: &Call| {
+            let call = call.portable();
+            (call.kind, call.dtype, call.op, call.peer)
+        };
+        compared(self) == compared(other) && (!uniform || self.count == other.count)
     }
 
-    /// As three words, for the recorder and for messages: in the first, kind above tag, as [`Tagged`] has them. Of an ordinary
+    /// As three words, for the recorder and (of a portable one) for messages: in the first, kind
+    /// above tag, as [`Tagged`] has them. Of an ordinary
     /// message nothing is to be put together but the first.
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; 3] {
@@ -269,6 +287,25 @@ mod tests {
             let call = Call { peer: 3, tag: 7, ..Call::new(kind).with(5, 2) };
             assert_eq!((what.words(3, 5, 2), what.kind()), (call.words(), kind));
         }
+    }
+
+    #[test]
+    fn own_types_are_compared_by_what_they_are() {
+        let dtype = |size, name| types::create_dtype(size, name).expect("a dtype");
+        let call = |dtype| Call::new(Kind::Bcast).with(2, dtype).root(0);
+        let (one, same, larger) = (call(dtype(8, "one")), call(dtype(8, "same")), call(dtype(12, "larger")));
+        assert_ne!(one, same);
+        assert!(one.goes_with(&same) && one.signature() == same.signature() && !one.goes_with(&larger));
+        types::destroy_dtype(same.dtype).expect("a dtype");
+        let told = Call::from_words(same.portable().words()).expect("a call");
+        assert_eq!(told, one.portable(), "also after its end");
+        assert!(told.goes_with(&one) && told.portable() == told);
+        assert_eq!(told.to_string(), "bcast #0 (count 2, user-defined dtype of 8 bytes, root 0)");
+        let huge = call(dtype(1 << 40, "huge")).portable();
+        assert_eq!(Call::from_words(huge.words()), Some(huge));
+        assert!(huge.to_string().contains("of 4194303 bytes or more"), "{huge}");
+        let device = |call: Call| call.op(7).on_device();
+        assert!(device(one).goes_with(&device(same)) && !device(one).goes_with(&one.op(7)));
     }
 
     #[test]

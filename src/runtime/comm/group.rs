@@ -3,6 +3,7 @@
 
 use super::algorithms::{self as algorithm, choice::Algorithm};
 use super::call::{Call, Kind};
+use super::link::Link;
 use super::members::Members;
 use super::table::put;
 use super::{Comm, attribute, begun, insert, on_device, progress};
@@ -13,15 +14,16 @@ use crate::sys::buf::Scratch;
 use crate::sys::machine;
 use std::sync::Arc;
 
-/// Everybody's few words, in the order of ranks.
+/// Allgather of a few words of each rank, in the order of ranks. In few rounds: a ring would take
+/// as many as there are ranks, and a list of steps that is as long.
 pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let all = Scratch::new(size_of_val(mine) * comm.size as usize);
     let (Some(mine), Some(all)) = (Scratch::of_words(mine), all) else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
     };
     let (send, recv) = (mine.region(), all.region());
-    let begun =
-        comm.prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Ring, (send, recv)));
+    let begun = comm
+        .prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Bruck, (send, recv)));
     begun::wait(comm, begun)?;
     Ok(all.words())
 }
@@ -31,15 +33,37 @@ fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
 
-/// What a rank says for a communicator to be made: the proposed context, and where it has room for a board.
-fn offer(comm: &Comm) -> [u64; 2] {
-    [proposal(comm), comm.link.transport.free_boards()]
+/// This rank's place for its part of a board. It is reserved before the ranks exchange their
+/// places: another thread that makes a communicator at the same time cannot get it. Released on
+/// drop, unless a board took it.
+pub(super) struct Seat<'a> {
+    link: &'a Link,
+    /// 0: there is none.
+    place: u32,
 }
 
-/// The first place where all ranks have room for a board. `masks`: what each says.
-fn common_place(masks: impl Iterator<Item = u64>) -> Option<u32> {
-    let common = masks.fold(u64::MAX, |common, mask| common & mask);
-    (common != 0).then(|| common.trailing_zeros())
+impl<'a> Seat<'a> {
+    fn reserve(comm: &'a Comm) -> Self {
+        Seat { link: &comm.link, place: comm.link.transport.reserve_place().unwrap_or(0) }
+    }
+
+    /// Gives a communicator a board if all its ranks have a place. `places`: by rank, 0 = it has
+    /// none.
+    fn take(mut self, comm: Comm, places: &[u32]) -> Result<Comm> {
+        if places.contains(&0) {
+            return Ok(comm);
+        }
+        self.place = 0;
+        comm.with_board(places.iter().copied())
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if self.place != 0 {
+            self.link.transport.release_place(self.place);
+        }
+    }
 }
 
 fn context_of(proposal: u64) -> Result<u32> {
@@ -49,21 +73,26 @@ fn context_of(proposal: u64) -> Result<u32> {
     }
 }
 
-/// A communicator of chosen ranks of this one (in its own counting), which include this process. `place`: that of
-/// its board, if all have room for one.
-pub(super) fn derive(comm: &Comm, ranks: &[i32], context: u32, place: Option<u32>) -> Result<Comm> {
+/// A communicator of chosen ranks of this one (in its own counting), which include this process.
+/// `seats`: what it needs for a board: this rank's place, and those of all ranks.
+pub(super) fn derive(
+    comm: &Comm,
+    ranks: &[i32],
+    context: u32,
+    seats: Option<(Seat<'_>, Vec<u32>)>,
+) -> Result<Comm> {
     let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {
         return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
     };
     let outer: Vec<i32> = ranks.iter().map(|member| comm.outer(*member)).collect();
     let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
     if let Some(own) = comm.link.subset(&outer, context)? {
-        return Comm::new(own, 0, None, (rank, size), comm.timeout_ns).with_board(0);
+        return Comm::new(own, 0, None, (rank, size), comm.timeout_ns).with_board(std::iter::repeat(0));
     }
     let members = Members::new(outer, comm.link.transport.size());
     let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
-    match place {
-        Some(place) => made.with_board(place),
+    match seats {
+        Some((seat, places)) => seat.take(made, &places),
         None => Ok(made),
     }
 }
@@ -77,24 +106,16 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
 
 /// The same ranks with messages of their own, and nothing else.
 pub(super) fn twin(comm: &Comm, kind: Kind) -> Result<Comm> {
-    let words = allgather_words(comm, kind, &offer(comm))?;
-    let context = context_of(words.first().copied().unwrap_or(0))?;
-    let ranks: Vec<i32> = (0..comm.size).collect();
-    let place = common_place(words.iter().skip(1).step_by(2).copied());
-    derive(comm, &ranks, context, place)
+    Ok(twin_saying(comm, kind, [])?.0)
 }
 
-/// The same ranks with messages of their own, for the library itself, and what each rank says on the occasion, in the
-/// order of ranks. Its handle is told to nobody.
-pub(super) fn private<const N: usize>(
-    comm: &Comm,
-    kind: Kind,
-    says: [u64; N],
-) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
-    let mine: Vec<u64> = offer(comm).into_iter().chain(says).collect();
+/// The same, and what each rank says on the occasion, in the order of ranks.
+fn twin_saying<const N: usize>(comm: &Comm, kind: Kind, says: [u64; N]) -> Result<(Comm, Vec<[u64; N]>)> {
+    let seat = Seat::reserve(comm);
+    let mine: Vec<u64> = [proposal(comm), u64::from(seat.place)].into_iter().chain(says).collect();
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.first().copied().unwrap_or(0))?;
-    let place = common_place(words.iter().skip(1).step_by(mine.len()).copied());
+    let places = words.iter().skip(1).step_by(mine.len()).map(|place| *place as u32).collect();
     let said = words.chunks_exact(mine.len()).map(|words| {
         let mut said = [0; N];
         said.iter_mut().zip(words.iter().skip(2)).for_each(|(to, from)| *to = *from);
@@ -102,7 +123,18 @@ pub(super) fn private<const N: usize>(
     });
     let said = said.collect();
     let ranks: Vec<i32> = (0..comm.size).collect();
-    let made = Arc::new(derive(comm, &ranks, context, place)?);
+    Ok((derive(comm, &ranks, context, Some((seat, places)))?, said))
+}
+
+/// The same ranks with messages of their own, for the library itself, and what each rank says on
+/// the occasion, in the order of ranks. Its handle is told to nobody.
+pub(super) fn private<const N: usize>(
+    comm: &Comm,
+    kind: Kind,
+    says: [u64; N],
+) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
+    let (made, said) = twin_saying(comm, kind, says)?;
+    let made = Arc::new(made);
     progress::add(&made);
     put(&made)?;
     Ok((made, said))
@@ -117,24 +149,27 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
-    let [proposal, boards] = offer(comm);
-    let mine = [color as u32 as u64, key as u32 as u64, proposal, boards];
+    let seat = Seat::reserve(comm);
+    let mine = [color as u32 as u64, key as u32 as u64, proposal(comm), u64::from(seat.place)];
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.get(2).copied().unwrap_or(0))?;
-    let place = common_place(words.iter().skip(3).step_by(4).copied());
     if color == DTL_UNDEFINED {
         return Ok(None);
     }
     let all = (0..).zip(words.chunks_exact(4));
-    let mut same: Vec<(i32, i32)> = all
+    let mut same: Vec<(i32, i32, u32)> = all
         .filter_map(|(rank, words)| match *words {
-            [its, key, ..] if its as u32 as i32 == color => Some((key as u32 as i32, rank)),
+            [its, key, _, place] if its as u32 as i32 == color => {
+                Some((key as u32 as i32, rank, place as u32))
+            }
             _ => None,
         })
         .collect();
     same.sort_unstable();
-    let ranks: Vec<i32> = same.into_iter().map(|(_, rank)| rank).collect();
-    insert(on_device::pass_on(comm, derive(comm, &ranks, context, place)?)?).map(Some)
+    let (ranks, places): (Vec<i32>, Vec<u32>) =
+        same.into_iter().map(|(_, rank, place)| (rank, place)).unzip();
+    let made = derive(comm, &ranks, context, Some((seat, places)))?;
+    insert(on_device::pass_on(comm, made)?).map(Some)
 }
 
 /// One communicator for each node, ranks ordered by key.

@@ -49,7 +49,7 @@ pub mod whole;
 pub mod window;
 mod withdrawing;
 
-use super::backend::{Done, Reductions, Selector, Transport};
+use super::backend::{Done, Member, Reductions, Selector, Transport};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -166,11 +166,13 @@ impl Comm {
         comm
     }
 
-    /// Gives it a board, if its transport has boards, at a place that is free on all ranks.
-    fn with_board(mut self, place: u32) -> Result<Self> {
+    /// Gives it a board, if its transport has boards. `places`: what each rank has reserved, by
+    /// rank.
+    fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
-            let ranks: Vec<i32> = (0..self.size).map(|rank| self.outer(rank)).collect();
-            let board = self.link.transport.board(place, self.context, &ranks).transpose()?;
+            let member = |(rank, place)| Member { rank: self.outer(rank), place };
+            let members: Vec<Member> = (0..self.size).zip(places).map(member).collect();
+            let board = self.link.transport.board(self.context, &members).transpose()?;
             self.flat = board.map(|board| flat::Flat::new(board, self.size)).transpose()?;
         }
         Ok(self)
@@ -355,6 +357,7 @@ impl Drop for Comm {
         // Nobody uses it any more. None is left, unless a call was starting one for longer than `destroy` waited.
         request::end_all(self);
         report::close(self);
+        progress::remove(self);
     }
 }
 

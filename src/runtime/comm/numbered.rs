@@ -56,6 +56,11 @@ impl<T> Numbered<T> {
         }
     }
 
+    /// What a number means or meant before it was destroyed.
+    pub(super) fn ever(&self, number: i32) -> Option<&T> {
+        self.slot(number).map(|slot| &slot.value)
+    }
+
     /// Of two who destroy the same number, one gets `Destroyed`.
     pub(super) fn destroy(&self, number: i32) -> Found<'_, T> {
         match self.slot(number) {

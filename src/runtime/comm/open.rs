@@ -378,7 +378,7 @@ pub(super) fn assemble(
     let place = (transport.rank(), transport.size());
     let link = Link::new(transport, backend, is_deterministic);
     let link = if flags & DTL_COMM_STAGE == 0 { link.with_direct() } else { link };
-    Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_board(0)
+    Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_board(std::iter::repeat(0))
 }
 
 #[cfg(test)]

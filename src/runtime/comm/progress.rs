@@ -12,7 +12,8 @@ use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::thread::spawn_scoped;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -22,11 +23,19 @@ pub(super) const TURNS: usize = 4;
 /// How often each transport is moved on before this thread goes into an `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// Things that want to be moved on, and their number so that nothing is locked where there are none.
+/// Things that want to be moved on, and their number so that nothing is locked where there are
+/// none. No call takes longer the more there are, but for [`List::live`].
 pub(super) struct List<T: ?Sized> {
-    pub(super) all: Mutex<Vec<Weak<T>>>,
-    pub(super) count: AtomicUsize,
-    turn: AtomicUsize,
+    all: Mutex<Listed<T>>,
+    count: AtomicUsize,
+}
+
+struct Listed<T: ?Sized> {
+    /// By address: that of a listed one is not used again, as its weak reference keeps the
+    /// allocation.
+    by_address: BTreeMap<usize, Weak<T>>,
+    /// The one that had its turn last.
+    last: usize,
 }
 
 static OPEN: List<Comm> = List::new();
@@ -58,15 +67,36 @@ impl Running {
 
 impl<T: ?Sized> List<T> {
     pub(super) const fn new() -> Self {
-        List { all: Mutex::new(Vec::new()), count: AtomicUsize::new(0), turn: AtomicUsize::new(0) }
+        List { all: Mutex::new(Listed { by_address: BTreeMap::new(), last: 0 }), count: AtomicUsize::new(0) }
     }
 
-    /// Adds one; who is gone leaves the list here.
+    /// Adds one. [`List::remove`] takes it out before its memory goes.
     pub(super) fn add(&self, what: &Arc<T>) {
         let mut all = self.all.lock();
-        all.retain(|known| known.strong_count() > 0);
-        all.push(Arc::downgrade(what));
-        self.count.store(all.len(), Ordering::Relaxed);
+        all.by_address.insert(Arc::as_ptr(what).addr(), Arc::downgrade(what));
+        self.count.store(all.by_address.len(), Ordering::Relaxed);
+    }
+
+    /// Takes out the one at an address. False: it was not there.
+    pub(super) fn remove(&self, address: usize) -> bool {
+        let mut all = self.all.lock();
+        let was_there = all.by_address.remove(&address).is_some();
+        self.count.store(all.by_address.len(), Ordering::Relaxed);
+        was_there
+    }
+
+    pub(super) fn clear(&self) {
+        self.all.lock().by_address.clear();
+        self.count.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// All of them. The caller drops them without the lock, which a communicator's end takes.
+    fn live(&self) -> Vec<Arc<T>> {
+        self.all.lock().by_address.values().filter_map(Weak::upgrade).collect()
     }
 
     /// The next few.
@@ -74,12 +104,12 @@ impl<T: ?Sized> List<T> {
         let mut next = [const { None }; TURNS];
         // Who finds it locked leaves the work to the other.
         let Some(mut all) = self.all.try_lock() else { return next };
-        all.retain(|known| known.strong_count() > 0);
-        self.count.store(all.len(), Ordering::Relaxed);
-        let turns = TURNS.min(all.len());
-        let first = self.turn.fetch_add(turns, Ordering::Relaxed);
-        for (step, slot) in next.iter_mut().enumerate().take(turns) {
-            *slot = all.get(first.wrapping_add(step) % all.len()).and_then(Weak::upgrade);
+        let Listed { by_address, last } = &mut *all;
+        let before = *last;
+        let rest = by_address.range((Bound::Excluded(before), Bound::Unbounded));
+        for (slot, (address, known)) in next.iter_mut().zip(rest.chain(by_address.range(..=before))) {
+            *slot = known.upgrade();
+            *last = *address;
         }
         next
     }
@@ -88,6 +118,11 @@ impl<T: ?Sized> List<T> {
 /// Adds a communicator.
 pub(super) fn add(comm: &Arc<Comm>) {
     OPEN.add(comm);
+}
+
+/// A communicator ends.
+pub(super) fn remove(comm: &Comm) {
+    OPEN.remove(std::ptr::from_ref(comm).addr());
 }
 
 /// Adds a collective, or a message in parts, that was started and is not over.
@@ -163,8 +198,7 @@ fn forget_oldest() -> bool {
 /// In a forked child: what the parent has is not moved on from here. Its communicators are never dropped here, so they would
 /// be found.
 pub(super) fn forget() {
-    OPEN.all.lock().clear();
-    OPEN.count.store(0, Ordering::Relaxed);
+    OPEN.clear();
     RUNNING.lock().all.clear();
     MOVING.store(0, Ordering::Relaxed);
 }
@@ -220,7 +254,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
 /// a thread gives it meanwhile.
 pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
     let answers = |comm: &Comm| comm.link.transport.answers_late() && comm.link.transport.may_be_served();
-    if !OPEN.all.lock().iter().filter_map(Weak::upgrade).any(|comm| answers(&comm)) {
+    if !OPEN.live().iter().any(|comm| answers(comm)) {
         return open();
     }
     meanwhile(open, || {
@@ -262,7 +296,7 @@ fn move_needy() {
 /// that come to this one's `open` later may still wait for what it has sent, or for its answer to a report.
 /// A fixed number of rounds, as nobody says what is queued: what a transport has no room for stays.
 pub(super) fn before_open() {
-    let mut comms: Vec<Arc<Comm>> = OPEN.all.lock().iter().filter_map(Weak::upgrade).collect();
+    let mut comms: Vec<Arc<Comm>> = OPEN.live();
     let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
     comms.iter().for_each(|comm| report::serve(comm));
     running.iter().for_each(|handle| move_on(*handle));
@@ -278,7 +312,7 @@ pub(super) fn before_open() {
 /// Moves the others on, and serves who asks after us. Call now and then in a long wait.
 pub(super) fn others(waiting: &Comm) {
     report::serve(waiting);
-    if OPEN.count.load(Ordering::Relaxed) > 1 {
+    if OPEN.len() > 1 {
         // Without the lock: a registered transport may open a communicator of its own.
         for comm in OPEN.turns().iter().flatten() {
             if !std::ptr::eq(comm.as_ref(), waiting) {

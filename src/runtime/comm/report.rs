@@ -57,7 +57,7 @@ impl Notice {
         let mut words = vec![self.why as u64, self.status as u32 as u64, self.number];
         for (call, over) in self.calls.iter().take(TOLD) {
             words.push(1 + u64::from(*over));
-            words.extend(call.words());
+            words.extend(call.portable().words());
         }
         words.resize(WORDS, 0);
         words

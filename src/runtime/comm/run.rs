@@ -32,8 +32,19 @@ use std::sync::atomic::Ordering;
 const GRACE_NS: u64 = 100_000_000;
 /// Bits of a collective's number in its messages' tags; the others are its signature.
 const NUMBER_BITS: u32 = 20;
-/// Step lists kept for reuse.
+/// Step lists kept for reuse, each with its scratch memory.
 const SPARE: usize = 4;
+/// From so many ranks on it is one list of bounded memory: what a list takes grows with the ranks,
+/// and one process may have thousands of them. An allocation more is little beside a collective of
+/// so many.
+const MANY_RANKS: i32 = 64;
+
+/// Bytes that the list of a communicator of many ranks may keep: 2 MiB for 128 ranks, 16 KiB for
+/// more than 1408.
+fn kept_bytes(ranks: i32) -> usize {
+    let times = ranks.unsigned_abs().div_ceil(MANY_RANKS.unsigned_abs()).max(1) as usize;
+    ((8 << 20) / (times * times)).max(16 << 10)
+}
 
 /// What a collective consists of.
 enum Work {
@@ -225,8 +236,10 @@ impl Comm {
     }
 
     fn put_back(&self, schedule: Schedule) {
+        let is_kept = self.size <= MANY_RANKS || schedule.bytes() <= kept_bytes(self.size);
+        let most = if self.size <= MANY_RANKS { SPARE } else { 1 };
         let mut spare = self.spare.lock();
-        if spare.len() < SPARE {
+        if is_kept && spare.len() < most {
             spare.push(schedule);
         }
     }

@@ -94,6 +94,13 @@ impl Schedule {
         }
     }
 
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let scratch = self.spare.iter().chain(&self.scratch).map(|scratch| scratch.region().len());
+        let pending = self.pending.capacity() * size_of::<Pending>();
+        self.steps.capacity() * STEP_BYTES + pending + scratch.sum::<usize>()
+    }
+
     #[cold]
     fn trim(&mut self) {
         self.spare.sort_unstable_by_key(|scratch| std::cmp::Reverse(scratch.region().len()));

@@ -248,14 +248,44 @@ pub fn destroy_all() {
     OPS.destroy_all();
 }
 
-/// A dtype in a report: its name, or its number if it has none any more.
+// Numbers of user-defined dtypes and operations are this process's own. Ranks compare and name what
+// the numbers below say instead, which is equal on all of them.
+/// Added to an element's size, which ends where 24 bits with a sign do.
+const DTYPE_OF_SIZE: i32 = 1 << 22;
+/// Added to the flags.
+const OP_OF_FLAGS: i32 = 1 << 20;
+
+/// A dtype's number as it means the same on every rank.
+pub(super) fn portable_dtype(dtype: dtl_dtype_t) -> i32 {
+    let size = |own: &Dtype| i32::try_from(own.size).unwrap_or(i32::MAX).min(DTYPE_OF_SIZE - 1);
+    DTYPES.ever(dtype).map_or(dtype, |own| DTYPE_OF_SIZE + size(own))
+}
+
+/// An operation's number as it means the same on every rank.
+pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
+    OPS.ever(op).map_or(op, |own| OP_OF_FLAGS + i32::from(own.commutes))
+}
+
+/// A dtype in a report: its name, or its number if it has none any more. Portable numbers too.
 #[must_use]
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
+    match dtype.checked_sub(DTYPE_OF_SIZE) {
+        Some(size @ 0..) if size == DTYPE_OF_SIZE - 1 => {
+            return format!("user-defined dtype of {size} bytes or more");
+        }
+        Some(size @ 0..) => return format!("user-defined dtype of {size} bytes"),
+        _ => {}
+    }
     dtype_name(dtype).map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
 }
 
-/// An operation in a report.
+/// An operation in a report. Portable numbers too.
 #[must_use]
 pub fn op_text(op: dtl_reduce_op_t) -> String {
+    match op.checked_sub(OP_OF_FLAGS) {
+        Some(0) => return "user-defined operation in the order of ranks".to_owned(),
+        Some(1) => return "user-defined operation".to_owned(),
+        _ => {}
+    }
     op_name(op).map_or_else(|_| format!("op {op}"), |name| name.to_string_lossy().into_owned())
 }

@@ -8,7 +8,7 @@ use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::registry::Backend;
-use crate::sys::heap;
+use crate::sys::{heap, process};
 use std::sync::atomic::Ordering;
 
 /// Fills in a backend's counters.
@@ -37,6 +37,8 @@ pub fn trim(backend: &Backend) -> Result<()> {
     backend.memory()?.trim();
     if plain::serves(backend.handle()) {
         heap::trim();
+        // The tables of communicators, queues and the like are from there.
+        process::trim_malloc();
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::runtime::comm::progress::{List, TURNS};
 use crate::sys::epoch;
 use crate::sys::lock::Mutex;
 use crate::sys::thread::spawn;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,9 +27,12 @@ struct Thread {
 #[derive(Default)]
 struct Told {
     ends: AtomicBool,
-    /// Changes with the list.
+    /// Changes with what follows.
     version: AtomicU64,
-    ways: Mutex<Vec<Weak<dyn Way>>>,
+    /// Windows that need it.
+    needed: AtomicUsize,
+    /// Of new windows, which it has not taken over.
+    new: Mutex<Vec<Weak<dyn Way>>>,
 }
 
 /// How long the thread sleeps after so many looks in vain.
@@ -43,29 +46,22 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// Adds the way of a new window.
 pub(super) fn add(way: &Arc<dyn Way>, needs_thread: bool) -> Result<()> {
-    SERVED.add(way);
-    if !needs_thread {
-        return Ok(());
+    if needs_thread {
+        let mut thread = THREAD.lock();
+        thread.start()?;
+        thread.needed += 1;
+        thread.tell(Some(way));
     }
-    let mut thread = THREAD.lock();
-    thread.start()?;
-    thread.needed += 1;
-    thread.tell();
+    SERVED.add(way);
     Ok(())
 }
 
 /// Takes the way of a window out that ends.
 pub(super) fn remove(way: &Arc<dyn Way>) {
-    let mut all = SERVED.all.lock();
-    let before = all.len();
-    all.retain(|known| known.strong_count() > 0 && !std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(way)));
-    let was_there = all.len() < before;
-    SERVED.count.store(all.len(), Ordering::Relaxed);
-    drop(all);
-    if was_there && way.needs_thread() {
+    if SERVED.remove(Arc::as_ptr(way).addr()) && way.needs_thread() {
         let mut thread = THREAD.lock();
         thread.needed = thread.needed.saturating_sub(1);
-        if thread.needed == 0 { thread.end() } else { thread.tell() }
+        if thread.needed == 0 { thread.end() } else { thread.tell(None) }
     }
 }
 
@@ -88,11 +84,11 @@ impl Thread {
         Ok(())
     }
 
-    /// Gives the thread the list as it is now.
-    fn tell(&self) {
+    /// Gives the thread a new one, and how many there are.
+    fn tell(&self, new: Option<&Arc<dyn Way>>) {
         if let Some((handle, told)) = &self.running {
-            let ways = SERVED.all.lock().clone();
-            *told.ways.lock() = ways;
+            told.new.lock().extend(new.map(Arc::downgrade));
+            told.needed.store(self.needed, Ordering::Relaxed);
             told.version.fetch_add(1, Ordering::Release);
             handle.thread().unpark();
         }
@@ -128,13 +124,12 @@ pub(super) fn forget() {
 }
 
 fn clear() {
-    SERVED.all.lock().clear();
-    SERVED.count.store(0, Ordering::Relaxed);
+    SERVED.clear();
 }
 
 /// Serves a few windows, in turns.
 pub(in crate::runtime::comm) fn serve_some() {
-    if SERVED.count.load(Ordering::Relaxed) > 0 {
+    if SERVED.len() > 0 {
         for way in SERVED.turns().iter().flatten() {
             way.serve();
         }
@@ -143,18 +138,22 @@ pub(in crate::runtime::comm) fn serve_some() {
 
 /// Serves all of them: whose ranks are all in this process, and wait for nobody else.
 pub(super) fn serve_all() {
-    let rounds = SERVED.count.load(Ordering::Relaxed).div_ceil(TURNS);
+    let rounds = SERVED.len().div_ceil(TURNS);
     (0..rounds).for_each(|_| serve_some());
 }
 
 /// The thread's work.
 fn work(told: &Told) {
-    let (mut known, mut ways) = (0, Vec::new());
+    let (mut known, mut ways) = (0, Vec::<Weak<dyn Way>>::new());
     let mut vain = 0_u32;
     while !told.ends.load(Ordering::Acquire) {
         let version = told.version.load(Ordering::Acquire);
         if version != known {
-            ways.clone_from(&told.ways.lock());
+            ways.append(&mut told.new.lock());
+            // Those of windows that are gone leave once they are as many as the others.
+            if ways.len() > 2 * told.needed.load(Ordering::Relaxed) {
+                ways.retain(|way| way.strong_count() > 0);
+            }
             (known, vain) = (version, 0);
         }
         if look(&ways, if sleep_after(vain) > BETWEEN_LOOKS { LOOKS } else { 1 }) {

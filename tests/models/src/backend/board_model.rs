@@ -4,8 +4,9 @@
 //! access to its bytes, which loom refuses.
 
 use super::bell::Bell;
-use super::board::{Board, SHEET};
+use super::board::{Board, Places, SHEET, place_bytes};
 use crate::Model;
+use crate::runtime::backend::Member;
 use crate::sys::buf::Region;
 use crate::sys::shared::Memory;
 use crate::sys::sync::{AtomicU64, Ordering};
@@ -19,11 +20,12 @@ pub const ALL: &[Model] = &[
     ("board: pages: one posts ahead", pages_ahead),
     ("board: the one that reads changes", turns),
     ("board: ahead after all have met", ahead_after_meeting),
+    ("board: a place is used again", used_again),
     ("bell: a post against a sleep", post_against_sleep),
 ];
 
 fn board(memory: &Arc<Memory>, own: usize) -> Board {
-    Board::new(memory.span(0, memory.len()).unwrap(), &[0, 1], own, 0)
+    Board::new(memory.span(0, memory.len()).unwrap(), Box::new([0, SHEET as u32]), own * SHEET, 0)
 }
 
 fn post(board: &Board, number: u64, data: Region) {
@@ -129,6 +131,33 @@ fn turns() {
             board.finish(number, false);
         }
     });
+}
+
+/// Rank 0's sheet is reserved for another board as soon as rank 1 no longer reads it there.
+fn used_again() {
+    let memory = Memory::create(3 * place_bytes(2));
+    let open = |places: &mut Places, memory: &Arc<Memory>, own: usize, context: u32, at: [u32; 2]| {
+        let span = || memory.span(0, memory.len());
+        let members = [0, 1].map(|rank| Member { rank, place: at[rank as usize] });
+        places.open([span(), span()], (2, own), context, &members).unwrap()
+    };
+    let theirs = Arc::clone(&memory);
+    let reader = thread::spawn(move || {
+        let board = open(&mut Places::default(), &theirs, 1, 5, [1, 1]);
+        assert_eq!(read(&board, 0, 1), 7);
+    });
+    let mut places = Places::default();
+    let (place, _) = places.reserve(|_| false).unwrap();
+    let board = open(&mut places, &memory, 0, 5, [1, 1]);
+    post_word(&board, 1, 7);
+    drop(board);
+    while places.reserve(|_| false).unwrap().0 != place {
+        places.release(2);
+        thread::yield_now();
+    }
+    let board = open(&mut places, &memory, 0, 6, [1, 2]);
+    post_word(&board, 1, 8);
+    reader.join().unwrap();
 }
 
 /// Two that sleep until a word is there. If the one that stores it did not wake both, they would sleep for ever.

@@ -12,6 +12,12 @@ pub mod backend {
         pub what: u32,
         pub data: Region,
     }
+
+    #[derive(Clone, Copy)]
+    pub struct Member {
+        pub rank: i32,
+        pub place: u32,
+    }
 }
 
 /// Nobody traces in a model.

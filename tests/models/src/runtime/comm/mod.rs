@@ -8,8 +8,21 @@ pub mod model;
 #[path = "../../../../../src/runtime/comm/recorder.rs"]
 mod recorder;
 
+/// First number of a user-defined dtype or operation, of which the models have none.
+pub mod numbered {
+    pub const FIRST: i32 = 4096;
+}
+
 /// Names for texts, which no model looks at.
 pub mod types {
+    pub fn portable_dtype(dtype: i32) -> i32 {
+        dtype
+    }
+
+    pub fn portable_op(op: i32) -> i32 {
+        op
+    }
+
     pub fn dtype_text(dtype: i32) -> String {
         dtype.to_string()
     }
