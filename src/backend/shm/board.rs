@@ -40,6 +40,11 @@ pub(super) fn free(segment: &Segment, places: &Places) -> u64 {
     }
 }
 
+/// Allocates the memory of a place.
+pub(super) fn commit(segment: &Segment, place: usize) -> Result<()> {
+    segment.commit_board(place).map_err(|error| memory_error("memory for small collectives", &error))
+}
+
 /// The board at a place for some of the segment's ranks, among them `own`.
 pub(super) fn open(
     segment: &Segment,
@@ -48,7 +53,7 @@ pub(super) fn open(
     (place, context): (usize, u32),
     ranks: &[i32],
 ) -> Result<Box<dyn backend::Board>> {
-    segment.commit_board(place).map_err(|error| memory_error("memory for small collectives", &error))?;
+    commit(segment, place)?;
     let (Some(sheets), Some(again)) = (segment.sheets(place), segment.sheets(place)) else {
         return fail!(DTL_ERROR_INTERNAL, "place {place} for a board lies outside of the shared memory");
     };

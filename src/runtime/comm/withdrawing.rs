@@ -7,6 +7,7 @@ use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::park::Backoff;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 /// Tries until there is an answer.
@@ -30,6 +31,14 @@ impl Link {
     /// The same without waiting. Pending: it has been matched and is not over. To be asked again, as what had been matched may be
     /// free again: its sender may have withdrawn the message.
     fn try_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
+        let withdrawn = self.ask_to_withdraw(op);
+        if withdrawn.is_err() {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        withdrawn
+    }
+
+    fn ask_to_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
         // What is over already need not be withdrawn, where that is not possible.
         let mut done = self.transport.outcome(op)?;
         if done.is_none() {

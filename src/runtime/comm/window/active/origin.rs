@@ -266,6 +266,6 @@ pub(super) fn withdraw(comm: &Comm, op: OpId, scratch: Option<Scratch>) {
 
 /// How an operation has ended; `None`: not yet.
 fn ending(comm: &Comm, pending: &Pending) -> Result<Option<Result<()>>> {
-    let done = comm.poll(pending.started)?;
+    let done = comm.poll_peer(pending.started, pending.target)?;
     Ok(done.map(|done| comm.check_done(&done, pending.what, pending.target)))
 }
