@@ -403,9 +403,8 @@ fn missing_shared_memory_is_told_to_all() {
 fn a_failure_of_one_rank_is_one_of_all() {
     let job = job("one-rank");
     let filter = [("DTL_TEST_FORBID", "fallocate ENOSPC")];
-    let start = |rank| {
-        by_hand_with(&job, rank, 3, 10_000, "no_memory", if rank == 1 { &filter } else { &[] })
-    };
+    let start =
+        |rank| by_hand_with(&job, rank, 3, 10_000, "no_memory", if rank == 1 { &filter } else { &[] });
     let ranks: Vec<Child> = (0..3).map(start).collect();
     let said = ranks.into_iter().map(|rank| text(&rank.wait_with_output().expect("ends")));
     let said: Vec<String> = said.collect();

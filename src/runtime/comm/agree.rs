@@ -14,10 +14,10 @@
 
 use super::absence;
 use super::call::{Call, Kind};
+use super::group::derive;
 use super::link::Class;
 use super::posted::Posted;
 use super::standing::State;
-use super::group::derive;
 use super::{Comm, insert, on_device, progress, report};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;

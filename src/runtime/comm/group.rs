@@ -67,13 +67,7 @@ pub(super) fn derive(
     or_absent(comm, number, derive_part(comm, ranks, context, place, number))
 }
 
-fn derive_part(
-    comm: &Comm,
-    ranks: &[i32],
-    context: u32,
-    place: Option<u32>,
-    number: u64,
-) -> Result<Comm> {
+fn derive_part(comm: &Comm, ranks: &[i32], context: u32, place: Option<u32>, number: u64) -> Result<Comm> {
     let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {
         return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
     };

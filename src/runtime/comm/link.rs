@@ -66,7 +66,8 @@ impl Link {
             explain::chose("collectives", &format!("{}'s own, where it has them", kind.to_string_lossy()));
         }
         let lost = AtomicBool::new(false);
-        let link = Link { transport, backend, kind, is_deterministic, direct, is_direct, spins, contexts, lost };
+        let link =
+            Link { transport, backend, kind, is_deterministic, direct, is_direct, spins, contexts, lost };
         progress::count(&link, true);
         link
     }

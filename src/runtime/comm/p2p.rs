@@ -276,13 +276,16 @@ impl Comm {
                     done.size
                 )
             }
-            DTL_ERROR_RANK_FAILURE => {
+            DTL_ERROR_RANK_FAILURE if self.absent_ranks().is_empty() => {
                 format!(
                     "{what} {peer}: it cannot complete because of rank(s) {} ({}){}",
                     self.failed_text(),
                     self.failed_how(),
                     self.failed_why()
                 )
+            }
+            DTL_ERROR_RANK_FAILURE => {
+                format!("{what} {peer}: it cannot complete: {}", self.gone_text())
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();

@@ -4,6 +4,8 @@
 //! rank that gives a collective up tells all, so that they do not wait for it. Nothing of this is on
 //! the way of a call that completes.
 
+mod notice;
+
 use super::Comm;
 use super::absence::{self, Absences};
 use super::call::Call;
@@ -17,13 +19,11 @@ use crate::sys::buf::Scratch;
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
+use notice::{Notice, TOLD, WORDS, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Operations told in one notice.
-const TOLD: usize = 8;
-const WORDS: usize = 3 + 4 * TOLD;
 /// How long a report waits for answers.
 const PATIENCE_NS: u64 = 500_000_000;
 /// The same where a time limit is about to pass, or has: nobody is to wait much longer than that.
@@ -31,86 +31,6 @@ const MOMENT_NS: u64 = 50_000_000;
 /// A collective that waits this long asks the others whether they are in the same one.
 pub(super) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(super) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
-
-/// Why a rank sends a notice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Ask = 1,
-    Answer = 2,
-    /// It has given up the collective of this number.
-    GaveUp = 3,
-    /// It shrinks the communicator.
-    Revoke = 4,
-    /// It is absent from the communicator that the collective of this number made (`absence`).
-    Absent = 5,
-}
-
-/// What a rank tells.
-#[derive(Clone)]
-struct Notice {
-    why: Why,
-    status: dtl_status_t,
-    /// The collective that was given up, or that it is about.
-    number: u64,
-    /// Latest first, and whether each is over.
-    calls: Vec<(Call, bool)>,
-}
-
-impl Notice {
-    fn words(&self) -> Vec<u64> {
-        let mut words = vec![self.why as u64, self.status as u32 as u64, self.number];
-        for (call, over) in self.calls.iter().take(TOLD) {
-            words.push(1 + u64::from(*over));
-            words.extend(call.words());
-        }
-        words.resize(WORDS, 0);
-        words
-    }
-
-    fn parse(words: &[u64]) -> Option<Notice> {
-        let (&[why, status, number], calls) = words.split_first_chunk()?;
-        let why = [Why::Ask, Why::Answer, Why::GaveUp, Why::Revoke, Why::Absent].into_iter().find(|w| *w as u64 == why)?;
-        let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
-            [state @ 1..=2, a, b, c] => Some((Call::from_words([a, b, c])?, state == 2)),
-            _ => None,
-        });
-        Some(Notice { why, status: status as u32 as i32, number, calls: calls.collect() })
-    }
-
-    /// The operation it is in, if it is in one.
-    fn present(&self) -> Option<&Call> {
-        self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
-    }
-
-    /// The first collective that is not over.
-    fn stuck(&self) -> Option<&Call> {
-        let unfinished = self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
-        unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
-    }
-
-    /// Where it is, in words: the latest operation that is not over; the first collective that is not, if it is another
-    /// one; and the one of number `about`, if that is over.
-    fn place(&self, about: Option<i32>) -> String {
-        let is_collective = |(call, _): &&(Call, bool)| call.kind.is_collective();
-        let stuck = self.stuck();
-        let meant =
-            self.calls.iter().filter(is_collective).find(|(call, over)| *over && Some(call.tag) == about);
-        let mut text = match (self.present(), self.calls.first()) {
-            (Some(call), _) => format!("in {call}"),
-            (None, Some((last, _))) => {
-                format!("in no operation of this communicator (the last one was {last})")
-            }
-            (None, None) => "in no operation of this communicator (and was in none)".to_owned(),
-        };
-        if let Some(call) = stuck.filter(|call| self.present() != Some(*call)) {
-            let _ = write!(text, ", begun before: {call}");
-        }
-        if let Some((call, _)) = meant.filter(|_| self.present().is_some()) {
-            let _ = write!(text, ", after {call}");
-        }
-        text
-    }
-}
 
 /// What a communicator knows of the others' operations.
 #[derive(Default)]
@@ -469,39 +389,7 @@ pub(super) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::Kind;
     use super::*;
-
-    #[test]
-    fn notices_survive_being_words() {
-        let call = Call::new(Kind::Bcast).with(7, 2).root(1);
-        let notice =
-            Notice { why: Why::GaveUp, status: 104, number: 9, calls: vec![(call, false), (call, true)] };
-        let again = Notice::parse(&notice.words()).unwrap();
-        assert!(again.why == Why::GaveUp && again.status == 104 && again.number == 9);
-        assert_eq!(again.calls, notice.calls);
-        assert_eq!(again.present(), Some(&call));
-        assert!(Notice::parse(&[9, 0, 0]).is_none() && Notice::parse(&[1]).is_none());
-    }
-
-    #[test]
-    fn a_place_names_what_is_stuck_and_what_is_meant() {
-        let call = |kind, tag| Call { tag, ..Call::new(kind) };
-        let (barrier, bcast, scan) = (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
-        let of = |calls: &[(Call, bool)], about| {
-            Notice { why: Why::Answer, status: 0, number: 0, calls: calls.to_vec() }.place(about)
-        };
-        assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
-        assert_eq!(of(&[(barrier, false), (bcast, false)], Some(5)), "in barrier #9, begun before: bcast #5");
-        assert_eq!(
-            of(&[(barrier, false), (bcast, true), (scan, true)], Some(5)),
-            "in barrier #9, after bcast #5"
-        );
-        assert_eq!(
-            of(&[(barrier, false), (bcast, false), (scan, true)], Some(3)),
-            "in barrier #9, begun before: bcast #5, after scan #3"
-        );
-    }
 
     #[test]
     fn ranges_are_short() {
