@@ -54,7 +54,7 @@ pub(super) struct Link {
     /// Contexts that this rank has given to communicators whose first rank it was.
     contexts: AtomicU32,
     /// Set when the transport failed to cancel an operation: it may still use the buffer.
-    pub(super) lost: AtomicBool,
+    lost: AtomicBool,
 }
 
 impl Link {
@@ -84,6 +84,11 @@ impl Link {
     /// that was lent to operations of this link is leaked then, not freed.
     pub(super) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Notes that an operation was given up that the transport may still carry out.
+    pub(super) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     /// How large messages of device memory go as they are.

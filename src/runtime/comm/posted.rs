@@ -111,7 +111,6 @@ impl Drop for Posted {
 mod tests {
     use super::super::open;
     use super::*;
-    use std::sync::atomic::Ordering;
 
     /// Two ranks in this process.
     fn pair() -> Vec<Comm> {
@@ -141,7 +140,7 @@ mod tests {
         let mut posted = Posted::lent(&zero.link, Scratch::new(8), "a test").expect("memory");
         posted.post(|_| Ok(OpId(77 << 32))).expect("posted");
         assert!(posted.cancel().is_err() && !posted.is_over() && posted.words().is_empty());
-        assert!(zero.link.lost.load(Ordering::Relaxed));
+        assert!(zero.link.has_lost());
         std::mem::forget(posted);
     }
 }

@@ -7,7 +7,6 @@ use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::park::Backoff;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 /// Tries until there is an answer.
@@ -33,7 +32,7 @@ impl Link {
     fn try_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
         let withdrawn = self.ask_to_withdraw(op);
         if withdrawn.is_err() {
-            self.lost.store(true, Ordering::Relaxed);
+            self.lose();
         }
         withdrawn
     }

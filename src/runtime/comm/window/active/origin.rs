@@ -141,7 +141,13 @@ impl Origin {
 
     /// Whether all answers are there that nobody waits for any more.
     pub(super) fn is_answered(&mut self, comm: &Comm) -> bool {
-        self.abandoned.retain(|started| matches!(comm.poll(*started), Ok(None)));
+        self.abandoned.retain(|started| match comm.poll(*started) {
+            Ok(done) => done.is_none(),
+            Err(_) => {
+                comm.link.lose();
+                false
+            }
+        });
         self.abandoned.is_empty()
     }
 
