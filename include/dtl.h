@@ -5201,8 +5201,10 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died or left (named). DTL_ERROR_TIMEOUT: the communicator's time
-///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A rank is absent if the call
+///         that made the communicator failed on it alone, or if it destroyed the communicator after a
+///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
+///         which operation. DTL_ERROR_BUSY: another thread of
 ///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
 ///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.
@@ -5450,8 +5452,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
 /// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
-///         copy function, on this rank alone: the other ranks have the duplicate, whose collectives then
-///         wait for this one in vain. `comm` is as before. Equivalent: MPI_Comm_dup.
+///         copy function, on this rank alone. If the call fails on some ranks only, collectives on the
+///         duplicate end with DTL_ERROR_RANK_FAILURE on the others. Then `comm` is as before, unless a
+///         rank died. Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 
 /// Makes one communicator for each color. Collective over `comm`.
@@ -5482,16 +5485,27 @@ DTL_NODISCARD dtl_status_t dtl_comm_split_node(dtl_comm_t comm, int32_t key, dtl
 DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t *ranks,
     uint64_t count, dtl_comm_t *out);
 
-/// After a failure: makes a working communicator of the ranks that are left, in their order. Every
-/// survivor calls it. It first ends what still waits on `comm` on any rank (with
-/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. Ranks that die meanwhile are left out, too. Without a
-/// failure all ranks are survivors. `comm` is of no more use: destroy it.
-/// It is collective: threads of one process must not shrink one communicator at the same time, as nothing
-/// tells the other ranks which of the calls is which. Other calls on it may be waiting; they end.
+/// Makes a working communicator of the ranks that survived a failure, in their order. Every survivor
+/// calls it. The call first ends all operations that wait on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and ranks
+/// that destroy `comm` instead are left out. Without a failure, all ranks are survivors. Afterwards
+/// `comm` is of no use: destroy it.
 ///
-/// @param out  yours, with the survivors as ranks 0 … n-1.
-/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the
-///         text says where it is). Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+/// The call is collective: only one thread of a process may shrink a communicator at a time. Other
+/// calls on `comm` may be waiting; they end.
+///
+/// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not failed:
+/// the next call on this rank continues it. The ranks need not repeat it at the same time. Other ranks
+/// may complete it meanwhile; their new communicator includes this rank, which gets its handle from the
+/// call that succeeds. So all ranks that succeed have the same communicator. If this rank destroys
+/// `comm` instead, collectives on that communicator end with DTL_ERROR_RANK_FAILURE.
+///
+/// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the text
+///         says where it is); call it again to continue. DTL_ERROR_RANK_FAILURE: the other ranks have
+///         agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on `comm`.
+///         DTL_ERROR_CANCELED: another thread destroyed `comm`.
+///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 DTL_NODISCARD dtl_status_t dtl_comm_shrink(dtl_comm_t comm, dtl_comm_t *out);
 
 /// Ends this process at once with an exit code (no atexit functions, no destructors), after a line in
@@ -5637,7 +5651,7 @@ DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 /// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it, or operations since the
 ///         last fence are not over.
 ///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more. DTL_ERROR_RANK_FAILURE: the
-///         target died or left. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         target died, left, or destroyed the window after a failure. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
 DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t target);
 
@@ -5645,7 +5659,8 @@ DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t tar
 ///
 /// @param target  as for dtl_win_lock.
 /// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
-///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
+///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left,
+///         or destroyed the window after a failure; the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
 
@@ -5665,7 +5680,7 @@ DTL_NODISCARD dtl_status_t dtl_win_unlock_all(dtl_win_t win);
 /// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or DTL_PROC_NULL.
 /// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between fences only a fence
 ///         waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the
-///         target has died, as each flush of it says. DTL_ERROR_INVALID_RANK.
+///         target has died, as each flush of it says, or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 DTL_NODISCARD dtl_status_t dtl_win_flush(dtl_win_t win, int32_t target);
 

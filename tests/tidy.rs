@@ -294,6 +294,34 @@ fn runtime_is_safe() {
     });
 }
 
+/// Files that post operations into scratch memory, with what keeps the memory until they are over.
+const POSTS_SCRATCH: &[(&str, &str)] = &[
+    ("comm/posted.rs", "Posted cancels them on drop, or leaks the memory"),
+    ("comm/p2p.rs", "Posted"),
+    ("comm/report.rs", "Posted"),
+    ("comm/schedule.rs", "Schedule leaks the memory while operations are pending"),
+    ("comm/staging.rs", "Staged leaks the memory while the operation is pending"),
+    ("comm/window/active/mod.rs", "Posted"),
+    ("comm/window/active/origin.rs", "close cancels them, or leaks the memory"),
+    ("comm/window/active/serve.rs", "close cancels them, or leaks the memory"),
+];
+
+/// An early return between posting an operation and its end must not free the memory that it uses.
+#[test]
+fn posted_memory_has_an_owner() {
+    let posting = ["irecv(", "isend(", "receive_matched(", "start_recv(", "start_send("];
+    let mut findings = Vec::new();
+    let is_meant = |file: &&File| file.is_in("src/runtime/comm/") && !file.path.ends_with("/tests.rs");
+    for file in sources().iter().filter(is_meant) {
+        let has = |what: &str| file.code().any(|(_, line)| line.contains(what) && !line.contains("fn "));
+        let is_known = POSTS_SCRATCH.iter().any(|(path, _)| file.path.ends_with(path));
+        if has("Scratch::") && posting.iter().any(|call| has(call)) && !is_known {
+            findings.push(format!("{}: posts into scratch memory: use posted::Posted", file.path));
+        }
+    }
+    report(&findings);
+}
+
 #[test]
 fn boolean_outputs_of_slots_are_checked() {
     check_lines(&sources(), |file, line| {

@@ -40,8 +40,10 @@ fn to_end(comm: &Comm, begin: &dyn Fn(Caller<'_>) -> Result<Begun>) -> Result<()
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died or left (named). DTL_ERROR_TIMEOUT: the communicator's time
-///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A rank is absent if the call
+///         that made the communicator failed on it alone, or if it destroyed the communicator after a
+///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
+///         which operation. DTL_ERROR_BUSY: another thread of
 ///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
 ///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.

@@ -18,8 +18,9 @@ use std::ffi::{c_char, c_void};
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
 /// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
-///         copy function, on this rank alone: the other ranks have the duplicate, whose collectives then
-///         wait for this one in vain. `comm` is as before. Equivalent: MPI_Comm_dup.
+///         copy function, on this rank alone. If the call fails on some ranks only, collectives on the
+///         duplicate end with DTL_ERROR_RANK_FAILURE on the others. Then `comm` is as before, unless a
+///         rank died. Equivalent: MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
@@ -110,16 +111,27 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     )
 }
 
-/// After a failure: makes a working communicator of the ranks that are left, in their order. Every
-/// survivor calls it. It first ends what still waits on `comm` on any rank (with
-/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. Ranks that die meanwhile are left out, too. Without a
-/// failure all ranks are survivors. `comm` is of no more use: destroy it.
-/// It is collective: threads of one process must not shrink one communicator at the same time, as nothing
-/// tells the other ranks which of the calls is which. Other calls on it may be waiting; they end.
+/// Makes a working communicator of the ranks that survived a failure, in their order. Every survivor
+/// calls it. The call first ends all operations that wait on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and ranks
+/// that destroy `comm` instead are left out. Without a failure, all ranks are survivors. Afterwards
+/// `comm` is of no use: destroy it.
 ///
-/// @param out  yours, with the survivors as ranks 0 … n-1.
-/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the
-///         text says where it is). Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+/// The call is collective: only one thread of a process may shrink a communicator at a time. Other
+/// calls on `comm` may be waiting; they end.
+///
+/// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not failed:
+/// the next call on this rank continues it. The ranks need not repeat it at the same time. Other ranks
+/// may complete it meanwhile; their new communicator includes this rank, which gets its handle from the
+/// call that succeeds. So all ranks that succeed have the same communicator. If this rank destroys
+/// `comm` instead, collectives on that communicator end with DTL_ERROR_RANK_FAILURE.
+///
+/// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the text
+///         says where it is); call it again to continue. DTL_ERROR_RANK_FAILURE: the other ranks have
+///         agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on `comm`.
+///         DTL_ERROR_CANCELED: another thread destroyed `comm`.
+///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(

@@ -181,7 +181,7 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 /// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it, or operations since the
 ///         last fence are not over.
 ///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more. DTL_ERROR_RANK_FAILURE: the
-///         target died or left. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         target died, left, or destroyed the window after a failure. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t {
@@ -192,7 +192,8 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 ///
 /// @param target  as for dtl_win_lock.
 /// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
-///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
+///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left,
+///         or destroyed the window after a failure; the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
@@ -221,7 +222,7 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 /// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or DTL_PROC_NULL.
 /// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between fences only a fence
 ///         waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the
-///         target has died, as each flush of it says. DTL_ERROR_INVALID_RANK.
+///         target has died, as each flush of it says, or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {

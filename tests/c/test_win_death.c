@@ -214,6 +214,43 @@ static void test_silent(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     printf("rank %d is well\n", me);
 }
 
+/* A survivor destroys the window after the death; the other one is still in an epoch of it. */
+static void destroyed_by_other(dtl_comm_t comm, dtl_win_t win, int is_fence) {
+    int64_t value = 1;
+    char ready = 0;
+    dtl_status_t status;
+    if (is_fence) CHECK_OK(dtl_win_fence(win));
+    else if (me == 0) CHECK_OK(dtl_win_lock(win, DTL_LOCK_SHARED, 2));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == VICTIM) kill(getpid(), SIGKILL);
+    if (me == 0) {
+        CHECK_OK(dtl_win_accumulate(win, &value, 1, DTL_DTYPE_INT64, 2, 0, DTL_OP_SUM));
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 2, 4, NULL));
+        status = is_fence ? dtl_win_fence(win) : dtl_win_unlock(win, 2);
+        /* Where ranks share memory, what was done is done: an unlock needs no answer. */
+        if (is_fence || status != DTL_SUCCESS) CHECK_STATUS(status, DTL_ERROR_RANK_FAILURE);
+        CHECK_OK(dtl_win_destroy(win));
+    } else {
+        if (is_fence) fails(dtl_win_fence(win));
+        else while (dtl_comm_barrier(comm) == DTL_SUCCESS) continue; /* until it knows of the death */
+        CHECK_OK(dtl_win_destroy(win));
+        CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, 0, 4));
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 0, 5, NULL)); /* it lives on */
+    }
+    if (me == 0) CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, 2, 5));
+    printf("rank %d is well\n", me);
+}
+
+static void test_fence_alone(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    (void)base;
+    destroyed_by_other(comm, win, 1);
+}
+
+static void test_unlock_alone(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    (void)base;
+    destroyed_by_other(comm, win, 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(dtl_comm_t comm, dtl_win_t win, int64_t *base);
@@ -224,6 +261,8 @@ static const struct {
              {"quiet", test_quiet, 128 + SIGKILL},
              {"flush", test_flush, 128 + SIGKILL},
              {"fence", test_fence, 128 + SIGKILL},
+             {"fence_alone", test_fence_alone, 128 + SIGKILL},
+             {"unlock_alone", test_unlock_alone, 128 + SIGKILL},
              {"silent", test_silent, 0}};
 
 enum { CASES = sizeof cases / sizeof cases[0] };

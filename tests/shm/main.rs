@@ -396,6 +396,27 @@ fn missing_shared_memory_is_told_to_all() {
     }
 }
 
+/// A rank that cannot allocate its part after the ranks have met fails all of them.
+#[test]
+fn a_failure_of_one_rank_is_one_of_all() {
+    let job = job("one-rank");
+    let filter = [("DTL_TEST_FORBID", "fallocate ENOSPC")];
+    let start =
+        |rank| by_hand_with(&job, rank, 3, 10_000, "no_memory", if rank == 1 { &filter } else { &[] });
+    let ranks: Vec<Child> = (0..3).map(start).collect();
+    let said = ranks.into_iter().map(|rank| text(&rank.wait_with_output().expect("ends")));
+    let said: Vec<String> = said.collect();
+    if said.iter().any(|said| said.contains("skipped: ")) {
+        println!("{}", said.concat());
+        return;
+    }
+    for (rank, said) in said.iter().enumerate() {
+        let whose = if rank == 1 { "" } else { "rank 1: " };
+        let expected = format!("DTL_ERROR_OUT_OF_MEMORY: {whose}memory for small collectives");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
 #[test]
 fn missing_memory_for_a_ring_is_a_status_of_the_send() {
     let job = job("no-ring");

@@ -46,6 +46,10 @@ fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
     let Some(room) = usize::try_from(size).ok().and_then(Scratch::new) else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes for a message that nobody received");
     };
-    message::wait(mpi, message::start_matched(mpi, message, room.region())?)?;
-    Ok(true)
+    let received = message::wait(mpi, message::start_matched(mpi, message, room.region())?);
+    if received.is_err() {
+        // MPI may still write to it.
+        std::mem::forget(room);
+    }
+    received.map(|_| true)
 }

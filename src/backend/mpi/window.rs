@@ -220,7 +220,23 @@ impl MpiWindow {
         let Some(cells) = Scratch::new(3 * to.len) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for an operation at a target", 3 * to.len);
         };
-        let part = |number: usize| cells.region().part(number * to.len, to.len);
+        let swapped = self.swap_in(cells.region(), to, from, result, by);
+        if swapped.is_err() {
+            // MPI may still write to it.
+            std::mem::forget(cells);
+        }
+        swapped
+    }
+
+    fn swap_in(
+        &self,
+        cells: Region,
+        to: Spot,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
+        let part = |number: usize| cells.part(number * to.len, to.len);
         let (held, expected, value) = (part(0), part(1), part(2));
         let look = self.element(by.dtype, DTL_OP_NO_OP)?;
         self.fetch_piece(to, Region::EMPTY, held, (to.len / by.element) as c_int, &look)?;

@@ -47,6 +47,12 @@ pub(super) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Opt
     u32::try_from(place).ok()
 }
 
+/// Allocates the first place's memory, which no rank reserves: any rank may be the first to use it.
+pub(super) fn commit_first(segment: &Segment) -> Result<()> {
+    let commit = segment.commit_sheets(0, 0..segment.size());
+    commit.map_err(|error| memory_error("memory for small collectives", &error))
+}
+
 /// The board of some of the segment's ranks, among them `own`.
 pub(super) fn open(
     segment: &Segment,
@@ -56,9 +62,7 @@ pub(super) fn open(
     members: &[Member],
 ) -> Result<Box<dyn backend::Board>> {
     if members.iter().any(|member| member.place == 0) {
-        // Nobody has reserved the first place: any rank may be the first to come.
-        let commit = segment.commit_sheets(0, 0..segment.size());
-        commit.map_err(|error| memory_error("memory for small collectives", &error))?;
+        commit_first(segment)?;
     }
     let sheets = [segment.sheets(), segment.sheets()];
     let board = places.open(sheets, (segment.size(), own), context, members)?;

@@ -201,6 +201,11 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
     if peers.len() != meeting.segment.size() {
         return fail!(DTL_ERROR_INTERNAL, "{} ranks met for {} places", peers.len(), meeting.segment.size());
     }
+    if meeting.segment.has_boards() {
+        // The board of the communicator to be opened. Here, as a failure after the meeting would be
+        // one on this rank only.
+        board::commit_first(&meeting.segment)?;
+    }
     meeting.segment.set_processors(rank);
     Ok((peers, watch, Probe::publish(&meeting.segment, rank, mode)?))
 }

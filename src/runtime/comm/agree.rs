@@ -7,20 +7,23 @@
 //! in a round in which somebody did goes on to the next, where the decision reaches it, unless all who
 //! had it died first. (Early-deciding flooding consensus with a perfect failure detector: Charron-Bost
 //! and Schiper, "Uniform consensus is harder than consensus", 2004.)
+//!
+//! An agreement that does not end within the time limit is suspended, not abandoned: its receives
+//! stay posted and its words stay valid, and the next call on this rank continues it. So a rank that
+//! was late adopts the decision that the others took with its words. Attempts need no numbers.
 
+use super::absence;
 use super::call::{Call, Kind};
+use super::group::derive;
 use super::link::Class;
-use super::p2p::Started;
+use super::posted::Posted;
 use super::standing::State;
-use super::{Comm, group, insert, on_device, report};
+use super::{Comm, insert, on_device, progress, report};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::SendMode;
-use crate::sys::buf::Scratch;
-use crate::sys::clock::Deadline;
+use crate::runtime::backend::Done;
 use crate::sys::park::Backoff;
-use std::sync::atomic::Ordering;
 
 /// Rounds of one agreement have tags of their own.
 const ROUNDS: u32 = 1 << 12;
@@ -56,36 +59,208 @@ impl Word {
     }
 }
 
+/// Shrinks of one communicator.
+#[derive(Default)]
+pub(super) struct Shrinking {
+    /// Shrinks that succeeded on this rank. All ranks complete the same ones in the same order.
+    completed: u32,
+    /// A call is in progress, and has the agreement.
+    is_busy: bool,
+    /// The agreement that a call left unfinished.
+    suspended: Option<Box<Agreement>>,
+}
+
+impl Shrinking {
+    /// How many have succeeded, and whether one more has begun.
+    pub(super) fn state(&self) -> (u32, bool) {
+        (self.completed, self.is_busy || self.suspended.is_some())
+    }
+}
+
 /// A working communicator of the ranks that are left. All of them call it.
 pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     if comm.standing.state() == State::Closed {
         return Err(comm.ended());
     }
-    // Who waits on the communicator shall come here too.
-    comm.standing.set(State::Revoked);
+    let (completed, suspended) = {
+        let mut shrinking = comm.shrinking.lock();
+        if shrinking.is_busy {
+            return fail!(
+                DTL_ERROR_BUSY,
+                "another thread is in dtl_comm_shrink on this communicator: call it after that"
+            );
+        }
+        shrinking.is_busy = true;
+        (shrinking.completed, shrinking.suspended.take())
+    };
+    let mut agreement = suspended;
+    let made = continue_shrink(comm, completed, &mut agreement);
+    let mut shrinking = comm.shrinking.lock();
+    shrinking.is_busy = false;
+    match made {
+        Ok(_) => shrinking.completed += 1,
+        Err(_) => shrinking.suspended = agreement,
+    }
+    made
+}
+
+fn continue_shrink(
+    comm: &Comm,
+    completed: u32,
+    agreement: &mut Option<Box<Agreement>>,
+) -> Result<dtl_comm_t> {
+    // Ranks that wait on the communicator shall come here too.
+    comm.standing.revoke();
     report::revoke(comm);
+    let agreement = match agreement {
+        Some(suspended) => suspended,
+        None => agreement.insert(Box::new(Agreement::new(comm, completed)?)),
+    };
     let ticket = comm.recorder.begin(&Call::new(Kind::Shrink));
-    let decision = agree(comm);
+    let reached = agreement.reach(comm);
     comm.recorder.end(ticket);
-    let decision = decision?;
+    reached?;
+    let decision = &agreement.mine;
+    if !decision.survivors().contains(&comm.rank) {
+        return fail!(DTL_ERROR_RANK_FAILURE, "the other ranks have agreed that this rank failed");
+    }
     // Without a board: that would have to be agreed on too.
-    let made = group::derive(comm, &decision.survivors(), decision.context, None)?;
+    let number = absence::of_shrink(completed);
+    let made = derive(comm, &decision.survivors(), decision.context, None, number)?;
     insert(on_device::pass_on(comm, made)?)
 }
 
-fn agree(comm: &Comm) -> Result<Word> {
-    let first_tag = comm.shrinks.fetch_add(1, Ordering::Relaxed) % 0xFFFF * ROUNDS;
-    let mut mine =
-        Word { decided: false, context: comm.link.new_context()?, failed: vec![false; comm.size as usize] };
-    for rank in comm.failed_ranks() {
-        note(&mut mine.failed, rank);
+/// An agreement in progress.
+struct Agreement {
+    /// The tag of round 0.
+    first_tag: u32,
+    round: u32,
+    own_context: u32,
+    /// This rank's word in this round. Decided: the result, which is sent to the survivors.
+    mine: Word,
+    /// Words of this round, by rank.
+    heard: Vec<Option<Word>>,
+    /// Ranks whose words of this round are still to be received and sent to.
+    to_receive: Vec<i32>,
+    to_send: Vec<i32>,
+    receiving: Vec<(i32, Posted)>,
+    /// Of all rounds.
+    sending: Vec<(i32, Posted)>,
+}
+
+const MEMORY: &str = "the survivors' agreement";
+
+impl Agreement {
+    fn new(comm: &Comm, completed: u32) -> Result<Agreement> {
+        let size = comm.size as usize;
+        let own_context = comm.link.new_context()?;
+        let mut mine = Word { decided: false, context: own_context, failed: vec![false; size] };
+        for rank in comm.failed_ranks().into_iter().chain(comm.absent_ranks()) {
+            note(&mut mine.failed, rank);
+        }
+        let mut agreement = Agreement {
+            first_tag: completed % 0xFFFF * ROUNDS,
+            round: 0,
+            own_context,
+            mine,
+            heard: Vec::new(),
+            to_receive: Vec::new(),
+            to_send: Vec::new(),
+            receiving: Vec::new(),
+            sending: Vec::new(),
+        };
+        agreement.begin_round(comm);
+        Ok(agreement)
     }
-    let own_context = mine.context;
-    for round in 0..ROUNDS {
-        let heard = exchange(comm, (first_tag + round) as i32, &mine)?;
+
+    fn begin_round(&mut self, comm: &Comm) {
+        let mut others = self.mine.survivors();
+        others.retain(|rank| *rank != comm.rank);
+        self.heard = vec![None; comm.size as usize];
+        self.to_receive = if self.mine.decided { Vec::new() } else { others.clone() };
+        self.to_send = others;
+    }
+
+    /// Continues until there is a decision, and all survivors were sent it.
+    fn reach(&mut self, comm: &Comm) -> Result<()> {
+        let deadline = comm.deadline();
+        let mut backoff = Backoff::new();
+        loop {
+            self.post(comm)?;
+            self.poll(comm)?;
+            if self.receiving.is_empty() && !self.mine.decided {
+                self.conclude_round(comm)?;
+                continue;
+            }
+            if self.mine.decided && self.sending.is_empty() {
+                return Ok(());
+            }
+            comm.pause(&mut backoff);
+            if backoff.is_long() {
+                if comm.standing.state() == State::Closed {
+                    return Err(comm.ended());
+                }
+                if deadline.passed() {
+                    report::gather(comm, None, deadline);
+                    let text = "not every survivor called dtl_comm_shrink in time; call it again to continue";
+                    return Err(report::attach(comm, &Error::new(DTL_ERROR_TIMEOUT, text), None));
+                }
+                progress::others(comm);
+            }
+        }
+    }
+
+    /// Posts what this round still has to post. A failure leaves the rest for the next call.
+    fn post(&mut self, comm: &Comm) -> Result<()> {
+        if self.to_receive.is_empty() && self.to_send.is_empty() {
+            return Ok(());
+        }
+        let (tag, words) = ((self.first_tag + self.round) as i32, self.mine.words());
+        while let Some(&rank) = self.to_receive.last() {
+            let message = (Class::Agreement, rank, tag);
+            let posted = Posted::recv(comm, words.len(), message, MEMORY);
+            self.receiving.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
+            self.to_receive.pop();
+        }
+        while let Some(&rank) = self.to_send.last() {
+            // One that has died meanwhile is noticed when its own word does not come.
+            let posted = Posted::send(comm, &words, (Class::Agreement, rank, tag), MEMORY);
+            self.sending.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
+            self.to_send.pop();
+        }
+        Ok(())
+    }
+
+    /// Takes in the words that have arrived. The slots of failed and absent ranks stay empty.
+    fn poll(&mut self, comm: &Comm) -> Result<()> {
+        let mut at = 0;
+        while let Some((rank, posted)) = self.receiving.get_mut(at) {
+            let Some(arrived) = ending(comm, *rank, posted)? else {
+                at += 1;
+                continue;
+            };
+            let (rank, posted) = self.receiving.swap_remove(at);
+            if let Some(slot) = self.heard.get_mut(rank as usize).filter(|_| arrived) {
+                *slot = Some(Word::parse(&posted.words(), comm.size as usize));
+            }
+        }
+        let mut at = 0;
+        while let Some((rank, posted)) = self.sending.get_mut(at) {
+            if ending(comm, *rank, posted)?.is_some() {
+                self.sending.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// All words of the round are there: decides, or begins the next round with what was learned.
+    fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
+        let (mine, heard) = (&self.mine, &self.heard);
         let decided = heard.iter().flatten().find(|word| word.decided);
         let mut failed = mine.failed.clone();
-        for (rank, word) in (0..).zip(&heard) {
+        for (rank, word) in (0..).zip(heard) {
             match word {
                 Some(word) => {
                     word.survivors_missing_from(&failed).iter().for_each(|rank| note(&mut failed, *rank))
@@ -95,23 +270,51 @@ fn agree(comm: &Comm) -> Result<Word> {
             }
         }
         let agreed = heard.iter().flatten().all(|word| word.failed == mine.failed) && failed == mine.failed;
-        let decision = match decided {
-            Some(word) => Some(word.clone()),
+        self.mine = match decided {
+            Some(word) => word.clone(),
             None if agreed => {
                 let leader = mine.survivors().first().copied().unwrap_or(comm.rank);
                 let theirs = heard.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
-                let context = if leader == comm.rank { own_context } else { theirs.unwrap_or(0) };
-                Some(Word { decided: true, context, failed: mine.failed.clone() })
+                let context = if leader == comm.rank { self.own_context } else { theirs.unwrap_or(0) };
+                Word { decided: true, context, failed }
             }
-            None => None,
+            None => Word { decided: false, context: self.own_context, failed },
         };
-        if let Some(decision) = decision {
-            tell(comm, (first_tag + round + 1) as i32, &decision)?;
-            return Ok(decision);
+        self.round += 1;
+        if self.round >= ROUNDS {
+            return fail!(DTL_ERROR_RANK_FAILURE, "the survivors came to no agreement in {ROUNDS} rounds");
         }
-        mine = Word { decided: false, context: own_context, failed };
+        self.begin_round(comm);
+        Ok(())
     }
-    fail!(DTL_ERROR_RANK_FAILURE, "the survivors came to no agreement in {ROUNDS} rounds")
+}
+
+/// A posted operation, or `None` if its peer has failed.
+fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
+    match posted {
+        Ok(posted) => Ok(Some(posted)),
+        Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an operation is over: `Some(false)` if its peer failed or is absent.
+fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
+    let done = match posted.poll()? {
+        Some(done) => Some(done),
+        None if posted.is_over() => return Ok(Some(true)),
+        // Its words came before its notice: what is not here now does not come.
+        None if comm.is_absent(peer) => match posted.cancel()? {
+            Some(done) => Some(done),
+            None => return Ok(Some(false)),
+        },
+        None => return Ok(None),
+    };
+    match done {
+        Some(Done { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
+        Some(done) => comm.check_done(&done, "agreement with", peer).map(|()| Some(true)),
+        None => Ok(None),
+    }
 }
 
 impl Word {
@@ -126,72 +329,6 @@ fn note(failed: &mut [bool], rank: i32) {
     if let Some(slot) = usize::try_from(rank).ok().and_then(|rank| failed.get_mut(rank)) {
         *slot = true;
     }
-}
-
-/// Sends our word to all who may be alive and takes theirs. `None`: ourselves, or one that failed.
-fn exchange(comm: &Comm, tag: i32, mine: &Word) -> Result<Vec<Option<Word>>> {
-    let alive: Vec<i32> = mine.survivors().into_iter().filter(|rank| *rank != comm.rank).collect();
-    let words = mine.words();
-    let mut receives = Vec::new();
-    for &rank in &alive {
-        let Some(room) = Scratch::new(8 * words.len()) else { return Err(no_memory()) };
-        let started = comm.start_recv(Class::Agreement, room.region(), rank, tag);
-        receives.push((rank, room, started));
-    }
-    tell(comm, tag, mine)?;
-    let mut heard = vec![None; comm.size as usize];
-    let deadline = comm.deadline();
-    for (rank, room, started) in receives {
-        let arrived = match started {
-            Ok(started) => finish(comm, started, deadline)?,
-            Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => false,
-            Err(error) => return Err(error),
-        };
-        if let Some(slot) = heard.get_mut(rank as usize).filter(|_| arrived) {
-            *slot = Some(Word::parse(&room.words(), comm.size as usize));
-        }
-    }
-    Ok(heard)
-}
-
-/// Waits for an operation; false: its peer failed.
-fn finish(comm: &Comm, started: Started, deadline: Deadline) -> Result<bool> {
-    let mut backoff = Backoff::new();
-    loop {
-        match comm.poll(started)? {
-            Some(done) if done.status == DTL_ERROR_RANK_FAILURE => return Ok(false),
-            Some(done) => return comm.check_done(&done, "agreement with", done.source).map(|()| true),
-            None => comm.pause(&mut backoff),
-        }
-        if backoff.is_long() && deadline.passed() {
-            comm.take_back(started)?;
-            report::gather(comm, None, deadline);
-            let error = Error::new(DTL_ERROR_TIMEOUT, "not every survivor called dtl_comm_shrink in time");
-            return Err(report::attach(comm, &error, None));
-        }
-        if backoff.is_long() {
-            report::serve(comm);
-        }
-    }
-}
-
-/// Sends our word to all who may be alive.
-fn tell(comm: &Comm, tag: i32, mine: &Word) -> Result<()> {
-    let Some(message) = Scratch::of_words(&mine.words()) else { return Err(no_memory()) };
-    let deadline = comm.deadline();
-    for rank in mine.survivors().into_iter().filter(|rank| *rank != comm.rank) {
-        let region = message.region();
-        // One that has died meanwhile is noticed when its own word does not come.
-        if let Ok(started) = comm.start_send(Class::Agreement, region, rank, tag, SendMode::Standard) {
-            finish(comm, started, deadline)?;
-        }
-    }
-    Ok(())
-}
-
-#[cold]
-fn no_memory() -> Error {
-    Error::new(DTL_ERROR_OUT_OF_MEMORY, "no memory for the survivors' agreement")
 }
 
 #[cfg(test)]

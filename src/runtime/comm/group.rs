@@ -5,8 +5,9 @@ use super::algorithms::{self as algorithm, choice::Algorithm};
 use super::call::{Call, Kind};
 use super::link::Link;
 use super::members::Members;
+use super::posted::Posted;
 use super::table::put;
-use super::{Comm, attribute, begun, insert, on_device, progress};
+use super::{Comm, attribute, begun, insert, on_device, progress, report};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
@@ -17,10 +18,9 @@ use std::sync::Arc;
 /// Allgather of a few words of each rank, in the order of ranks. In few rounds: a ring would take
 /// as many as there are ranks, and a list of steps that is as long.
 pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
-    let all = Scratch::new(size_of_val(mine) * comm.size as usize);
-    let (Some(mine), Some(all)) = (Scratch::of_words(mine), all) else {
-        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
-    };
+    let memory = |scratch| Posted::lent(&comm.link, scratch, "a few words of each rank");
+    let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;
+    let mine = memory(Scratch::of_words(mine))?;
     let (send, recv) = (mine.region(), all.region());
     let begun = comm
         .prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Bruck, (send, recv)));
@@ -73,13 +73,31 @@ fn context_of(proposal: u64) -> Result<u32> {
     }
 }
 
+/// Passes on whether this rank made its part of a communicator. If not, tells the others, which may
+/// have made theirs. `number`: of the collective that made it.
+fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
+    made.inspect_err(|_| report::absent(comm, number))
+}
+
 /// A communicator of chosen ranks of this one (in its own counting), which include this process.
-/// `seats`: what it needs for a board: this rank's place, and those of all ranks.
+/// `seats`: what it needs for a board: this rank's place, and those of all ranks. `number`: of the
+/// collective that makes it.
 pub(super) fn derive(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
     seats: Option<(Seat<'_>, Vec<u32>)>,
+    number: u64,
+) -> Result<Comm> {
+    or_absent(comm, number, derive_part(comm, ranks, context, seats, number))
+}
+
+fn derive_part(
+    comm: &Comm,
+    ranks: &[i32],
+    context: u32,
+    seats: Option<(Seat<'_>, Vec<u32>)>,
+    number: u64,
 ) -> Result<Comm> {
     let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {
         return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
@@ -91,6 +109,7 @@ pub(super) fn derive(
     }
     let members = Members::new(outer, comm.link.transport.size());
     let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
+    let made = made.made_by(comm, number);
     match seats {
         Some((seat, places)) => seat.take(made, &places),
         None => Ok(made),
@@ -99,9 +118,13 @@ pub(super) fn derive(
 
 /// The same ranks with messages of their own. Attributes are copied as their keys say.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
-    let copy = on_device::pass_on(comm, twin(comm, Kind::Dup)?)?;
-    attribute::copy_all(comm, handle, &copy)?;
-    insert(copy)
+    let copy = twin(comm, Kind::Dup)?;
+    let number = comm.latest_number();
+    let copied = on_device::pass_on(comm, copy).and_then(|copy| {
+        attribute::copy_all(comm, handle, &copy)?;
+        insert(copy)
+    });
+    or_absent(comm, number, copied)
 }
 
 /// The same ranks with messages of their own, and nothing else.
@@ -123,7 +146,7 @@ fn twin_saying<const N: usize>(comm: &Comm, kind: Kind, says: [u64; N]) -> Resul
     });
     let said = said.collect();
     let ranks: Vec<i32> = (0..comm.size).collect();
-    Ok((derive(comm, &ranks, context, Some((seat, places)))?, said))
+    Ok((derive(comm, &ranks, context, Some((seat, places)), comm.latest_number())?, said))
 }
 
 /// The same ranks with messages of their own, for the library itself, and what each rank says on
@@ -134,9 +157,10 @@ pub(super) fn private<const N: usize>(
     says: [u64; N],
 ) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
     let (made, said) = twin_saying(comm, kind, says)?;
+    let number = comm.latest_number();
     let made = Arc::new(made);
     progress::add(&made);
-    put(&made)?;
+    or_absent(comm, number, put(&made))?;
     Ok((made, said))
 }
 
@@ -168,8 +192,9 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     same.sort_unstable();
     let (ranks, places): (Vec<i32>, Vec<u32>) =
         same.into_iter().map(|(_, rank, place)| (rank, place)).unzip();
-    let made = derive(comm, &ranks, context, Some((seat, places)))?;
-    insert(on_device::pass_on(comm, made)?).map(Some)
+    let number = comm.latest_number();
+    let made = derive(comm, &ranks, context, Some((seat, places)), number)?;
+    or_absent(comm, number, on_device::pass_on(comm, made).and_then(insert)).map(Some)
 }
 
 /// One communicator for each node, ranks ordered by key.

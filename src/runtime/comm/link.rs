@@ -14,7 +14,7 @@ use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::park::{self, Backoff};
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Whose message it is: classes never match across, so a user's DTL_ANY_TAG cannot take a
@@ -54,6 +54,8 @@ pub(super) struct Link {
     spins: u32,
     /// Contexts that this rank has given to communicators whose first rank it was.
     contexts: AtomicU32,
+    /// Set when the transport failed to cancel an operation: it may still use the buffer.
+    lost: AtomicBool,
 }
 
 impl Link {
@@ -64,7 +66,9 @@ impl Link {
         if transport.has_collectives() {
             explain::chose("collectives", &format!("{}'s own, where it has them", kind.to_string_lossy()));
         }
-        let link = Link { transport, backend, kind, is_deterministic, direct, is_direct, spins, contexts };
+        let lost = AtomicBool::new(false);
+        let link =
+            Link { transport, backend, kind, is_deterministic, direct, is_direct, spins, contexts, lost };
         progress::count(&link, true);
         link
     }
@@ -75,6 +79,17 @@ impl Link {
         self.direct = named.map(|backend| backend.handle());
         self.is_direct = self.transport.direct().is_some();
         self
+    }
+
+    /// Whether the transport may still use a buffer of an operation that it failed to cancel. Memory
+    /// that was lent to operations of this link is leaked then, not freed.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Notes that an operation was given up that the transport may still carry out.
+    pub(super) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     /// How large messages of device memory go as they are.

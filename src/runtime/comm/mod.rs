@@ -8,9 +8,10 @@
 //! `whole` calls collectives that a transport has of its own. `staging` and `staged` are messages and collectives of memory that the host cannot reach (`on_device`: collectives that
 //! stay there), `gated` sends that wait for an event.
 //! `window` is memory that other ranks read and change.
-//! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
+//! `recorder` and `report` say who is in which operation; `absence` who takes no part; `posted` is memory with an operation posted into it; `progress` moves everything on while a
 //! call waits.
 
+mod absence;
 pub mod agree;
 mod algorithms;
 pub mod attribute;
@@ -31,6 +32,7 @@ mod over;
 pub mod p2p;
 mod persistent;
 pub mod plan;
+mod posted;
 pub mod probing;
 mod progress;
 mod recorder;
@@ -86,8 +88,6 @@ pub struct Comm {
     rank: i32,
     /// Collectives so far.
     sequence: AtomicU32,
-    /// Times that it was shrunk.
-    shrinks: AtomicU32,
     /// Collectives of a device's memory, of a kind that has them.
     device: Option<Box<on_device::Part>>,
     /// How device buffers go: what was told of it (`staging`).
@@ -117,7 +117,10 @@ pub struct Comm {
     broken: Mutex<Option<String>>,
     /// Step lists for reuse.
     spare: Mutex<Vec<schedule::Schedule>>,
-    reports: report::Reports,
+    reports: Arc<report::Reports>,
+    /// What made it, if another communicator did.
+    origin: Option<Box<absence::Origin>>,
+    shrinking: Mutex<agree::Shrinking>,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
     chosen: [AtomicU32; call::KINDS.len()],
     attributes: attribute::Attributes,
@@ -156,11 +159,12 @@ impl Comm {
             sequence: AtomicU32::new(0),
             in_collective: Turn::default(),
             spare: Mutex::new(Vec::new()),
-            reports: report::Reports::default(),
+            reports: Arc::default(),
+            origin: None,
+            shrinking: Mutex::default(),
             chosen: [const { AtomicU32::new(0) }; call::KINDS.len()],
             explained: AtomicU8::new(0),
             attributes: attribute::Attributes::default(),
-            shrinks: AtomicU32::new(0),
         };
         comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
         comm
@@ -356,7 +360,6 @@ impl Drop for Comm {
     fn drop(&mut self) {
         // Nobody uses it any more. None is left, unless a call was starting one for longer than `destroy` waited.
         request::end_all(self);
-        report::close(self);
         progress::remove(self);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::call::{Call, Kind, Tagged};
 use super::link::Class;
+use super::posted::Posted;
 use super::staging::{self, Staged};
 use super::{Comm, progress};
 use crate::abi::comm::*;
@@ -221,10 +222,14 @@ impl Comm {
     pub(super) fn complete(&self, started: Started, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();
         loop {
-            if let Some(done) = self.poll(started)? {
-                return Ok(done);
+            match self.poll(started) {
+                Ok(None) => self.pause(&mut backoff),
+                Ok(Some(done)) => return Ok(done),
+                Err(error) => {
+                    let _ = self.take_back(started);
+                    return Err(error);
+                }
             }
-            self.pause(&mut backoff);
             if !backoff.is_long() {
                 continue;
             }
@@ -271,10 +276,10 @@ impl Comm {
                     done.size
                 )
             }
-            DTL_ERROR_RANK_FAILURE if self.failed_text().is_empty() => {
+            DTL_ERROR_RANK_FAILURE if self.failed_text().is_empty() && self.absent_ranks().is_empty() => {
                 format!("{what} {peer}: it cannot complete because a rank died or left{}", self.failed_why())
             }
-            DTL_ERROR_RANK_FAILURE => {
+            DTL_ERROR_RANK_FAILURE if self.absent_ranks().is_empty() => {
                 format!(
                     "{what} {peer}: it cannot complete because of rank(s) {} ({}){}",
                     self.failed_text(),
@@ -287,6 +292,9 @@ impl Comm {
                     "{what} {peer}: the request was cancelled, or the sender withdrew a message that was probed \
                      and not yet received (its time limit passed, or its request was cancelled or destroyed)"
                 )
+            }
+            DTL_ERROR_RANK_FAILURE => {
+                format!("{what} {peer}: it cannot complete: {}", self.gone_text())
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
@@ -444,9 +452,7 @@ pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32
     check_recv(comm, from.0, from.1)?;
     let is_hidden = hidden::may_be(data.bytes) && staging::is_hidden(comm, data.bytes)?;
     let copy = if is_hidden { Some(staging::copy_out(data.bytes)?) } else { Scratch::copy_of(data.bytes) };
-    let Some(copy) = copy else {
-        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a copy of the message", data.bytes.len());
-    };
+    let copy = Posted::lent(&comm.link, copy, "a copy of the message")?;
     let sent = Data { bytes: copy.region(), ..data };
     exchange(comm, (sent, to.0, to.1), (data, from.0, from.1))
 }

@@ -4,24 +4,26 @@
 //! rank that gives a collective up tells all, so that they do not wait for it. Nothing of this is on
 //! the way of a call that completes.
 
+mod notice;
+
 use super::Comm;
+use super::absence::{self, Absences};
 use super::call::Call;
-use super::link::Class;
-use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
+use super::link::{self, Class};
+use super::posted::Posted;
+use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
-use crate::runtime::backend::{OpId, SendMode};
+use crate::runtime::backend::{Selector, SendMode};
 use crate::sys::buf::Scratch;
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
+use notice::{Notice, TOLD, WORDS, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Operations told in one notice.
-const TOLD: usize = 8;
-const WORDS: usize = 3 + 4 * TOLD;
 /// How long a report waits for answers.
 const PATIENCE_NS: u64 = 500_000_000;
 /// The same where a time limit is about to pass, or has: nobody is to wait much longer than that.
@@ -30,84 +32,6 @@ const MOMENT_NS: u64 = 50_000_000;
 pub(super) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(super) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
-/// Why a rank sends a notice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Ask = 1,
-    Answer = 2,
-    /// It has given up the collective of this number.
-    GaveUp = 3,
-    /// It shrinks the communicator.
-    Revoke = 4,
-}
-
-/// What a rank tells.
-#[derive(Clone)]
-struct Notice {
-    why: Why,
-    status: dtl_status_t,
-    /// The collective that was given up, or that it is about.
-    number: u64,
-    /// Latest first, and whether each is over.
-    calls: Vec<(Call, bool)>,
-}
-
-impl Notice {
-    fn words(&self) -> Vec<u64> {
-        let mut words = vec![self.why as u64, self.status as u32 as u64, self.number];
-        for (call, over) in self.calls.iter().take(TOLD) {
-            words.push(1 + u64::from(*over));
-            words.extend(call.portable().words());
-        }
-        words.resize(WORDS, 0);
-        words
-    }
-
-    fn parse(words: &[u64]) -> Option<Notice> {
-        let (&[why, status, number], calls) = words.split_first_chunk()?;
-        let why = [Why::Ask, Why::Answer, Why::GaveUp, Why::Revoke].into_iter().find(|w| *w as u64 == why)?;
-        let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
-            [state @ 1..=2, a, b, c] => Some((Call::from_words([a, b, c])?, state == 2)),
-            _ => None,
-        });
-        Some(Notice { why, status: status as u32 as i32, number, calls: calls.collect() })
-    }
-
-    /// The operation it is in, if it is in one.
-    fn present(&self) -> Option<&Call> {
-        self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
-    }
-
-    /// The first collective that is not over.
-    fn stuck(&self) -> Option<&Call> {
-        let unfinished = self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
-        unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
-    }
-
-    /// Where it is, in words: the latest operation that is not over; the first collective that is not, if it is another
-    /// one; and the one of number `about`, if that is over.
-    fn place(&self, about: Option<i32>) -> String {
-        let is_collective = |(call, _): &&(Call, bool)| call.kind.is_collective();
-        let stuck = self.stuck();
-        let meant =
-            self.calls.iter().filter(is_collective).find(|(call, over)| *over && Some(call.tag) == about);
-        let mut text = match (self.present(), self.calls.first()) {
-            (Some(call), _) => format!("in {call}"),
-            (None, Some((last, _))) => {
-                format!("in no operation of this communicator (the last one was {last})")
-            }
-            (None, None) => "in no operation of this communicator (and was in none)".to_owned(),
-        };
-        if let Some(call) = stuck.filter(|call| self.present() != Some(*call)) {
-            let _ = write!(text, ", begun before: {call}");
-        }
-        if let Some((call, _)) = meant.filter(|_| self.present().is_some()) {
-            let _ = write!(text, ", after {call}");
-        }
-        text
-    }
-}
-
 /// What a communicator knows of the others' operations.
 #[derive(Default)]
 pub(super) struct Reports {
@@ -115,8 +39,9 @@ pub(super) struct Reports {
     /// Counts what was heard.
     news: AtomicU64,
     /// Notices that found no room yet.
-    sending: Mutex<Vec<(Scratch, OpId)>>,
+    sending: Mutex<Vec<Posted>>,
     is_sending: AtomicBool,
+    pub(super) absences: Absences,
 }
 
 #[derive(Default)]
@@ -157,14 +82,16 @@ fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
 }
 
 fn tell(comm: &Comm, rank: i32, notice: &Notice) {
-    let Some(message) = Scratch::of_words(&notice.words()) else { return };
+    let message = Scratch::of_words(&notice.words());
+    let Ok(mut message) = Posted::lent(&comm.link, message, "a notice") else { return };
     let (word, dest) = (comm.word(Class::Service, 0), comm.outer(rank));
+    let transport = &comm.link.transport;
     // A rank that cannot be reached is one of the findings.
-    let Ok(op) = comm.link.transport.isend(message.region(), dest, word, SendMode::Notice) else { return };
-    if !matches!(comm.link.transport.outcome(op), Ok(None)) {
+    let sent = message.post(|data| transport.isend(data, dest, word, SendMode::Notice));
+    if sent.is_err() || matches!(message.poll(), Ok(Some(_))) {
         return;
     }
-    comm.reports.sending.lock().push((message, op));
+    comm.reports.sending.lock().push(message);
     comm.reports.is_sending.store(true, Ordering::Relaxed);
 }
 
@@ -173,7 +100,7 @@ fn tell_all(comm: &Comm, notice: &Notice) {
 }
 
 /// Of no collective.
-const NONE: u64 = u64::MAX;
+const NONE: u64 = absence::HERE;
 
 /// Asks the ranks that this one waits for; they answer when they are in a call. Not all ranks: of those
 /// that wait in vain, some wait for one that is elsewhere, and they tell the others.
@@ -197,46 +124,80 @@ pub(super) fn revoke(comm: &Comm) {
     tell_all(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
 }
 
-/// Hears what others tell and answers who asks.
+/// Tells all others that this rank is absent from the communicator that the collective of this
+/// number made.
+pub(super) fn absent(comm: &Comm, number: u64) {
+    tell_all(comm, &own(comm, Why::Absent, DTL_SUCCESS, number));
+}
+
+/// Reads notices and answers questions.
 pub(super) fn serve(comm: &Comm) {
+    absence::read_notices(comm);
+    serve_own(comm);
+}
+
+/// Reads notices on this communicator's own context only.
+pub(super) fn serve_own(comm: &Comm) {
     if comm.size < 2 {
         return;
     }
     if comm.reports.is_sending.load(Ordering::Relaxed) {
         let mut sending = comm.reports.sending.lock();
-        sending.retain(|(_, op)| matches!(comm.link.transport.outcome(*op), Ok(None)));
+        sending.retain_mut(|message| matches!(message.poll(), Ok(None)));
         comm.reports.is_sending.store(!sending.is_empty(), Ordering::Relaxed);
     }
-    while let Some((from, notice)) = next_notice(comm) {
+    while let Some((outer, notice)) = next_notice(comm, comm.context) {
+        let from = comm.members.as_ref().map_or(Some(outer), |members| members.inner(outer));
+        let Some(from) = from else { continue };
         if notice.why == Why::Ask {
             tell(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, notice.number));
         }
-        hear(comm, from, notice);
+        hear(comm, (from, outer), notice);
     }
 }
 
-fn next_notice(comm: &Comm) -> Option<(i32, Notice)> {
+/// Reads notices on the context of a destroyed communicator, for one that was made from it.
+pub(super) fn read_absences(comm: &Comm, context: u32, reports: &Reports) {
+    while let Some((outer, notice)) = next_notice(comm, context) {
+        reports.note_absence(outer, &notice);
+    }
+}
+
+/// The next notice on a context of this communicator's link, with the transport's rank of its
+/// sender.
+fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     let transport = &comm.link.transport;
-    let any = comm.selector(Class::Service, DTL_ANY_SOURCE, DTL_ANY_TAG);
+    let word = link::word(context, Class::Service, 0);
+    let any = Selector { source: DTL_ANY_SOURCE, word, ignore: link::TAG_BITS };
     let matched = transport.take(any).ok()??;
-    let message = Scratch::new(8 * WORDS)?;
-    let op = transport.receive_matched(matched.message, message.region()).ok()?;
+    let mut message = Posted::lent(&comm.link, Scratch::new(8 * WORDS), "a notice").ok()?;
+    message.post(|room| transport.receive_matched(matched.message, room)).ok()?;
     let mut backoff = Backoff::new();
     let done = loop {
-        match transport.outcome(op) {
+        match message.poll() {
             Ok(Some(done)) => break done,
             Ok(None) => comm.pause(&mut backoff),
             Err(_) => return None,
         }
     };
-    let from = comm.inner(done).source;
-    Notice::parse(&message.words()).filter(|_| done.status == DTL_SUCCESS).map(|notice| (from, notice))
+    let notice = Notice::parse(&message.words()).filter(|_| done.status == DTL_SUCCESS);
+    notice.map(|notice| (done.source, notice))
 }
 
-fn hear(comm: &Comm, from: i32, notice: Notice) {
+impl Reports {
+    fn note_absence(&self, outer: i32, notice: &Notice) {
+        // A rank that gave up the collective has not got the communicator that it made either.
+        if matches!(notice.why, Why::Absent | Why::GaveUp) {
+            self.absences.note(notice.number, outer);
+        }
+    }
+}
+
+fn hear(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     if notice.why == Why::Revoke {
         comm.standing.revoke();
     }
+    comm.reports.note_absence(outer, &notice);
     let mut heard = comm.reports.heard.lock();
     if notice.why == Why::GaveUp && heard.given_up.is_none_or(|(first, ..)| notice.number < first) {
         heard.given_up = Some((notice.number, from, notice.status));
@@ -426,51 +387,9 @@ pub(super) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
     Error::new(error.status(), format!("{}: {}", error.text(), summary(comm, about)))
 }
 
-/// Withdraws what is still on its way. For a communicator that goes.
-pub(super) fn close(comm: &Comm) {
-    for (message, op) in comm.reports.sending.lock().drain(..) {
-        // What cannot be withdrawn may still be read: its memory is given up.
-        if comm.link.withdraw(op).is_err() {
-            std::mem::forget(message);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::call::Kind;
     use super::*;
-
-    #[test]
-    fn notices_survive_being_words() {
-        let call = Call::new(Kind::Bcast).with(7, 2).root(1);
-        let notice =
-            Notice { why: Why::GaveUp, status: 104, number: 9, calls: vec![(call, false), (call, true)] };
-        let again = Notice::parse(&notice.words()).unwrap();
-        assert!(again.why == Why::GaveUp && again.status == 104 && again.number == 9);
-        assert_eq!(again.calls, notice.calls);
-        assert_eq!(again.present(), Some(&call));
-        assert!(Notice::parse(&[9, 0, 0]).is_none() && Notice::parse(&[1]).is_none());
-    }
-
-    #[test]
-    fn a_place_names_what_is_stuck_and_what_is_meant() {
-        let call = |kind, tag| Call { tag, ..Call::new(kind) };
-        let (barrier, bcast, scan) = (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
-        let of = |calls: &[(Call, bool)], about| {
-            Notice { why: Why::Answer, status: 0, number: 0, calls: calls.to_vec() }.place(about)
-        };
-        assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
-        assert_eq!(of(&[(barrier, false), (bcast, false)], Some(5)), "in barrier #9, begun before: bcast #5");
-        assert_eq!(
-            of(&[(barrier, false), (bcast, true), (scan, true)], Some(5)),
-            "in barrier #9, after bcast #5"
-        );
-        assert_eq!(
-            of(&[(barrier, false), (bcast, false), (scan, true)], Some(3)),
-            "in barrier #9, begun before: bcast #5, after scan #3"
-        );
-    }
 
     #[test]
     fn ranges_are_short() {

@@ -121,7 +121,7 @@ impl Comm {
     #[cold]
     pub(super) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
-        if self.has_died() { Error::new(DTL_ERROR_RANK_FAILURE, error.text()) } else { error }
+        if self.has_gone() { Error::new(DTL_ERROR_RANK_FAILURE, error.text()) } else { error }
     }
 
     /// Whether a collective has failed.
@@ -236,6 +236,9 @@ impl Comm {
     }
 
     fn put_back(&self, schedule: Schedule) {
+        if schedule.is_in_use() {
+            return;
+        }
         let is_kept = self.size <= MANY_RANKS || schedule.bytes() <= kept_bytes(self.size);
         let most = if self.size <= MANY_RANKS { SPARE } else { 1 };
         let mut spare = self.spare.lock();
@@ -408,7 +411,7 @@ impl Run {
             };
             return Err(report_on(comm, &Error::new(status, text), i32::try_from(number).ok(), inquiry));
         }
-        if comm.has_died() && self.is_next(comm) {
+        if comm.has_gone() && self.is_next(comm) {
             let since = *self.death_seen.get_or_insert_with(now_ns);
             if now_ns() - since > GRACE_NS {
                 return self.cannot_complete(comm);
@@ -440,14 +443,7 @@ impl Run {
 
     #[cold]
     fn cannot_complete(&self, comm: &Comm) -> Result<()> {
-        fail!(
-            DTL_ERROR_RANK_FAILURE,
-            "{} cannot complete: rank(s) {} {}{}",
-            self.call,
-            comm.failed_text(),
-            comm.failed_how(),
-            comm.failed_why()
-        )
+        fail!(DTL_ERROR_RANK_FAILURE, "{} cannot complete: {}", self.call, comm.gone_text())
     }
 
     /// Takes back what is in flight and tells the others that this rank does not go on.
@@ -457,7 +453,8 @@ impl Run {
             Work::Device(..) => on_device::give_up(comm),
             _ => {}
         }
-        if self.is_irrevocable() {
+        let is_in_use = matches!(&self.work, Work::Steps(schedule) if schedule.is_in_use());
+        if is_in_use || self.is_irrevocable() {
             // The transport goes on with it, so its memory has to stay.
             std::mem::forget(self.stage.take());
         }

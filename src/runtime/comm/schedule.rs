@@ -199,14 +199,28 @@ impl Schedule {
         self.is_started = false;
     }
 
-    /// Takes everything in flight back, so that nothing touches the caller's buffers any more.
+    /// Takes everything in flight back, so that nothing touches the caller's buffers any more. What
+    /// the transport cannot cancel stays in the list, and the scratch memory in use.
     pub(super) fn abandon(&mut self, comm: &Comm) {
-        for pending in self.pending.drain(..) {
-            if let Started::Op(op) = pending.started {
-                drop(comm.link.withdraw(op));
-            }
-        }
+        self.pending.retain(|pending| match pending.started {
+            Started::Op(op) => comm.link.withdraw(op).is_err(),
+            _ => false,
+        });
         self.at = self.steps.len();
+    }
+
+    /// Whether operations are posted into its scratch memory or the caller's buffers.
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.pending.is_empty()
+    }
+}
+
+impl Drop for Schedule {
+    fn drop(&mut self) {
+        if self.is_in_use() {
+            // The transport may still write to it.
+            std::mem::forget(std::mem::take(&mut self.scratch));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Communicators under their handles: found, kept for a call, put there, destroyed.
 
 use super::standing::State;
-use super::{Comm, attribute, message, on_device, open, progress, request, withdrawing};
+use super::{Comm, absence, attribute, message, on_device, open, progress, request, withdrawing};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result};
@@ -111,6 +111,7 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
 /// link closes with the last communicator on it. Outside of the epoch.
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     request::check_revocable(comm)?;
+    let has_failed = absence::has_failed(comm);
     // First, so that who waits on one of its requests hears CANCELED.
     comm.standing.set(State::Closed);
     // Who found it open has put its request under a handle when it leaves.
@@ -128,6 +129,9 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
         return Err(error);
     }
     on_device::leave(comm);
+    if has_failed {
+        absence::leave(comm);
+    }
     let handle = comm.handle();
     match TABLE.remove(&epoch::enter(), handle.id) {
         Some(comm) => {

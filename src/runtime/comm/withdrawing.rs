@@ -30,6 +30,14 @@ impl Link {
     /// The same without waiting. Pending: it has been matched and is not over. To be asked again, as what had been matched may be
     /// free again: its sender may have withdrawn the message.
     fn try_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
+        let withdrawn = self.ask_to_withdraw(op);
+        if withdrawn.is_err() {
+            self.lose();
+        }
+        withdrawn
+    }
+
+    fn ask_to_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
         // What is over already need not be withdrawn, where that is not possible.
         let mut done = self.transport.outcome(op)?;
         if done.is_none() {

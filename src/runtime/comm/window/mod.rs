@@ -19,6 +19,7 @@ pub mod quick;
 pub mod sync;
 pub(super) mod way;
 
+use super::absence::HERE;
 use super::call::Kind;
 use super::{Comm, begun, collective, group, report};
 use crate::abi::handle::dtl_win_t;
@@ -158,10 +159,12 @@ fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t,
     let served = Arc::clone(&way);
     let window = Window { comm: Arc::clone(own), way, direct, parts, memory, _kept: kept, epochs };
     let Some(id) = TABLE.insert(Arc::new(window)) else {
+        report::absent(own, HERE);
         return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
     };
     if let Err(error) = progress::add(&served, needs_thread) {
         drop(TABLE.remove(&inside_out::enter(), id));
+        report::absent(own, HERE);
         return Err(error);
     }
     Ok((dtl_win_t { id }, memory.addr()))

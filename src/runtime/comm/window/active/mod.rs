@@ -21,6 +21,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::SendMode;
 use crate::runtime::comm::link::Class;
 use crate::runtime::comm::p2p::Started;
+use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::{Comm, progress};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
@@ -42,7 +43,7 @@ pub(super) struct Active {
     server: Mutex<Server>,
     is_closed: AtomicBool,
     /// Room for the byte of a refusal, which nobody reads.
-    refusal: Scratch,
+    refusal: Posted,
 }
 
 /// An answer that is waited for.
@@ -60,10 +61,8 @@ struct Answer {
 impl Active {
     pub(super) fn new(comm: Arc<Comm>, memory: Region, is_one_process: bool) -> Result<Active> {
         let origin = Mutex::new(Origin::new(comm.size.unsigned_abs() as usize));
-        let server = Mutex::new(Server::new(memory)?);
-        let Some(refusal) = Scratch::new(1) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a window");
-        };
+        let server = Mutex::new(Server::new(&comm, memory)?);
+        let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
         let is_closed = AtomicBool::new(false);
         Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal })
     }
@@ -142,7 +141,9 @@ impl Active {
         let tag = answer_tag(origin.next());
         let started = self.comm.start_recv(Class::User, self.refusal.region(), target, tag)?;
         if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, &[]) {
-            self.comm.take_back(started)?;
+            if self.comm.take_back(started).is_err() {
+                origin.abandon(started);
+            }
             return Err(error);
         }
         Ok(Answer { target, tag, started, goal, is_there: false, is_refused: false })
@@ -153,13 +154,16 @@ impl Active {
         if answer.is_there {
             return true;
         }
-        let end = match self.comm.poll(answer.started) {
+        let end = match self.comm.poll_peer(answer.started, answer.target) {
             Ok(None) => return false,
             Ok(Some(done)) => {
                 answer.is_refused = done.size > 0;
                 self.comm.check_done(&done, what, answer.target)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.origin.lock().abandon(answer.started);
+                Err(error)
+            }
         };
         answer.is_there = true;
         note_first(failed, end);

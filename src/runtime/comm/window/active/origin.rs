@@ -141,7 +141,13 @@ impl Origin {
 
     /// Whether all answers are there that nobody waits for any more.
     pub(super) fn is_answered(&mut self, comm: &Comm) -> bool {
-        self.abandoned.retain(|started| matches!(comm.poll(*started), Ok(None)));
+        self.abandoned.retain(|started| match comm.poll(*started) {
+            Ok(done) => done.is_none(),
+            Err(_) => {
+                comm.link.lose();
+                false
+            }
+        });
         self.abandoned.is_empty()
     }
 
@@ -266,6 +272,6 @@ pub(super) fn withdraw(comm: &Comm, op: OpId, scratch: Option<Scratch>) {
 
 /// How an operation has ended; `None`: not yet.
 fn ending(comm: &Comm, pending: &Pending) -> Result<Option<Result<()>>> {
-    let done = comm.poll(pending.started)?;
+    let done = comm.poll_peer(pending.started, pending.target)?;
     Ok(done.map(|done| comm.check_done(&done, pending.what, pending.target)))
 }

@@ -11,6 +11,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, SendMode};
 use crate::runtime::comm::link::Class;
 use crate::runtime::comm::p2p::Started;
+use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::{Comm, types};
 use crate::sys::buf::{Region, Scratch};
 
@@ -37,14 +38,15 @@ pub(super) struct Server {
     /// Deaths that the locks know of.
     deaths: usize,
     /// The byte of a no.
-    refusal: Scratch,
+    refusal: Posted,
 }
 
 impl Server {
-    pub(super) fn new(memory: Region) -> Result<Server> {
-        let (Some(room), Some(refusal)) = (Scratch::unwritten(ROOM), Scratch::new(1)) else {
+    pub(super) fn new(comm: &Comm, memory: Region) -> Result<Server> {
+        let Some(room) = Scratch::unwritten(ROOM) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for what other ranks ask of a window");
         };
+        let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
         Ok(Server {
             memory,
             room,

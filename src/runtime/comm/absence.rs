@@ -1,0 +1,184 @@
+//! Absent ranks: members of a communicator that live but take no part in it.
+//!
+//! A rank is absent if the call that made the communicator failed on this rank alone, or if it
+//! destroyed the communicator after a failure while others still use it. Neither is a death that the
+//! transport reports, so the rank sends a notice. Without it the others would wait for the absent
+//! rank for ever.
+//!
+//! A rank whose call failed does not know the new communicator's context. It sends its notice on the
+//! parent's context, with the number of the collective that made the communicator. The new
+//! communicator therefore shares the parent's list of absences (`Origin`), and reads the notices
+//! itself once the parent is destroyed.
+
+use super::Comm;
+use super::p2p::Started;
+use super::report::{self, Reports};
+use super::standing::State;
+use super::table::TABLE;
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
+use crate::error::Result;
+use crate::runtime::backend::Done;
+use crate::sys::epoch;
+use crate::sys::lock::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+/// Instead of a collective's number: absent from the communicator that the notice is sent on.
+pub(super) const HERE: u64 = u64::MAX;
+
+/// Instead of a collective's number: absent from the result of the `completed + 1`-th shrink.
+pub(super) fn of_shrink(completed: u32) -> u64 {
+    HERE - 1 - u64::from(completed)
+}
+
+/// Absences reported on one communicator.
+#[derive(Default)]
+pub(super) struct Absences {
+    /// Number of the collective, and the transport's rank.
+    list: Mutex<BTreeSet<(u64, i32)>>,
+    /// Length of `list`, so that waiting calls read one word.
+    count: AtomicUsize,
+}
+
+impl Absences {
+    pub(super) fn note(&self, number: u64, outer: i32) {
+        let mut list = self.list.lock();
+        list.insert((number, outer));
+        self.count.store(list.len(), Ordering::Release);
+    }
+
+    fn of(&self, number: u64) -> Vec<i32> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let list = self.list.lock();
+        list.range((number, i32::MIN)..=(number, i32::MAX)).map(|(_, outer)| *outer).collect()
+    }
+}
+
+/// The communicator and the collective that made another communicator.
+pub(super) struct Origin {
+    /// Handle of the parent; it may be destroyed.
+    parent: u64,
+    context: u32,
+    /// Number of the collective, or `of_shrink`.
+    number: u64,
+    reports: Arc<Reports>,
+}
+
+impl Comm {
+    /// Records which collective of `parent` made this communicator. Both are on one link.
+    pub(super) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
+        let (context, reports) = (parent.context, Arc::clone(&parent.reports));
+        self.origin = Some(Box::new(Origin { parent: parent.handle().id, context, number, reports }));
+        self
+    }
+
+    /// Number of the latest collective that was begun.
+    pub(super) fn latest_number(&self) -> u64 {
+        u64::from(self.sequence.load(Ordering::Relaxed).wrapping_sub(1) & i32::MAX as u32)
+    }
+
+    /// Members that are known to be absent.
+    pub(super) fn absent_ranks(&self) -> Vec<i32> {
+        let mut absent = self.reports.absences.of(HERE);
+        if let Some(origin) = &self.origin {
+            absent.extend(origin.reports.absences.of(origin.number));
+        }
+        if let Some(members) = &self.members {
+            absent = absent.into_iter().filter_map(|outer| members.inner(outer)).collect();
+        }
+        absent
+    }
+
+    /// Whether a member is known to have died or to be absent.
+    pub(super) fn has_gone(&self) -> bool {
+        self.has_died() || !self.absent_ranks().is_empty()
+    }
+
+    /// Which members have died or are absent, as text for errors.
+    pub(super) fn gone_text(&self) -> String {
+        let absent: Vec<_> = self.absent_ranks().iter().map(ToString::to_string).collect();
+        let absent = match absent.is_empty() {
+            true => String::new(),
+            false => format!(
+                "rank(s) {} take no part in this communicator: their call that makes it failed, or they \
+                 destroyed it after a failure",
+                absent.join(", ")
+            ),
+        };
+        match self.failed_text() {
+            failed if failed.is_empty() => absent,
+            failed => {
+                let dead = format!("rank(s) {failed} {}{}", self.failed_how(), self.failed_why());
+                if absent.is_empty() { dead } else { format!("{dead}; {absent}") }
+            }
+        }
+    }
+
+    /// Polls an operation with one rank. If that rank is absent, it ends as if the rank had died.
+    pub(super) fn poll_peer(&self, started: Started, peer: i32) -> Result<Option<Done>> {
+        match self.poll(started)? {
+            None if self.is_absent(peer) => {
+                let failed = Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
+                // Pending: the message is on its way already.
+                Ok(match self.try_take_back(started)? {
+                    Poll::Ready(done) => done.or(Some(failed)),
+                    Poll::Pending => None,
+                })
+            }
+            done => Ok(done),
+        }
+    }
+
+    /// Whether a member is known to be absent.
+    pub(super) fn is_absent(&self, rank: i32) -> bool {
+        self.absent_ranks().contains(&rank)
+    }
+}
+
+/// Reads notices on the parent's context, for a communicator made from it.
+pub(super) fn read_notices(comm: &Comm) {
+    let Some(origin) = &comm.origin else { return };
+    let parent = TABLE.pin(&epoch::enter(), origin.parent);
+    match parent {
+        Some(parent) => report::serve_own(&parent),
+        None => report::read_absences(comm, origin.context, &origin.reports),
+    }
+}
+
+/// Whether the ranks of a communicator may end it at different times. One in order is ended by all
+/// ranks alike.
+pub(super) fn has_failed(comm: &Comm) -> bool {
+    comm.standing.state() == State::Revoked || comm.is_broken() || comm.has_died()
+}
+
+/// Tells the other ranks of a communicator that has failed that this rank destroys it. After a
+/// completed shrink nobody waits for this rank there any more.
+pub(super) fn leave(comm: &Comm) {
+    let (completed, is_pending) = comm.shrinking.lock().state();
+    if completed == 0 || is_pending {
+        report::absent(comm, HERE);
+    }
+    if is_pending {
+        report::absent(comm, of_shrink(completed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absences_are_told_apart_by_their_collective() {
+        let absences = Absences::default();
+        assert!(absences.of(7).is_empty());
+        for (number, outer) in [(7, 2), (8, 1), (7, 0), (7, 2), (HERE, 3), (of_shrink(0), 4)] {
+            absences.note(number, outer);
+        }
+        assert_eq!((absences.of(7), absences.of(8), absences.of(9)), (vec![0, 2], vec![1], vec![]));
+        assert_eq!((absences.of(HERE), absences.of(of_shrink(0))), (vec![3], vec![4]));
+    }
+}

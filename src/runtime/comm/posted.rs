@@ -1,0 +1,146 @@
+//! Library memory with the operations posted into it. The memory is freed only when the transport
+//! has let go of it.
+
+use super::Comm;
+use super::link::{Class, Link};
+use super::p2p::Started;
+use crate::error::{Error, Result};
+use crate::runtime::backend::{Done, OpId, SendMode};
+use crate::sys::buf::{Region, Scratch};
+use std::sync::Arc;
+
+/// Memory of the library and at most one operation posted into it.
+///
+/// Dropping it cancels the operation and waits until the transport has let go of the memory. If the
+/// transport cannot cancel an operation, the memory is leaked: a transport that still has a buffer
+/// may write to it at any time.
+pub(super) struct Posted {
+    link: Arc<Link>,
+    memory: Scratch,
+    op: Option<OpId>,
+}
+
+impl Posted {
+    /// Memory that the caller lends to operations which it completes or cancels itself. `memory` is
+    /// `None` if there was none; the error names `what` the memory is for.
+    pub(super) fn lent(link: &Arc<Link>, memory: Option<Scratch>, what: &str) -> Result<Posted> {
+        match memory {
+            Some(memory) => Ok(Posted { link: Arc::clone(link), memory, op: None }),
+            None => {
+                Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, format!("no memory for {what}")))
+            }
+        }
+    }
+
+    /// Posts an operation into the memory. `start` posts it and returns its id.
+    pub(super) fn post(&mut self, start: impl FnOnce(Region) -> Result<OpId>) -> Result<()> {
+        self.op = Some(start(self.memory.region())?).filter(|op| *op != OpId::OVER);
+        Ok(())
+    }
+
+    /// Starts to send `words`.
+    pub(super) fn send(
+        comm: &Comm,
+        words: &[u64],
+        (class, dest, tag): (Class, i32, i32),
+        what: &str,
+    ) -> Result<Posted> {
+        let mut posted = Posted::lent(&comm.link, Scratch::of_words(words), what)?;
+        let started = comm.start_send(class, posted.region(), dest, tag, SendMode::Standard)?;
+        posted.op = started.op();
+        Ok(posted)
+    }
+
+    /// Starts to receive `count` words from one rank.
+    pub(super) fn recv(
+        comm: &Comm,
+        count: usize,
+        (class, source, tag): (Class, i32, i32),
+        what: &str,
+    ) -> Result<Posted> {
+        let mut posted = Posted::lent(&comm.link, Scratch::new(8 * count), what)?;
+        posted.op = comm.start_recv(class, posted.region(), source, tag).map(Started::op)?;
+        Ok(posted)
+    }
+
+    /// The memory, for operations.
+    pub(super) fn region(&self) -> Region {
+        self.memory.region()
+    }
+
+    /// Whether the operation is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.op.is_none()
+    }
+
+    /// Makes progress; `Some` once, when the operation completes.
+    pub(super) fn poll(&mut self) -> Result<Option<Done>> {
+        let Some(op) = self.op else { return Ok(None) };
+        let done = self.link.transport.outcome(op)?;
+        if done.is_some() {
+            self.op = None;
+        }
+        Ok(done)
+    }
+
+    /// Cancels the operation; `Some`: it had completed before.
+    pub(super) fn cancel(&mut self) -> Result<Option<Done>> {
+        let Some(op) = self.op else { return Ok(None) };
+        let done = self.link.withdraw(op)?;
+        self.op = None;
+        Ok(done)
+    }
+
+    /// The words that were received. Empty while the operation is in progress.
+    pub(super) fn words(&self) -> Vec<u64> {
+        if self.is_over() { self.memory.words() } else { Vec::new() }
+    }
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        // On an error the operation stays posted.
+        let _ = self.cancel();
+        if !self.is_over() || self.link.has_lost() {
+            std::mem::forget(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::open;
+    use super::*;
+
+    /// Two ranks in this process.
+    fn pair() -> Vec<Comm> {
+        let [_, threads] = crate::backend::local::backends();
+        let ranks = threads.comm.as_ref().and_then(|comm| comm.open_ranks(2)).expect("ranks").expect("open");
+        let backend = Arc::new(threads);
+        let open = |rank| open::assemble(Arc::clone(&backend), rank, 0, 1_000_000_000).expect("open");
+        ranks.into_iter().map(open).collect()
+    }
+
+    #[test]
+    fn dropping_it_cancels_the_operation() {
+        let ranks = pair();
+        let [zero, one] = &ranks[..] else { panic!("two") };
+        drop(Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted"));
+        let sent = Posted::send(one, &[7, 8], (Class::Agreement, 0, 5), "a test").expect("sent");
+        assert!(sent.is_over(), "nothing has taken it, and it is short");
+        let mut again = Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted");
+        assert!(matches!(again.poll(), Ok(Some(done)) if done.size == 16));
+        assert_eq!((again.words(), again.is_over()), (vec![7, 8], true));
+    }
+
+    #[test]
+    fn what_the_transport_does_not_know_is_not_freed() {
+        let ranks = pair();
+        let [zero, _] = &ranks[..] else { panic!("two") };
+        let mut posted = Posted::lent(&zero.link, Scratch::new(8), "a test").expect("memory");
+        posted.post(|_| Ok(OpId(77 << 32))).expect("posted");
+        assert!(posted.cancel().is_err() && !posted.is_over() && posted.words().is_empty());
+        assert!(zero.link.has_lost());
+        std::mem::forget(posted);
+    }
+}

@@ -1,0 +1,128 @@
+//! The message in which a rank reports its operations to another: its content, and as words.
+
+use super::super::call::Call;
+use crate::abi::status::dtl_status_t;
+use std::fmt::Write;
+
+/// Operations told in one notice.
+pub(super) const TOLD: usize = 8;
+pub(super) const WORDS: usize = 3 + 4 * TOLD;
+
+/// Why a rank sends a notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    Ask = 1,
+    Answer = 2,
+    /// It has given up the collective of this number.
+    GaveUp = 3,
+    /// It shrinks the communicator.
+    Revoke = 4,
+    /// It is absent from the communicator that the collective of this number made (`absence`).
+    Absent = 5,
+}
+
+/// What a rank tells.
+#[derive(Clone)]
+pub(super) struct Notice {
+    pub(super) why: Why,
+    pub(super) status: dtl_status_t,
+    /// The collective that was given up, or that it is about.
+    pub(super) number: u64,
+    /// Latest first, and whether each is over.
+    pub(super) calls: Vec<(Call, bool)>,
+}
+
+impl Notice {
+    pub(super) fn words(&self) -> Vec<u64> {
+        let mut words = vec![self.why as u64, self.status as u32 as u64, self.number];
+        for (call, over) in self.calls.iter().take(TOLD) {
+            words.push(1 + u64::from(*over));
+            words.extend(call.portable().words());
+        }
+        words.resize(WORDS, 0);
+        words
+    }
+
+    pub(super) fn parse(words: &[u64]) -> Option<Notice> {
+        let (&[why, status, number], calls) = words.split_first_chunk()?;
+        let why = [Why::Ask, Why::Answer, Why::GaveUp, Why::Revoke, Why::Absent]
+            .into_iter()
+            .find(|w| *w as u64 == why)?;
+        let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
+            [state @ 1..=2, a, b, c] => Some((Call::from_words([a, b, c])?, state == 2)),
+            _ => None,
+        });
+        Some(Notice { why, status: status as u32 as i32, number, calls: calls.collect() })
+    }
+
+    /// The operation it is in, if it is in one.
+    pub(super) fn present(&self) -> Option<&Call> {
+        self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
+    }
+
+    /// The first collective that is not over.
+    pub(super) fn stuck(&self) -> Option<&Call> {
+        let unfinished = self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
+        unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
+    }
+
+    /// Where it is, in words: the latest operation that is not over; the first collective that is not, if it is another
+    /// one; and the one of number `about`, if that is over.
+    pub(super) fn place(&self, about: Option<i32>) -> String {
+        let is_collective = |(call, _): &&(Call, bool)| call.kind.is_collective();
+        let stuck = self.stuck();
+        let meant =
+            self.calls.iter().filter(is_collective).find(|(call, over)| *over && Some(call.tag) == about);
+        let mut text = match (self.present(), self.calls.first()) {
+            (Some(call), _) => format!("in {call}"),
+            (None, Some((last, _))) => {
+                format!("in no operation of this communicator (the last one was {last})")
+            }
+            (None, None) => "in no operation of this communicator (and was in none)".to_owned(),
+        };
+        if let Some(call) = stuck.filter(|call| self.present() != Some(*call)) {
+            let _ = write!(text, ", begun before: {call}");
+        }
+        if let Some((call, _)) = meant.filter(|_| self.present().is_some()) {
+            let _ = write!(text, ", after {call}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::call::Kind;
+    use super::*;
+
+    #[test]
+    fn notices_survive_being_words() {
+        let call = Call::new(Kind::Bcast).with(7, 2).root(1);
+        let notice =
+            Notice { why: Why::GaveUp, status: 104, number: 9, calls: vec![(call, false), (call, true)] };
+        let again = Notice::parse(&notice.words()).unwrap();
+        assert!(again.why == Why::GaveUp && again.status == 104 && again.number == 9);
+        assert_eq!(again.calls, notice.calls);
+        assert_eq!(again.present(), Some(&call));
+        assert!(Notice::parse(&[9, 0, 0]).is_none() && Notice::parse(&[1]).is_none());
+    }
+
+    #[test]
+    fn a_place_names_what_is_stuck_and_what_is_meant() {
+        let call = |kind, tag| Call { tag, ..Call::new(kind) };
+        let (barrier, bcast, scan) = (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
+        let of = |calls: &[(Call, bool)], about| {
+            Notice { why: Why::Answer, status: 0, number: 0, calls: calls.to_vec() }.place(about)
+        };
+        assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
+        assert_eq!(of(&[(barrier, false), (bcast, false)], Some(5)), "in barrier #9, begun before: bcast #5");
+        assert_eq!(
+            of(&[(barrier, false), (bcast, true), (scan, true)], Some(5)),
+            "in barrier #9, after bcast #5"
+        );
+        assert_eq!(
+            of(&[(barrier, false), (bcast, false), (scan, true)], Some(3)),
+            "in barrier #9, begun before: bcast #5, after scan #3"
+        );
+    }
+}
