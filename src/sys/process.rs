@@ -7,6 +7,8 @@ use super::fd;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Ends the process at once: no destructors, no atexit functions.
 pub fn exit_now(code: i32) -> ! {
@@ -70,12 +72,27 @@ pub fn own_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// The id of the process that started another one, or that has adopted it.
+pub fn parent_of(pid: i32) -> io::Result<i32> {
+    stat_field(pid, 4)
+}
+
+/// The program that a process runs.
+pub fn program_of(pid: i32) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe"))
+}
+
 /// When a process started, in clock ticks since boot: with the id it names a process uniquely.
 pub fn start_time(pid: i32) -> io::Result<u64> {
+    stat_field(pid, 22)
+}
+
+/// A field of /proc/PID/stat by its number in proc(5), from 3 up.
+fn stat_field<T: FromStr>(pid: i32, number: usize) -> io::Result<T> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may hold anything, so count from its end; field 22 is the 20th there.
+    // The name in parentheses, the second field, may hold anything, so count from its end.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = rest.split_ascii_whitespace().nth(19).and_then(|text| text.parse().ok());
+    let field = rest.split_ascii_whitespace().nth(number - 3).and_then(|text| text.parse().ok());
     field.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unexpected format"))
 }
 

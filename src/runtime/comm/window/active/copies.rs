@@ -78,13 +78,14 @@ impl Copies {
         self.check_there(&(spot.target..spot.target + 1)).map(|()| false)
     }
 
-    /// Whether no operation has found one of these targets gone.
+    /// Fails if an operation has found one of these targets gone.
     pub(super) fn check_there(&self, targets: &Range<i32>) -> Result<()> {
-        let is_gone = |target: &Target| target.is_gone.load(Ordering::Relaxed);
-        match (0..).zip(&self.targets).find(|(rank, target)| targets.contains(rank) && is_gone(target)) {
-            Some((rank, _)) => {
-                fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program")
-            }
+        let is_gone = |rank: &i32| {
+            let target = usize::try_from(*rank).ok().and_then(|rank| self.targets.get(rank));
+            target.is_some_and(|target| target.is_gone.load(Ordering::Relaxed))
+        };
+        match targets.clone().find(is_gone) {
+            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program"),
             None => Ok(()),
         }
     }

@@ -20,7 +20,7 @@ use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::abi::status::*;
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::SendMode;
+use crate::runtime::backend::{Copied, Remote, SendMode};
 use crate::runtime::comm::link::Class;
 use crate::runtime::comm::p2p::Started;
 use crate::runtime::comm::{Comm, progress};
@@ -84,6 +84,15 @@ impl Active {
     /// This rank's own memory, if it is the target.
     fn own(&self, spot: Spot) -> Option<Region> {
         (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
+    }
+
+    /// Lets the kernel do an operation, if it may. What is left of a rank that has died may still be there to copy.
+    fn copy(&self, spot: Spot, copy: impl FnOnce(&dyn Remote, u64) -> Copied) -> Result<bool> {
+        if !self.copies.is_any() {
+            return Ok(false);
+        }
+        self.check_alive(&(spot.target..spot.target + 1))?;
+        self.copies.copy(&self.comm, spot, copy)
     }
 
     /// The asking side, for something to be started.
@@ -296,7 +305,7 @@ impl Way for Active {
             own.copy_from(from);
             return Ok(Begun::Over);
         }
-        if self.copies.copy(&self.comm, to, copies::write(from))? {
+        if self.copy(to, copies::write(from))? {
             return Ok(Begun::Over);
         }
         self.make_room(to.target)?;
@@ -321,7 +330,7 @@ impl Way for Active {
             into.copy_from(own);
             return Ok(Begun::Over);
         }
-        if self.copies.copy(&self.comm, from, copies::read(into))? {
+        if self.copy(from, copies::read(into))? {
             return Ok(Begun::Over);
         }
         let head = Head::new(What::Get).at(from.offset, from.len);
