@@ -5,7 +5,7 @@
 //! by them.
 
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Copied, Remote, Spot};
 use crate::runtime::comm::Comm;
 use crate::runtime::explain;
@@ -36,8 +36,10 @@ impl Copies {
     pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
         let own = comm.rank;
         let near = (1..comm.size).map(|by| (own + by) % comm.size);
-        let first = near.filter_map(|rank| comm.link.transport.remote(comm.outer(rank))).next();
-        match first {
+        let mut found = near.filter_map(|rank| comm.link.transport.remote(comm.outer(rank)));
+        // One that has ended meanwhile says nothing of the others.
+        let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
+        match found.find(is_there) {
             None => (Copies::NONE, String::new()),
             Some(Err(error)) => (Copies::NONE, format!("; no copies by the kernel: {}", error.text())),
             Some(Ok(_)) => {
@@ -91,6 +93,10 @@ impl Copies {
     }
 }
 
+fn is_gone(error: &Error) -> bool {
+    error.status() == DTL_ERROR_RANK_FAILURE
+}
+
 impl Target {
     #[cold]
     fn find(&self, comm: &Comm, rank: i32) -> Option<Arc<dyn Remote>> {
@@ -98,7 +104,7 @@ impl Target {
             Ok(memory) => return Some(memory),
             Err(error) => error,
         };
-        self.is_gone.store(error.status() == DTL_ERROR_RANK_FAILURE, Ordering::Relaxed);
+        self.is_gone.store(is_gone(&error), Ordering::Relaxed);
         explain::chose("window: a target by messages", error.text());
         None
     }
