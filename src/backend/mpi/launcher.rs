@@ -26,9 +26,9 @@ pub struct Candidate {
 /// What tells of the launcher.
 pub struct Around<'a> {
     variable: Variable<'a>,
-    /// The programs of the processes above this one, its parent's first. None for a privileged program, which
-    /// whoever starts it must not lead to a library.
+    /// The programs of the processes above this one, its parent's first.
     programs: Vec<PathBuf>,
+    /// Whoever starts a privileged program must not lead it to a library.
     is_privileged: bool,
 }
 
@@ -59,7 +59,7 @@ impl Around<'_> {
         let is_privileged = trust::is_privileged();
         let mut programs = Vec::new();
         let mut pid = process::parent_pid();
-        while programs.len() < LEVELS && pid > 1 && !is_privileged {
+        while programs.len() < LEVELS && pid > 1 {
             // One of another user does not say what it runs.
             programs.push(process::program_of(pid).unwrap_or_default());
             pid = process::parent_of(pid).unwrap_or(0);
@@ -78,7 +78,7 @@ impl Around<'_> {
         let is_one = |program: &&PathBuf| {
             program.file_name().is_some_and(|name| LAUNCHERS.iter().any(|known| name == *known))
         };
-        self.programs.iter().find(is_one).map(PathBuf::as_path)
+        self.programs.iter().filter(|_| !self.is_privileged).find(is_one).map(PathBuf::as_path)
     }
 }
 
