@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { TRIPS = 200, BATCHES = 200, BIG = 4 << 20 };
+enum { TRIPS = 200, BATCHES = 200, BIG = 4 << 20, RUN = 64 << 10, RUNS = 4 };
 
 typedef struct {
     dtl_comm_t comm;
@@ -129,6 +129,14 @@ static void counts_double(side_t *s)
     }
 }
 
+// Long runs of small elements, by one rank.
+static void runs_of_bytes(side_t *s)
+{
+    static const int8_t ones[RUN];
+    for (int i = 0; i < RUNS && s->me == 0; i++)
+        OK(dtl_win_accumulate(s->win, ones, RUN, DTL_DTYPE_INT8, 1, 512, DTL_OP_SUM));
+}
+
 // Nobody else is at it: what the call itself costs.
 static void counts_alone(side_t *s)
 {
@@ -154,7 +162,7 @@ static const row_t ROWS[] = {
     {"the same, as often as calls", counts_paced, TRIPS, 1},
     {"contended fetch_op, uint64", counts_fetch_op, TRIPS, 0}, {"the same, flushed at the end", counts_flushed_once, TRIPS, 0},
     {"contended fetch_op, float64", counts_double, TRIPS, 0},
-    {"fetch_op on its own memory", counts_alone, TRIPS, 0},
+    {"fetch_op on its own memory", counts_alone, TRIPS, 0},  {"accumulate 64 KiB of int8", runs_of_bytes, RUNS, 0},
 };
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 

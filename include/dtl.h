@@ -5578,7 +5578,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// making of a window tell where the other ranks are when it has passed, and ask them before.
 ///
 /// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
-/// that of dtl_win_allocate. dtl_win_info tells. Else a rank serves the others in its calls of this library, and
+/// that of dtl_win_allocate. Between processes of one node the kernel copies puts and gets of other memory where it may
+/// (kinds "shm" and "hier"; dtl_explain says why not). dtl_win_info tells. Else, and for locks and accumulating operations on
+/// memory that the kernel copies, a rank serves the others in its calls of this library, and
 /// a thread of the library does while there is none, from the first such window to the last one's end. Over an MPI below
 /// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only within calls of
 /// this library, and dtl_win_info says so.

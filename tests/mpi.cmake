@@ -2,7 +2,7 @@
 # with mpicc.<mpi> or mpicxx.<mpi> (together with mpi/dtl_mpi.c where it is used) and run by mpirun.<mpi>. Runs, ranks and
 # arguments come from the runs.txt of the folder, else one run with 2 ranks. tests/mpi/plain has programs that are linked
 # with no MPI: compiled once, run by each mpirun. tests/mpi/plugin is the table of mpi/dtl_mpi.c for dtl-ctk.
-# tests/mpi/interop.sh runs mpi4py in the environments of DTL_TEST_MPI.
+# tests/mpi/launcher.sh has two installations of one MPI; tests/mpi/interop.sh runs mpi4py in the environments of DTL_TEST_MPI.
 # Where ranks poll one test runs at a time (RESOURCE_LOCK): these begin early (COST), or the last minute were theirs alone.
 
 file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c" "${top}/examples-c/mpi/*.c")
@@ -118,6 +118,9 @@ foreach(mpi openmpi mpich)
   else()
     skipped("tests/mpi/plain/session.${mpi}" "mpirun.${mpi} is not installed")
   endif()
+
+  add_test(NAME "tests/mpi/launcher.${mpi}" COMMAND "${top}/tests/mpi/launcher.sh" ${mpi} "${DTL_STAGE}/bin/dtl-info")
+  set_tests_properties("tests/mpi/launcher.${mpi}" PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
 
   # Kind mpi of the library, by the conformance kit, in both of its ways. With 3 ranks, more than there are
   # processors in many places, what depends on their number; with 8, counters that all fetch from.

@@ -37,7 +37,7 @@ pub use message::{Done, Matched, OpId, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use near::{Board, Member, Offer, PART_WORDS, Part, PartKey, Post};
 pub use opening::{Exchange, OpenArgs};
-pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};
+pub use window::{Copied, Reach, Remote, Spot, Swap, Window, WindowPart, Windows};
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
@@ -433,6 +433,11 @@ pub trait Transport: Send + Sync {
     /// What a rank (of this transport) offered under a key.
     fn find_part(&self, _rank: i32, _key: PartKey) -> Result<Box<dyn Part>> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks of this transport share no memory")
+    }
+    /// A rank's memory, copied by the kernel. `None`: no other process of this node has that rank. RANK_FAILURE: that
+    /// process has ended or runs another program; any other error: why its memory is not copied.
+    fn remote(&self, _rank: i32) -> Option<Result<Arc<dyn Remote>>> {
+        None
     }
     /// Whether it makes windows: on this rank, they are made if all ranks say so.
     fn windows(&self) -> Windows {

@@ -6,9 +6,11 @@ pub mod host_ranges;
 
 use super::buf::Region;
 use super::fd;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Ends the process at once: no destructors, no atexit functions.
 pub fn exit_now(code: i32) -> ! {
@@ -81,12 +83,27 @@ pub fn own_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// The id of the process that started another one, or that has adopted it.
+pub fn parent_of(pid: i32) -> io::Result<i32> {
+    stat_field(pid, 4)
+}
+
+/// The program that a process runs.
+pub fn program_of(pid: i32) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe"))
+}
+
 /// When a process started, in clock ticks since boot: with the id it names a process uniquely.
 pub fn start_time(pid: i32) -> io::Result<u64> {
+    stat_field(pid, 22)
+}
+
+/// A field of /proc/PID/stat by its number in proc(5), from 3 up.
+fn stat_field<T: FromStr>(pid: i32, number: usize) -> io::Result<T> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may hold anything, so count from its end; field 22 is the 20th there.
+    // The name in parentheses, the second field, may hold anything, so count from its end.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = rest.split_ascii_whitespace().nth(19).and_then(|text| text.parse().ok());
+    let field = rest.split_ascii_whitespace().nth(number - 3).and_then(|text| text.parse().ok());
     field.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unexpected format"))
 }
 
@@ -208,16 +225,79 @@ impl Watch {
     }
 }
 
-/// Copies from another process' memory into a region; gives the number of bytes copied.
-pub fn read_memory(pid: i32, remote: u64, into: Region) -> io::Result<usize> {
-    let local = libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() };
-    let Ok(address) = usize::try_from(remote) else {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+/// Copies from another process' memory into regions, each from an address; gives the number of bytes copied. One call
+/// reads the memory of one program, whatever the process does meanwhile.
+pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::Result<usize> {
+    let remote = |address: u64, len| libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0)),
+        iov_len: len,
     };
-    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: into.len() };
-    // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
-    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    let locals = parts.map(|(_, into)| libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() });
+    let remotes = parts.map(|(address, into)| remote(address, into.len()));
+    let count = N as libc::c_ulong;
+    // SAFETY: the regions' makers vouch for their bytes; the kernel checks the remote ones.
+    let copied = unsafe { libc::process_vm_readv(pid, locals.as_ptr(), count, remotes.as_ptr(), count, 0) };
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+/// Memory of the program that a process ran when it was opened. The kernel keeps hold of that memory, not of the process'
+/// id: once the process has ended or runs another program (exec), there is nothing to read or write any more, whatever
+/// has the id or lies at the address by then.
+pub struct ForeignMemory {
+    file: File,
+    pid: i32,
+}
+
+impl ForeignMemory {
+    /// Opens it for reading and writing; needs what ptrace needs. The id may have come to mean another process: the
+    /// caller compares bytes that only the process it means has.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        Ok(ForeignMemory { file: File::from(fd::keep(file.into())?), pid })
+    }
+
+    /// Its process' id when it was opened.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Copies from an address. Fewer bytes: the program is gone. An error: these bytes cannot be copied.
+    pub fn read(&self, address: u64, into: Region) -> io::Result<usize> {
+        all(into.len(), |done| {
+            let (to, at) = (into.part(done, into.len()), offset(address, done)?);
+            // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
+            Ok(unsafe { libc::pread(self.file.as_raw_fd(), to.addr().ptr(), to.len(), at) })
+        })
+    }
+
+    /// Copies to an address; else as `read`. After an error some bytes may have been copied.
+    pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
+        all(from.len(), |done| {
+            let (rest, at) = (from.part(done, from.len()), offset(address, done)?);
+            // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
+            Ok(unsafe { libc::pwrite(self.file.as_raw_fd(), rest.addr().ptr(), rest.len(), at) })
+        })
+    }
+}
+
+/// An address as an offset of /proc/PID/mem.
+fn offset(address: u64, done: usize) -> io::Result<libc::off_t> {
+    let at = address.checked_add(done as u64).and_then(|at| libc::off_t::try_from(at).ok());
+    at.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// Repeats a system call, which copies from where the last one stopped, until `len` bytes are copied or none is.
+fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Result<usize> {
+    let mut done = 0;
+    while done < len {
+        match usize::try_from(copy(done)?) {
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(_) => return Err(io::Error::last_os_error()),
+        }
+    }
+    Ok(done)
 }
 
 /// Lets any process of this user read this one's memory where the Yama module restricts that.
@@ -279,10 +359,56 @@ mod tests {
     fn reads_own_memory() {
         let (from, to) = (Scratch::new(100).expect("memory"), Scratch::new(100).expect("memory"));
         from.region().fill(7);
-        let copied = read_memory(own_pid(), from.region().addr().get() as u64, to.region());
-        assert_eq!(copied.expect("own memory"), 100);
+        let address = from.region().addr().get() as u64;
+        let halves = [(address, to.region().part(0, 50)), (address + 50, to.region().part(50, 50))];
+        assert_eq!(read_memory(own_pid(), halves).expect("own memory"), 100);
         // SAFETY: nobody writes `to` while it is read.
         assert!(unsafe { to.region().as_slice() }.iter().all(|&byte| byte == 7));
-        assert!(read_memory(own_pid(), 0, to.region()).is_err());
+        assert!(read_memory(own_pid(), [(0, to.region())]).is_err());
+    }
+
+    /// A child of this process in which `memory` is the parent's, copied. It runs `then` when the first byte changes.
+    fn child_with(memory: Region, then: impl FnOnce()) -> i32 {
+        // SAFETY: the child makes system calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: valid and aligned for a byte; the parent changes it through the kernel.
+            while unsafe { memory.addr().ptr().cast::<u8>().read_volatile() } == 7 {
+                std::thread::yield_now();
+            }
+            then();
+            exit_now(0);
+        }
+        child
+    }
+
+    #[test]
+    fn memory_stays_that_of_the_program_it_was_opened_for() {
+        let (memory, copy) = (Scratch::new(10_000).expect("memory"), Scratch::new(10_000).expect("memory"));
+        memory.region().fill(7);
+        let exec = || {
+            let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
+            // SAFETY: strings and an array that end as the function wants; returns only if it fails.
+            unsafe { libc::execvp(c"sleep".as_ptr(), arguments.as_ptr()) };
+        };
+        let (child, address) = (child_with(memory.region(), exec), memory.region().addr().get() as u64);
+        let foreign = ForeignMemory::open(child).expect("opened");
+        let held = PidFd::open(child).expect("held");
+        assert_eq!(foreign.read(address, copy.region()).expect("read"), 10_000);
+        // SAFETY: nobody writes `copy` while it is read.
+        assert!(unsafe { copy.region().as_slice() }.iter().all(|&byte| byte == 7));
+        assert!(foreign.write(8, copy.region()).is_err(), "nothing is mapped there");
+        copy.region().fill(9);
+        assert_eq!(foreign.write(address, copy.region()).expect("written"), 10_000);
+        // Now it runs another program, and the memory is gone although the process lives.
+        while foreign.read(address, copy.region()).expect("no error") > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(foreign.write(address, copy.region()).expect("no error"), 0);
+        assert!(!held.exited());
+        held.kill();
+        held.reap();
+        assert_eq!(foreign.write(address, copy.region()).expect("no error"), 0);
+        assert_eq!(memory.region().first_words(), [0x0707_0707_0707_0707], "the parent's is its own");
     }
 }

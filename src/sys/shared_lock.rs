@@ -10,7 +10,8 @@
 //!
 //! **Wishes.** One that waits to write leaves its name; others that come to share then give it a while, so that they
 //! cannot keep it out for ever by turns. It is no promise: who has waited its while shares all the same and takes the name
-//! away. So what a dead rank wished for costs little, and no ring of ranks can wait for each other by it.
+//! away. So what a dead rank wished for costs little, and no ring of ranks can wait for each other by it. A rank that
+//! writes in quick succession can give way too (`polite`); without that it takes the lock again before others see it free.
 //!
 //! **The dead.** Of a dead writer the word has the name. If it has a count, whoever looks then at the bits finds those of all
 //! that are counted; if none of them lives, and the word is still the same, nobody else has come. Either way one of those that
@@ -54,20 +55,25 @@ impl<'a> SharedLock<'a> {
         Some(SharedLock { state: words.get(STATE)?, wish: words.get(WISH)?, bits: words.get(BITS..)? })
     }
 
-    /// Takes it for this rank alone, if nobody has it.
+    /// Takes it for this rank alone, if nobody has it; `polite`: and nobody wishes to.
     #[must_use]
-    pub fn try_exclusive(&self, rank: usize) -> bool {
+    #[inline]
+    pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
+        let wish = self.wish.load(Relaxed);
+        if polite && wish != 0 {
+            return false;
+        }
         let taken = self.state.compare_exchange(0, name(rank) << WRITER, Acquire, Relaxed).is_ok();
-        if taken {
-            self.forget_wish(rank);
+        if taken && wish != 0 {
+            let _ = self.wish.compare_exchange(wish, 0, Relaxed, Relaxed);
         }
         taken
     }
 
-    /// Says that this rank waits to have it alone. Again and again, as others take it away.
-    pub fn wish(&self, rank: usize) {
-        // Each is as good as another.
-        let _ = self.wish.compare_exchange(0, name(rank), Relaxed, Relaxed);
+    /// Says that this rank waits to have it alone. Again and again, as others take it away. False: one waits already,
+    /// and each is as good as another.
+    pub fn wish(&self, rank: usize) -> bool {
+        self.wish.compare_exchange(0, name(rank), Relaxed, Relaxed).is_ok()
     }
 
     /// It does not wait any more.
@@ -159,43 +165,6 @@ impl<'a> SharedLock<'a> {
     }
 }
 
-/// A lock for one at a time, in one word.
-#[derive(Clone, Copy)]
-pub struct NamedLock<'a>(&'a AtomicU64);
-
-impl<'a> NamedLock<'a> {
-    /// The lock in this word.
-    #[must_use]
-    pub fn new(word: &'a AtomicU64) -> Self {
-        NamedLock(word)
-    }
-
-    /// Takes it, if nobody has it.
-    #[must_use]
-    pub fn try_take(&self, rank: usize) -> bool {
-        self.0.compare_exchange(0, name(rank), Acquire, Relaxed).is_ok()
-    }
-
-    /// Takes it from a rank that has died.
-    #[must_use]
-    pub fn take_over(&self, rank: usize, is_dead: impl Fn(usize) -> bool) -> bool {
-        let holder = self.holder().filter(|holder| is_dead(*holder));
-        holder
-            .is_some_and(|holder| self.0.compare_exchange(name(holder), name(rank), Acquire, Relaxed).is_ok())
-    }
-
-    /// Ends what `try_take` began.
-    pub fn leave(&self) {
-        self.0.store(0, Release);
-    }
-
-    /// Who has it.
-    #[must_use]
-    pub fn holder(&self) -> Option<usize> {
-        usize::try_from(self.0.load(Relaxed)).ok()?.checked_sub(1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,7 +178,7 @@ mod tests {
         let words = fresh(130);
         let lock = SharedLock::new(&words).expect("words");
         assert!(lock.try_shared(0, true) && lock.try_shared(129, true));
-        assert!(!lock.try_exclusive(5));
+        assert!(!lock.try_exclusive(5, false));
         let in_the_way = |exclusive| -> Vec<usize> {
             (0..130).filter(|rank| lock.is_in_the_way(*rank, exclusive)).collect()
         };
@@ -218,7 +187,7 @@ mod tests {
         assert_eq!(in_the_way(true), [129]);
         lock.leave_shared(129);
         assert!(in_the_way(true).is_empty());
-        assert!(lock.try_exclusive(5) && !lock.try_exclusive(6) && !lock.try_shared(7, true));
+        assert!(lock.try_exclusive(5, false) && !lock.try_exclusive(6, false) && !lock.try_shared(7, true));
         assert_eq!((in_the_way(true), in_the_way(false)), (vec![5, 7], vec![5]));
         lock.leave_line(7);
         assert_eq!(in_the_way(true), [5]);
@@ -232,16 +201,32 @@ mod tests {
         let words = fresh(4);
         let lock = SharedLock::new(&words).expect("words");
         assert!(lock.try_shared(0, true));
-        lock.wish(1);
-        lock.wish(2);
+        assert!(lock.wish(1) && !lock.wish(2));
         assert!(!lock.try_shared(3, true), "1 wishes to write");
         assert!(lock.try_shared(3, false), "who has waited long shares");
         assert!(lock.try_shared(2, true), "and took the wish away");
         [0, 2, 3].into_iter().for_each(|rank| lock.leave_shared(rank));
-        lock.wish(1);
-        assert!(lock.try_exclusive(1), "its wish has come true");
+        assert!(lock.wish(1));
+        assert!(lock.try_exclusive(1, false), "its wish has come true");
         lock.leave_exclusive();
         assert!(lock.try_shared(0, true));
+    }
+
+    #[test]
+    fn who_writes_again_and_again_gives_way() {
+        let words = fresh(0);
+        let lock = SharedLock::new(&words).expect("words");
+        assert!(lock.try_exclusive(0, true));
+        assert!(lock.wish(1));
+        lock.leave_exclusive();
+        assert!(!lock.try_exclusive(0, true) && lock.try_exclusive(1, false), "1 waits");
+        lock.leave_exclusive();
+        assert!(lock.try_exclusive(0, true), "its wish has come true");
+        assert!(lock.wish(2));
+        lock.leave_exclusive();
+        assert!(lock.try_exclusive(1, false), "who has waited long takes it");
+        lock.leave_exclusive();
+        assert!(lock.try_exclusive(0, true), "and took the wish away");
     }
 
     #[test]
@@ -250,18 +235,14 @@ mod tests {
         let lock = SharedLock::new(&words).expect("words");
         let dead = |rank: usize| rank >= 90;
         assert!(!lock.take_over(0, true, dead), "nobody has it");
-        assert!(lock.try_exclusive(90) && !lock.try_shared(1, true));
+        assert!(lock.try_exclusive(90, false) && !lock.try_shared(1, true));
         assert!(!lock.take_over(1, false, |_| false), "it lives");
         assert!(lock.take_over(1, false, dead) && lock.is_in_the_way(1, true));
         assert!(lock.try_shared(91, true) && !lock.take_over(0, true, dead), "1 lives");
         lock.leave(1);
         assert!(lock.take_over(0, true, dead) && !lock.take_over(2, true, dead));
         lock.leave(0);
-        assert!(lock.try_exclusive(2), "nothing of the dead is left");
-        let word = AtomicU64::new(0);
-        let lock = NamedLock::new(&word);
-        assert!(!lock.take_over(1, dead) && lock.try_take(95) && !lock.take_over(1, |_| false));
-        assert!(lock.take_over(1, dead) && lock.holder() == Some(1) && !lock.take_over(2, dead));
+        assert!(lock.try_exclusive(2, false), "nothing of the dead is left");
     }
 
     #[test]
@@ -284,7 +265,7 @@ mod tests {
                     let lock = SharedLock::new(words).expect("words");
                     for _ in 0..2000 {
                         if rank < 2 {
-                            take(Box::new(|| lock.try_exclusive(rank)));
+                            take(Box::new(|| lock.try_exclusive(rank, false)));
                             // SAFETY: this thread has the lock alone.
                             let both = unsafe { &mut *data.0.get() };
                             both[0] += 1;
@@ -304,16 +285,5 @@ mod tests {
         // SAFETY: the threads have ended.
         assert_eq!(unsafe { *data.0.get() }, [4000, 4000]);
         assert!(words.iter().all(|word| word.load(Relaxed) == 0));
-    }
-
-    #[test]
-    fn a_named_lock_names_its_holder() {
-        let word = AtomicU64::new(0);
-        let lock = NamedLock::new(&word);
-        assert!(lock.holder().is_none() && lock.try_take(0) && !lock.try_take(1));
-        assert_eq!(lock.holder(), Some(0));
-        lock.leave();
-        assert!(lock.try_take(1));
-        assert_eq!(lock.holder(), Some(1));
     }
 }

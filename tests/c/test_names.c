@@ -1,6 +1,6 @@
-/* What PyDotCompute's documentation names, through the C header: name, is_available, allocate, to_device, to_host,
- * get_memory_info, compile_kernel, launch_kernel, synchronize, supports_feature, get_backend. On the host, on OpenCL where it
- * is, and "cuda", which is CUDA or an error. The table is in docs/how-to/from-pydotcompute.md. C11, and valid C++17. */
+/* What PyDotCompute's backends do, through the C header: is_available, device_count, allocate, copy_to_device, copy_to_host,
+ * get_memory_info, compile_kernel, execute_kernel, synchronize. On the host, on OpenCL where it is, and "cuda", which is
+ * CUDA or an error. The table is in docs/how-to/from-pydotcompute.md. C11, and valid C++17. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -23,7 +23,7 @@ static int supports(dtl_backend_t backend, const char* feature) {
     return yes;
 }
 
-/* compile_kernel, launch_kernel, synchronize. */
+/* compile_kernel, execute_kernel, synchronize. */
 static void compute(dtl_backend_t backend, int* device, int* host) {
     dtl_source_t source = m_source(triple);
     dtl_launch_t launch = DTL_LAUNCH_INIT;
@@ -49,7 +49,7 @@ static void compute(dtl_backend_t backend, int* device, int* host) {
 static void walk(const char* name) {
     int data[N], back[N];
     uint64_t free_bytes = 0, total_bytes = 0;
-    int32_t yes = 0;
+    int32_t yes = 0, devices = 0;
     dtl_backend_t backend;
     void *block = NULL, *copy = NULL;
     int i;
@@ -62,6 +62,8 @@ static void walk(const char* name) {
     }
     CHECK(supports(backend, "async") && supports(backend, "streams") && supports(backend, "shared_memory"));
     CHECK(!supports(backend, "teleport"));
+    CHECK_OK(dtl_backend_device_count(backend, &devices));
+    CHECK(devices > 0);
     CHECK_OK(dtl_backend_set_device(backend, 0));
     CHECK_OK(dtl_device_memory_info(backend, 0, &free_bytes, &total_bytes));
     CHECK(total_bytes > 0 && free_bytes <= total_bytes);

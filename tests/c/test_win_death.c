@@ -1,7 +1,7 @@
 /* What the other ranks see of a window when a target is killed, or leaves: real processes, real SIGKILL.
  *
  * Without arguments: the driver, which starts the ranks with dtlrun (DTL_TEST_DTLRUN names it). With two: a rank, in a case
- * and with a window that is made of the program's memory or allocated. Rank 1 is the victim. */
+ * and with a window that is allocated or made of the program's memory, which the kernel copies or messages. Rank 1 is the victim. */
 #include "comm_kinds.h"
 
 enum { VICTIM = 1, CELLS = 4096 };
@@ -193,7 +193,7 @@ static void test_silent(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
         CHECK_STATUS(dtl_win_destroy(own), DTL_ERROR_INVALID_STATE);
         CHECK(kill((pid_t)victim, SIGSTOP) == 0);
         usleep(100000); /* it may take a moment to stop */
-        CHECK_OK(dtl_win_put(own, &value, 1, DTL_DTYPE_INT64, VICTIM, 0));
+        CHECK_OK(dtl_win_accumulate(own, &value, 1, DTL_DTYPE_INT64, VICTIM, 0, DTL_OP_SUM));
         CHECK_STATUS(dtl_win_unlock(own, VICTIM), DTL_ERROR_TIMEOUT);
         CHECK_STATUS(dtl_win_unlock(own, VICTIM), DTL_ERROR_TIMEOUT);
         CHECK_OK(dtl_win_destroy(own));
@@ -251,6 +251,114 @@ static void test_unlock_alone(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     destroyed_by_other(comm, win, 0);
 }
 
+/* Whether a process is in one of these states of /proc. */
+static int is_in_state(pid_t pid, const char *states) {
+    char path[64], text[512];
+    const char *after;
+    size_t got;
+    FILE *file;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    CHECK(file != NULL);
+    got = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[got] = '\0';
+    after = strrchr(text, ')');
+    return after != NULL && strchr(states, after[2]) != NULL;
+}
+
+static int goes_by(dtl_win_t win, const char *way) {
+    dtl_win_info_t info = DTL_WIN_INFO_INIT;
+    CHECK_OK(dtl_win_info(win, me, &info));
+    return strstr(info.way, way) != NULL;
+}
+
+/* A target that can do nothing: puts, gets and flushes do without it, unless they go by messages. */
+static void test_stopped(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    int64_t victim = getpid(), value[CELLS], got[CELLS];
+    int i;
+    base[5] = me;
+    CHECK_OK(dtl_win_lock_all(win));
+    CHECK_OK(dtl_comm_bcast(comm, &victim, 1, DTL_DTYPE_INT64, VICTIM));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == 0 && !goes_by(win, "messages, served")) {
+        for (i = 0; i < CELLS; i++) value[i] = i;
+        CHECK(kill((pid_t)victim, SIGSTOP) == 0);
+        while (!is_in_state((pid_t)victim, "T")) usleep(1000);
+        CHECK_OK(dtl_win_get(win, got, 1, DTL_DTYPE_INT64, VICTIM, 5));
+        CHECK_OK(dtl_win_flush(win, VICTIM));
+        CHECK(got[0] == VICTIM);
+        CHECK_OK(dtl_win_put(win, value, CELLS, DTL_DTYPE_INT64, VICTIM, 0));
+        CHECK_OK(dtl_win_flush(win, VICTIM));
+        CHECK_OK(dtl_win_get(win, got, CELLS, DTL_DTYPE_INT64, VICTIM, 0));
+        CHECK_OK(dtl_win_flush(win, VICTIM));
+        CHECK(memcmp(value, got, sizeof got) == 0);
+        CHECK(kill((pid_t)victim, SIGCONT) == 0);
+    }
+    CHECK_OK(dtl_win_unlock_all(win));
+    CHECK_OK(dtl_win_fence(win));
+    if (me == VICTIM && !goes_by(win, "messages, served")) CHECK(base[5] == 5 && base[CELLS - 1] == CELLS - 1);
+    CHECK_OK(dtl_win_destroy(win));
+    printf("rank %d is well\n", me);
+}
+
+/* The victim's process runs another program, which must not be written to. It has the same number. */
+static void test_exec(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    int64_t victim = getpid(), value = 1;
+    dtl_status_t status;
+    (void)base;
+    CHECK_OK(dtl_comm_bcast(comm, &victim, 1, DTL_DTYPE_INT64, VICTIM));
+    CHECK_OK(dtl_win_lock_all(win));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == VICTIM) {
+        execlp("sleep", "sleep", "1000", (char *)NULL);
+        exit(1);
+    }
+    if (goes_by(win, "by the kernel")) {
+        do {
+            status = dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, VICTIM, 0);
+            if (status == DTL_SUCCESS) status = dtl_win_flush(win, VICTIM);
+        } while (status == DTL_SUCCESS);
+        fails(status);
+        CHECK_TEXT("runs another program");
+        CHECK(kill((pid_t)victim, 0) == 0 && !is_in_state((pid_t)victim, "Z"));
+        fails(dtl_win_flush(win, VICTIM));
+        fails(dtl_win_get(win, &value, 1, DTL_DTYPE_INT64, VICTIM, 0));
+    }
+    meet_other(comm);
+    if (me == 0) CHECK(kill((pid_t)victim, SIGKILL) == 0);
+    printf("rank %d is well\n", me);
+    fflush(stdout);
+    _exit(0);
+}
+
+/* It changes elements of rank 0 under their lock nearly all the time, and dies there as like as not. The others go on. */
+static void test_in_lock(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    enum { BYTES = CELLS * sizeof(int64_t) };
+    static signed char ones[BYTES];
+    int64_t victim = getpid();
+    signed char got = 0;
+    int i;
+    (void)base;
+    memset(ones, 1, sizeof ones);
+    CHECK_OK(dtl_comm_bcast(comm, &victim, 1, DTL_DTYPE_INT64, VICTIM));
+    CHECK_OK(dtl_win_lock_all(win));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == VICTIM)
+        for (;;) CHECK_OK(dtl_win_accumulate(win, ones, BYTES, DTL_DTYPE_INT8, 0, 0, DTL_OP_PROD));
+    for (i = 0; i < 20; i++) CHECK_OK(dtl_win_fetch_op(win, ones, &got, DTL_DTYPE_INT8, 0, 0, DTL_OP_SUM));
+    meet_other(comm);
+    if (me == 0) CHECK(kill((pid_t)victim, SIGKILL) == 0);
+    for (i = 0; i < 20; i++) {
+        CHECK_OK(dtl_win_fetch_op(win, ones, &got, DTL_DTYPE_INT8, 0, 0, DTL_OP_SUM));
+        CHECK_OK(dtl_win_accumulate(win, ones, BYTES, DTL_DTYPE_INT8, 0, 0, DTL_OP_BXOR));
+    }
+    meet_other(comm);
+    printf("rank %d is well\n", me);
+    fflush(stdout);
+    _exit(0);
+}
+
 static const struct {
     const char *name;
     void (*run)(dtl_comm_t comm, dtl_win_t win, int64_t *base);
@@ -263,7 +371,10 @@ static const struct {
              {"fence", test_fence, 128 + SIGKILL},
              {"fence_alone", test_fence_alone, 128 + SIGKILL},
              {"unlock_alone", test_unlock_alone, 128 + SIGKILL},
-             {"silent", test_silent, 0}};
+             {"silent", test_silent, 0},
+             {"stopped", test_stopped, 0},
+             {"exec", test_exec, 128 + SIGKILL},
+             {"in_lock", test_in_lock, 128 + SIGKILL}};
 
 enum { CASES = sizeof cases / sizeof cases[0] };
 
@@ -278,7 +389,7 @@ static int be_a_rank(const char *name, const char *how) {
     CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
     CHECK(ranks == 3);
     comm = open_with(MILLISECONDS(20000));
-    if (strcmp(how, "create") == 0) {
+    if (strcmp(how, "allocate") != 0) {
         CHECK_OK(dtl_win_create(comm, own, sizeof own, 8, &win));
     } else {
         CHECK_OK(dtl_win_allocate(comm, sizeof own, 8, &base, &win));
@@ -293,8 +404,8 @@ static void run_case(const char *program, int number, const char *how) {
     size_t got;
     FILE *pipe;
     int status;
-    snprintf(command, sizeof command, "'%s' -n 3 --on-failure=continue '%s' %s %s 2>&1", getenv("DTL_TEST_DTLRUN"), program,
-             cases[number].name, how);
+    snprintf(command, sizeof command, "%s '%s' -n 3 --on-failure=continue '%s' %s %s 2>&1", strcmp(how, "messages") == 0 ? "DTL_CMA=off" : "",
+             getenv("DTL_TEST_DTLRUN"), program, cases[number].name, how);
     pipe = popen(command, "r");
     CHECK(pipe != NULL);
     got = fread(output, 1, sizeof output - 1, pipe);
@@ -314,6 +425,7 @@ int main(int argc, char **argv) {
     for (i = 0; i < CASES; i++) {
         run_case(argv[0], i, "allocate");
         run_case(argv[0], i, "create");
+        run_case(argv[0], i, "messages");
     }
     return 0;
 }

@@ -66,17 +66,24 @@ static inline void case_fence(side_t s) {
     CHECK_OK(dtl_win_destroy(win));
 }
 
-/* Every size, from nothing to more than any transport sends at once, both ways, requests among them. */
-static inline void case_sizes(side_t s) {
-    static const uint64_t sizes[] = {0, 1, 8, 56, 2048, 2049, 16384, 16385, 70000, BIG};
+/* Every size, from nothing to more than any transport sends at once, both ways, requests among them; in memory of the
+ * program's own or of the library's. */
+static inline void case_sizes(side_t s, int is_own) {
+    static const uint64_t sizes[] = {0, 1, 8, 56, 2048, 2049, 4095, 4096, 16384, 16385, 70000, BIG};
     unsigned char *bytes = (unsigned char *)malloc(BIG), *back = (unsigned char *)malloc(BIG), *base = NULL;
     dtl_request_t requests[2];
     dtl_win_t win;
     int target = win_next(s, s.ranks - 1), from = win_next(s, 1);
     uint64_t k, i;
     CHECK(bytes != NULL && back != NULL);
-    CHECK_OK(dtl_win_allocate(s.comm, BIG + 16, 1, (void **)&base, &win));
-    CHECK(((uintptr_t)base & 63) == 0);
+    if (is_own) {
+        base = (unsigned char *)calloc(1, BIG + 16);
+        CHECK(base != NULL);
+        CHECK_OK(dtl_win_create(s.comm, base, BIG + 6, 1, &win));
+    } else {
+        CHECK_OK(dtl_win_allocate(s.comm, BIG + 16, 1, (void **)&base, &win));
+        CHECK(((uintptr_t)base & 63) == 0);
+    }
     for (i = 0; i < BIG + 16; i++) CHECK(base[i] == 0);
     CHECK_OK(dtl_win_fence(win));
     for (k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -85,6 +92,7 @@ static inline void case_sizes(side_t s) {
         CHECK_OK(dtl_win_put(win, bytes, size, DTL_DTYPE_BYTE, target, 5));
         CHECK_OK(dtl_win_fence(win));
         for (i = 0; i < size; i++) CHECK(base[5 + i] == win_byte(from + (int)k, i));
+        for (i = 0; i < 16; i++) CHECK(i < 5 ? base[i] == 0 : base[BIG + i] == 0);
         CHECK_OK(dtl_win_fence(win));
         memset(back, 0, BIG);
         CHECK_OK(dtl_win_get(win, back, size, DTL_DTYPE_UINT8, target, 5));
@@ -113,8 +121,51 @@ static inline void case_sizes(side_t s) {
     CHECK(back[7] == s.me + 1);
     CHECK_OK(dtl_request_wait(requests[0], 0, NULL));
     CHECK_OK(dtl_win_destroy(win));
+    if (is_own) free(base);
     free(bytes);
     free(back);
+}
+
+/* Elements of 2 bytes that all ranks change, some in long runs, some one by one: nothing is lost. Fails if short
+ * operations do without the lock of long ones. */
+static inline void case_small_elements(side_t s) {
+    enum { ELEMENTS = 20000, ROUNDS = 20, SINGLES = 1000, HOT = 9000 };
+    uint16_t *base = NULL, *ones = (uint16_t *)malloc(ELEMENTS * sizeof *ones), got, next, swaps = 0;
+    const int target = s.ranks - 1;
+    dtl_win_t win;
+    int round, i;
+    CHECK(ones != NULL);
+    for (i = 0; i < ELEMENTS; i++) ones[i] = 1;
+    CHECK_OK(dtl_win_allocate(s.comm, ELEMENTS * sizeof *ones, sizeof *ones, (void **)&base, &win));
+    CHECK_OK(dtl_win_lock_all(win));
+    for (round = 0; round < ROUNDS; round++) {
+        if ((s.me + round) % 2 == 0) {
+            CHECK_OK(dtl_win_accumulate(win, ones, ELEMENTS, DTL_DTYPE_UINT16, target, 0, DTL_OP_SUM));
+            continue;
+        }
+        for (i = 0; i < SINGLES; i++) {
+            if (i % 10 == 0) {
+                CHECK_OK(dtl_win_fetch_op(win, NULL, &got, DTL_DTYPE_UINT16, target, HOT, DTL_OP_NO_OP));
+                CHECK_OK(dtl_win_flush(win, target));
+                next = (uint16_t)(got + 1);
+                CHECK_OK(dtl_win_compare_and_swap(win, &next, &got, ones, DTL_DTYPE_UINT16, target, HOT));
+                CHECK_OK(dtl_win_flush(win, target));
+                swaps = (uint16_t)(swaps + (ones[0] == got));
+                ones[0] = 1;
+            }
+            CHECK_OK(dtl_win_accumulate(win, ones, 1, DTL_DTYPE_UINT16, target, HOT, DTL_OP_SUM));
+        }
+    }
+    CHECK_OK(dtl_win_unlock_all(win));
+    CHECK_OK(dtl_comm_allreduce(s.comm, DTL_IN_PLACE, &swaps, 1, DTL_DTYPE_UINT16, DTL_OP_SUM));
+    CHECK_OK(dtl_win_fence(win));
+    for (i = 0; i < ELEMENTS && s.me == target; i++) {
+        /* Half of all rounds of all ranks; of one rank alone those of its parity. */
+        const int runs = ROUNDS / 2 * s.ranks, singles = i == HOT ? runs * SINGLES + swaps : 0;
+        CHECK(base[i] == (uint16_t)(runs + singles));
+    }
+    CHECK_OK(dtl_win_destroy(win));
+    free(ones);
 }
 
 /* Counters that all ranks fetch from at once: every number is given once. Atomic sums from all ranks. */
@@ -525,7 +576,9 @@ static inline void all_cases(side_t s) {
     case_order(s);
     case_allocated(s);
     case_fence(s);
-    case_sizes(s);
+    case_sizes(s, 0);
+    case_sizes(s, 1);
+    case_small_elements(s);
     case_counters(s);
     case_exclusion(s);
     case_passive(s);

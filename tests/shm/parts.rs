@@ -59,7 +59,7 @@ pub(crate) fn shared() {
     for _ in 0..TIMES {
         add.apply(parts[0].region().part(0, 8), one, Region::EMPTY);
         let last = &*parts[size - 1];
-        until(|| lock(last).try_exclusive(me).then_some(()));
+        until(|| lock(last).try_exclusive(me, false).then_some(()));
         let [first, second] = [&last.words()[GUARDED], &last.words()[GUARDED + 1]];
         first.store(first.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         second.store(second.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -123,7 +123,7 @@ pub(crate) fn killed_with_lock() {
     let parts = all_parts(comm);
     let lock = lock(&*parts[0]);
     if comm.rank() == 1 {
-        assert!(lock.try_exclusive(1));
+        assert!(lock.try_exclusive(1, false));
         barrier(comm);
         // SAFETY: ends this process, which is what the case is about.
         unsafe { libc::raise(libc::SIGKILL) };

@@ -14,7 +14,7 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Filling, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{Done, Filling, Matched, OpId, Remote, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
 use std::sync::Arc;
 
@@ -96,6 +96,14 @@ impl Router {
         match self.nodes.local.get(index) {
             Some(local) if own == Some(node) => Ok((Way::Node, *local)),
             _ => Ok((Way::Across, rank)),
+        }
+    }
+
+    /// The memory of a rank of this node.
+    pub(super) fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
+        match self.way(rank).ok()? {
+            (Way::Node, local) => self.node.remote(local),
+            (Way::Across, _) => None,
         }
     }
 

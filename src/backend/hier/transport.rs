@@ -4,7 +4,7 @@ use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Done, Filling, Matched, OpId, Selector, SendMode, Transport, Windows, poll_of,
+    Done, Filling, Matched, OpId, Remote, Selector, SendMode, Transport, Windows, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
@@ -63,6 +63,10 @@ impl Endpoint {
 impl Transport for Endpoint {
     fn windows(&self) -> Windows {
         Windows::None("the ranks are on several nodes, or are to behave so")
+    }
+
+    fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
+        self.with(|router| Ok(router.remote(rank))).ok().flatten()
     }
 
     fn rank(&self) -> i32 {

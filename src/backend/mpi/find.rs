@@ -1,10 +1,11 @@
 //! Which MPI library: the one that is in the process already, else the one that is named, else the one
-//! that fits the launcher. A second MPI in one process would end it, so that is never tried.
+//! that fits the launcher (`launcher`). A second MPI in one process would end it, so that is never tried.
 //!
 //! Not here: what is done with it (`session`).
 
 use super::abi::{self, Abi};
 use super::functions::Functions;
+use super::launcher::{self, Candidate};
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::dl::{self, Module};
@@ -17,6 +18,8 @@ pub struct Found {
     place: Place,
     /// The file that its functions come from.
     pub file: PathBuf,
+    /// Why it is this one.
+    pub why: String,
 }
 
 enum Place {
@@ -44,7 +47,7 @@ impl Found {
 
     /// `None`: there is no MPI at that place.
     fn at(place: Place) -> Option<Self> {
-        let mut found = Found { place, file: PathBuf::new() };
+        let mut found = Found { place, file: PathBuf::new(), why: String::new() };
         found.symbol(MARK)?;
         found.file = dl::file_of(found.symbol(OWN_MARK).or_else(|| found.symbol(MARK))?)?;
         Some(found)
@@ -63,10 +66,14 @@ impl Found {
 /// The MPI that is in this process already, whoever brought it.
 #[must_use]
 pub fn present() -> Option<Found> {
-    Found::at(Place::Process).or_else(|| {
+    let found = Found::at(Place::Process).or_else(|| {
         let mut files = dl::loaded_files();
         files.retain(|file| is_called_as_an_mpi(file));
         files.iter().find_map(|file| Found::at(Place::Module(Module::loaded(file)?)))
+    })?;
+    Some(Found {
+        why: "it is in this process already: the program is linked with it or has loaded it".to_owned(),
+        ..found
     })
 }
 
@@ -82,14 +89,14 @@ pub fn locate(named: Option<&str>) -> Result<Found> {
         (Some(found), None) => Ok(found),
         (Some(found), Some(name)) => check_same(name, &found.file).map(|()| found),
         (None, Some(name)) => match load_named(name) {
-            Ok(found) => Ok(found),
+            Ok(found) => Ok(Found { why: "DTL_MPI_LIBRARY names it".to_owned(), ..found }),
             Err(why) => fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI library of this \
                  machine (libmpi.so.40, libmpich.so.12 …), or unset it"
             ),
         },
-        (None, None) => search(&|name| std::env::var(name).ok()),
+        (None, None) => search(),
     }
 }
 
@@ -107,7 +114,7 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
     )
 }
 
-/// Loads the library that DTL_MPI_LIBRARY names.
+/// Loads a library by path or soname. A path that everybody could have written is refused.
 fn load_named(name: &str) -> std::result::Result<Found, String> {
     load(&trust::library_path(name)?)
 }
@@ -119,96 +126,21 @@ fn load(path: &Path) -> std::result::Result<Found, String> {
     Found::at(Place::Module(module)).ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
 }
 
-/// A look at the environment.
-pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-fn search(variable: Variable<'_>) -> Result<Found> {
+fn search() -> Result<Found> {
     let mut tried = Vec::new();
-    for name in candidates(variable, trust::is_privileged()) {
-        match load(&name) {
-            Ok(found) => return Ok(found),
-            // The loader's text names the file.
-            Err(why) => tried.push(why),
+    let around = launcher::Around::of_this_process();
+    for Candidate { name, why } in launcher::candidates(&around) {
+        match load_named(&name.to_string_lossy()) {
+            Ok(found) => return Ok(Found { why, ..found }),
+            // The loader's text names the file; that of a refused one may not.
+            Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
+            Err(error) => tried.push(error),
         }
     }
     fail!(
         DTL_ERROR_UNAVAILABLE,
         "no MPI: {}; install one, put its folder into LD_LIBRARY_PATH, or set DTL_MPI_LIBRARY to its libmpi",
         tried.join("; ")
-    )
-}
-
-/// Names to try. Only those that can work with the launcher, so that not any MPI is taken where the
-/// right one is not found.
-fn candidates(variable: Variable<'_>, is_privileged: bool) -> Vec<PathBuf> {
-    const HYDRA: &[&str] = &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
-    let launchers = Launchers::read(variable);
-    // A launcher inside another, or none: either.
-    let fits = |own: bool, other: bool| own || !other;
-    // An installation that is not on the loader's path tells its ranks where it is.
-    let installed = |name: &str, file: &str| {
-        let folder = variable(name).filter(|folder| !is_privileged && !folder.is_empty());
-        folder.map(|folder| Path::new(&folder).join(file))
-    };
-    let mut names = Vec::new();
-    if fits(launchers.open_mpi, launchers.hydra) {
-        names.extend(installed("OPAL_PREFIX", "lib/libmpi.so.40"));
-        names.push("libmpi.so.40".into());
-    }
-    if fits(launchers.hydra, launchers.open_mpi) {
-        if launchers.intel {
-            names.extend(installed("I_MPI_ROOT", "lib/libmpi.so.12"));
-            names.extend(installed("I_MPI_ROOT", "lib/release/libmpi.so.12"));
-            names.push("libmpi.so.12".into());
-        }
-        names.extend(HYDRA.iter().map(PathBuf::from));
-    }
-    if !launchers.hydra && !launchers.open_mpi {
-        names.push("libmpi.so".into());
-    }
-    names
-}
-
-/// Whose launcher started this process, as far as the environment tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Launchers {
-    open_mpi: bool,
-    hydra: bool,
-    /// Hydra as Intel MPI has it.
-    intel: bool,
-    /// One that MPIs of several families can work with: Slurm, PALS, any that speaks PMIx.
-    common: bool,
-}
-
-impl Launchers {
-    fn read(variable: Variable<'_>) -> Self {
-        let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-        let open_mpi = is_set("OMPI_COMM_WORLD_SIZE");
-        let common = ["SLURM_STEP_ID", "PALS_RANKID"].iter().any(|name| is_set(name));
-        Launchers {
-            open_mpi,
-            hydra: is_set("PMI_RANK") && is_set("PMI_SIZE"),
-            intel: is_set("I_MPI_HYDRA_UUID"),
-            common: common || (is_set("PMIX_RANK") && !open_mpi),
-        }
-    }
-}
-
-/// Refuses to start an MPI under a launcher of another family: each rank would be alone, or MPI_Init
-/// would end the process.
-pub fn check_launcher(is_open_mpi: bool, file: &str, variable: Variable<'_>) -> Result<()> {
-    let launchers = Launchers::read(variable);
-    let (launcher, library, wanted) = match (launchers.open_mpi, launchers.hydra, is_open_mpi) {
-        (true, false, false) => ("Open MPI's (OMPI_COMM_WORLD_SIZE is set)", "no Open MPI", "Open MPI"),
-        (false, true, true) if !launchers.common => {
-            ("Hydra, MPICH's or Intel MPI's (PMI_RANK is set)", "Open MPI", "the MPICH family")
-        }
-        _ => return Ok(()),
-    };
-    fail!(
-        DTL_ERROR_UNAVAILABLE,
-        "the launcher is {launcher}, but {file} is {library}: each rank would start alone; use that library's own \
-         mpirun, or a library of {wanted} (DTL_MPI_LIBRARY, or the one the program is linked with)"
     )
 }
 
@@ -292,54 +224,6 @@ fn unknown(version: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check(is_open_mpi: bool, pairs: &[(&str, &str)]) -> Result<()> {
-        check_launcher(is_open_mpi, "libmpi", &lookup(pairs))
-    }
-
-    fn lookup<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
-        |name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
-    }
-
-    const OMPI: [(&str, &str); 2] = [("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")];
-    const HYDRA: [(&str, &str); 2] = [("PMI_RANK", "0"), ("PMI_SIZE", "4")];
-
-    #[test]
-    fn a_launcher_of_another_family_is_refused() {
-        check(true, &OMPI).unwrap();
-        check(false, &HYDRA).unwrap();
-        check(true, &[]).unwrap();
-        check(false, &[]).unwrap();
-        let error = check(false, &OMPI).unwrap_err();
-        assert!(error.text().contains("each rank would start alone"), "{error}");
-        let error = check(true, &HYDRA).unwrap_err();
-        assert!(error.text().contains("PMI_RANK"), "{error}");
-        for common in [("SLURM_STEP_ID", "0"), ("PMIX_RANK", "0"), ("PALS_RANKID", "0")] {
-            check(true, &[HYDRA[0], HYDRA[1], common]).unwrap();
-        }
-        // A launcher inside the other: what the environment says is not enough.
-        let both = [OMPI, HYDRA].concat();
-        check(true, &both).unwrap();
-        check(false, &both).unwrap();
-    }
-
-    #[test]
-    fn names_fit_the_launcher() {
-        let names = |pairs: &[_], is_privileged| -> Vec<String> {
-            let names = candidates(&lookup(pairs), is_privileged);
-            names.iter().map(|name| name.display().to_string()).collect()
-        };
-        assert_eq!(names(&OMPI, false), ["libmpi.so.40"]);
-        assert_eq!(names(&HYDRA, false)[0], "libmpich.so.12");
-        assert!(!names(&HYDRA, false).contains(&"libmpi.so.40".to_owned()));
-        assert_eq!(names(&[], false).len(), 6);
-        let intel = [HYDRA[0], HYDRA[1], ("I_MPI_HYDRA_UUID", "1"), ("I_MPI_ROOT", "/opt/impi")];
-        assert_eq!(names(&intel, false)[0], "/opt/impi/lib/libmpi.so.12");
-        assert_eq!(names(&intel, true)[..2], ["libmpi.so.12", "libmpich.so.12"]);
-        let own = [OMPI[0], ("OPAL_PREFIX", "/opt/mpi")];
-        assert_eq!(names(&own, false), ["/opt/mpi/lib/libmpi.so.40", "libmpi.so.40"]);
-        assert_eq!(names(&own, true), ["libmpi.so.40"]);
-    }
 
     #[test]
     fn what_is_no_mpi_says_why() {

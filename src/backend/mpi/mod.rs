@@ -1,6 +1,6 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
-//! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
+//! `find` (which library; `launcher`: which fits) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
 //! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `ending`, `odd`, `node`
 //! and `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), `window` (its one-sided operations),
 //! or `wire` (the library's, for time limits).
@@ -17,7 +17,9 @@ pub mod find;
 pub mod functions;
 mod ids;
 mod large;
+pub mod launcher;
 mod leftover;
+mod level;
 mod message;
 mod node;
 mod odd;
@@ -60,7 +62,7 @@ pub fn backend() -> Backend {
 impl Presence for Mpi {
     /// Finds and loads the library, so that what it lacks is said here. Does not start it.
     fn available(&self) -> Availability {
-        session::loaded().map(drop).map_err(|error| error.text().to_owned())
+        session::loaded().map(session::Mpi::explain).map_err(|error| error.text().to_owned())
     }
 
     /// "comm.direct": without a time limit, messages are MPI's own. What MPI does with one that is longer than its
@@ -81,6 +83,7 @@ impl Comm for Opener {
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let mpi = session::loaded()?;
+        mpi.explain();
         let comm = adopt::choose(mpi, args)?;
         connect(mpi, comm, args)
     }

@@ -13,9 +13,11 @@ use super::abi::{DRAFT_ERRORS_RETURN, Family};
 use super::constants::Constants;
 use super::find::{self, Found};
 use super::functions::{Functions, Handle};
+use super::launcher;
+pub use super::level::ThreadLevel;
 use super::message;
 use crate::error::{Error, Result, fail};
-use crate::runtime::{log, settings};
+use crate::runtime::{explain, log, settings};
 use crate::sys::asking::Asking;
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::process;
@@ -42,6 +44,8 @@ pub struct Mpi {
     pub family: Family,
     /// The library's file.
     pub file: String,
+    /// Why it is this one.
+    why: String,
     /// First line of what it says of itself.
     pub version: String,
     /// The same in short, for descriptions.
@@ -58,32 +62,6 @@ pub struct Mpi {
     left: Mutex<Vec<Left>>,
     /// Starting and ending.
     change: Mutex<()>,
-}
-
-/// Which threads may call MPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ThreadLevel {
-    /// There is only one.
-    Single,
-    /// The one that initialised it.
-    Funneled,
-    /// One at a time.
-    Serialized,
-    /// All.
-    Multiple,
-}
-
-impl ThreadLevel {
-    /// Its name in MPI.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            ThreadLevel::Single => "MPI_THREAD_SINGLE",
-            ThreadLevel::Funneled => "MPI_THREAD_FUNNELED",
-            ThreadLevel::Serialized => "MPI_THREAD_SERIALIZED",
-            ThreadLevel::Multiple => "MPI_THREAD_MULTIPLE",
-        }
-    }
 }
 
 // Values of `state`. Levels begin with 1.
@@ -165,6 +143,7 @@ impl Mpi {
             version: find::first_line(&version),
             name: find::short_name(&version),
             file,
+            why: found.why.clone(),
             state: AtomicU32::new(UNSTARTED),
             level: AtomicU32::new(UNSTARTED),
             is_ours: AtomicBool::new(false),
@@ -174,6 +153,11 @@ impl Mpi {
             left: Mutex::new(Vec::new()),
             change: Mutex::new(()),
         })))
+    }
+
+    /// Records which library it is, and why.
+    pub fn explain(&self) {
+        explain::chose("mpi", &format!("{}, {} ({})", self.file, self.version, self.why));
     }
 
     /// Whether MPI is initialised, by whomever, and not finalised.
@@ -201,7 +185,7 @@ impl Mpi {
             if self.state.load(Ordering::Acquire) == OVER {
                 return over();
             }
-            find::check_launcher(self.is_open_mpi(), &self.file, &|name| std::env::var(name).ok())?;
+            launcher::check_launcher(self.is_open_mpi(), &self.file, &|name| std::env::var(name).ok())?;
             let mut level = 0;
             let (argc, argv, wanted) = (ptr::null_mut(), ptr::null_mut(), self.k.thread_multiple);
             // SAFETY: MPI takes NULL for both arguments of main.

@@ -3,7 +3,7 @@
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`; `absence`: who cannot) -> `segment` (the memory).
 //! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing`, `streaming`, `helping` and
 //! `taking` (protocol) -> `ring` (records), `claims` and `cells`, beside them `board` (small collectives) and `part`
-//! (memory of windows), with `peer`
+//! (memory of windows) and `copies` (the program's own, copied by the kernel), with `peer`
 //! (what is known of each rank) and `liveness` (who is gone).
 
 mod absence;
@@ -11,6 +11,7 @@ mod board;
 mod bootstrap;
 mod cells;
 mod claims;
+mod copies;
 mod engine;
 mod helping;
 mod identity;
@@ -130,7 +131,7 @@ impl Comm for Shm {
         let how = try_reading(&meeting, job.rank, &mut peers, mode);
         let description = describe(job.size, &how);
         let engine = Engine::new(job.rank, meeting.segment, Peers::new(peers), watch, mode != Mode::Off);
-        Ok(Box::new(transport::Endpoint::new(engine, claim, probe, description, opener)?))
+        Ok(Box::new(transport::Endpoint::new(engine, claim, (probe, mode), description, opener)?))
     }
 }
 

@@ -108,9 +108,14 @@ impl Peer {
         if !alive() {
             return Ok(0);
         }
-        let count = process::read_memory(self.pid, address, into)?;
+        let count = process::read_memory(self.pid, [(address, into)])?;
         // Alive afterwards too: so the id was its own all the time, and the bytes are its own.
         Ok(if alive() { count } else { 0 })
+    }
+
+    /// Its process id when the communicator was opened.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
     }
 
     fn read_word(&self, address: u64, into: &mut u64) -> io::Result<usize> {
@@ -163,15 +168,13 @@ pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 impl Probe {
     /// Publishes it. An address of 0 tells others not to try.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
-        // Any byte will do that is not what an untouched page holds.
-        let Some(word) = Scratch::new(8) else {
+        // Random, so that no other process holds it at this address; not 0, which an untouched page holds.
+        let value = process::random_u64().unwrap_or(1) | 1;
+        let Some(word) = Scratch::of_words(&[value]) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for 8 bytes; free some");
         };
-        let value = process::random_u64().unwrap_or(1) | 1;
-        let byte = value.to_le_bytes()[0];
-        word.region().fill(byte);
         let address = if mode == Mode::Off { 0 } else { word.region().addr().get() as u64 };
-        segment.set_probe(rank, address, u64::from_le_bytes([byte; 8]));
+        segment.set_probe(rank, address, value);
         Ok(Probe(word))
     }
 

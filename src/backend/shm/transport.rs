@@ -2,15 +2,16 @@
 //! children.
 
 use super::board;
+use super::copies::Copies;
 use super::engine::{Engine, Operation};
 use super::identity::Claim;
 use super::part::Parts;
-use super::peer::Probe;
+use super::peer::{Mode, Probe};
 use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Filling, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
+    Board, Done, Filling, Matched, Member, Offer, OpId, Part, PartKey, Remote, Selector, SendMode, Transport,
     Windows, poll_of,
 };
 use crate::sys::buf::Region;
@@ -40,6 +41,7 @@ pub(super) struct Endpoint {
     is_crowded: bool,
     boards: Mutex<Places>,
     parts: Parts,
+    copies: Copies,
     _probe: Probe,
 }
 
@@ -69,7 +71,7 @@ impl Endpoint {
     pub(super) fn new(
         engine: Engine,
         claim: Arc<Claim>,
-        probe: Probe,
+        (probe, mode): (Probe, Mode),
         description: String,
         opener: u32,
     ) -> Result<Self> {
@@ -79,7 +81,19 @@ impl Endpoint {
         let parts = Parts::new(engine.segment.again()?, engine.rank, opener);
         let engine = SpinLock::new(Open { engine, claim: Some(claim) });
         let boards = Mutex::new(Places::default());
-        Ok(Endpoint { engine, rank, size, description, opener, is_crowded, boards, parts, _probe: probe })
+        let copies = Copies::new(mode);
+        Ok(Endpoint {
+            engine,
+            rank,
+            size,
+            description,
+            opener,
+            is_crowded,
+            boards,
+            parts,
+            copies,
+            _probe: probe,
+        })
     }
 
     /// The engine, for the process that opened it and until it is closed.
@@ -256,6 +270,18 @@ impl Transport for Endpoint {
 
     fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
         self.with(|_| Ok(())).and_then(|()| self.parts.find(rank, key))
+    }
+
+    fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
+        if rank == self.rank {
+            return None;
+        }
+        let find = |engine: &mut Engine| {
+            let rank = engine.rank_of(rank)?;
+            Ok(engine.peers.get(rank).map(|peer| (rank, peer.pid())))
+        };
+        let (rank, pid) = self.with(find).ok().flatten()?;
+        Some(self.copies.find(self.parts.segment(), rank, pid))
     }
 
     fn is_crowded(&self) -> Option<bool> {

@@ -72,6 +72,8 @@ pub(crate) struct BackendFacts {
     pub(crate) builtin: bool,
     /// Why it cannot run here; `None` = it can.
     pub(crate) unavailable: Option<String>,
+    /// What it has chosen to run with, and why: the MPI library.
+    pub(crate) chosen: Option<String>,
     /// `None` = never chosen automatically.
     pub(crate) auto_priority: Option<i32>,
     pub(crate) components: Vec<&'static str>,
@@ -245,6 +247,7 @@ fn describe(backend: &Backend) -> BackendFacts {
     BackendFacts {
         name: backend.name().to_owned(),
         builtin: backend.builtin,
+        chosen: explain::of(backend.name()).filter(|_| unavailable.is_none()),
         unavailable,
         auto_priority: Some(backend.auto_priority).filter(|&priority| priority != i32::MIN),
         components: component_names(backend),

@@ -145,6 +145,7 @@ fn backend(backend: &BackendFacts, plugins: &[Tried]) -> Value {
         "name": backend.name,
         "available": backend.unavailable.is_none(),
         "reason": backend.unavailable,
+        "chosen": backend.chosen,
         "builtin": backend.builtin,
         "plugin": plugin.map(|plugin| &plugin.path),
         "auto_priority": backend.auto_priority,

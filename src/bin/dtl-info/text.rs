@@ -123,8 +123,8 @@ fn backends(facts: &Facts) -> String {
     });
     let mut out = table(&["name", "available", "auto", "origin", "components"], &rows.collect::<Vec<_>>());
     for backend in &facts.backends {
-        if let Some(why) = &backend.unavailable {
-            out += &wrapped(&format!("  {}: ", backend.name), why);
+        if let Some(text) = backend.unavailable.as_ref().or(backend.chosen.as_ref()) {
+            out += &wrapped(&format!("  {}: ", backend.name), text);
         }
     }
     out

@@ -116,3 +116,23 @@ pub trait Window: Send + Sync {
     /// of everything; else nobody waits for anybody, and what cannot go without the others stays.
     fn close(&self, together: bool);
 }
+
+/// How a copy by the kernel ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copied {
+    /// All bytes were copied.
+    All,
+    /// The process has ended or runs another program. Nothing else was written to.
+    Gone,
+    /// These bytes are not copied this way; some may have been. A message does it.
+    Refused,
+}
+
+/// Memory of another process of this node, which the kernel copies without that process' help. Called by several
+/// threads at once.
+pub trait Remote: Send + Sync {
+    /// Copies from an address of that process.
+    fn read(&self, address: u64, into: Region) -> Copied;
+    /// Copies to an address of that process.
+    fn write(&self, address: u64, from: Region) -> Copied;
+}

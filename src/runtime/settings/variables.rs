@@ -136,7 +136,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_CMA",
-        meaning: "reading a sender's memory while it is away: auto, off, allow (lift ptrace limits)",
+        meaning: "copies between processes by the kernel: auto, off, allow (lift ptrace limits)",
     },
     Variable {
         name: "DTL_HIER_ACROSS",

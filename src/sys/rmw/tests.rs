@@ -1,6 +1,7 @@
 //! Every pair of dtype and operation against the kernels of `reduce`; then many threads at once.
 
 use super::*;
+use crate::sys::shared_lock::{self, SharedLock};
 use proptest::prelude::*;
 
 const PAIRS: fn() -> Vec<(dtl_dtype_t, dtl_reduce_op_t)> =
@@ -39,9 +40,9 @@ fn what_needs_a_lock() {
     let mut bytes = Lines([0; 256]);
     let all = region(&mut bytes.0);
     for (size, offset, is_free) in [
-        (1, 3, true),
-        (2, 2, true),
-        (2, 1, false),
+        (1, 3, false),
+        (2, 2, false),
+        (4, 4, true),
         (4, 2, false),
         (8, 8, true),
         (8, 4, false),
@@ -51,8 +52,20 @@ fn what_needs_a_lock() {
         assert_eq!(is_lock_free(all.part(offset, size), size), is_free, "{size} at {offset}");
     }
     let on = |dtype| update(dtype, DTL_OP_SUM).expect("goes together");
-    assert!(on(DTL_DTYPE_COMPLEX64).is_lock_free(all) && !on(DTL_DTYPE_COMPLEX128).is_lock_free(all));
-    assert!(!on(DTL_DTYPE_COMPLEX64).is_lock_free(all.part(4, 8)));
+    // A run of any length, one element among them: see the module's text.
+    let words = [DTL_DTYPE_INT32, DTL_DTYPE_UINT32, DTL_DTYPE_INT64, DTL_DTYPE_UINT64];
+    for dtype in 0..DTYPES as dtl_dtype_t {
+        let update = update(dtype, DTL_OP_NO_OP).expect("goes with every dtype");
+        for elements in 1..4 {
+            let run = all.part(16, elements * update.size());
+            assert_eq!(
+                update.is_lock_free(run),
+                words.contains(&dtype),
+                "dtype {dtype}, {elements} elements"
+            );
+        }
+    }
+    assert!(!on(DTL_DTYPE_INT64).is_lock_free(all.part(4, 8)));
 }
 
 proptest! {
@@ -106,7 +119,11 @@ proptest! {
                 };
                 let mut place = u64::from_ne_bytes(held);
                 let target = region_of(&mut place).part(0, size);
-                if locked { compare_and_swap_locked(target, swap) } else { compare_and_swap(target, swap) }
+                if locked || !is_lock_free(target, size) {
+                    compare_and_swap_locked(target, swap);
+                } else {
+                    compare_and_swap(target, swap);
+                }
                 held = place.to_ne_bytes();
                 prop_assert_eq!(&result[..size], &before[..size]);
                 let is_swapped = before[..size] == expected[..size];
@@ -121,7 +138,7 @@ proptest! {
 fn a_look_needs_no_operand() {
     let mut place = 7_u32;
     let mut old = 0_u32;
-    update(DTL_DTYPE_FLOAT32, DTL_OP_NO_OP).expect("goes").apply(
+    update(DTL_DTYPE_UINT32, DTL_OP_NO_OP).expect("goes").apply(
         region_of(&mut place),
         Region::EMPTY,
         region_of(&mut old),
@@ -134,10 +151,26 @@ fn a_look_needs_no_operand() {
     assert_eq!((pair, was), ([1, 2], [1, 2]));
 }
 
-/// Four threads change one element: nothing is lost, and each finds another value before its own.
+/// Changes elements as every caller must: by `apply`, or under the lock.
+fn change(update: &Update, lock: SharedLock<'_>, rank: usize, regions: [Region; 3]) {
+    let [target, operand, old] = regions;
+    if update.is_lock_free(target) {
+        return update.apply(target, operand, old);
+    }
+    while !lock.try_exclusive(rank, false) {
+        std::thread::yield_now();
+    }
+    update.apply_locked(target, operand, old);
+    lock.leave_exclusive();
+}
+
+/// Four threads change one element, alone and in runs with its neighbours: no change is lost, so each thread finds
+/// another value before its own. Fails if short operations on small elements do without the lock of long ones.
 #[test]
-fn nothing_is_lost_between_threads() {
+fn nothing_is_lost_between_short_and_long_operations() {
     const TIMES: usize = 5000;
+    const RUN: usize = 64;
+    const AT: usize = 5;
     for dtype in [
         DTL_DTYPE_UINT16,
         DTL_DTYPE_INT32,
@@ -153,23 +186,26 @@ fn nothing_is_lost_between_threads() {
             DTL_DTYPE_FLOAT64 => 1_f64.to_bits(),
             _ => 1,
         };
-        let place = AtomicU64::new(0);
-        // SAFETY: it outlives the threads, which change it by atomics.
-        let target = unsafe { Region::new(place.as_ptr().cast(), size) };
+        let ones: Vec<u8> = (0..RUN).flat_map(|_| one.to_le_bytes()[..size].to_vec()).collect();
+        let place: Vec<AtomicU64> = (0..RUN).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<_> = (0..shared_lock::words(0)).map(|_| AtomicU64::new(0)).collect();
+        // SAFETY: it outlives the threads, which change it by `change` alone.
+        let target = unsafe { Region::new(place.as_ptr().cast_mut().cast(), RUN * size) };
         let mut seen: Vec<u64> = std::thread::scope(|scope| {
-            let work = || {
-                let (mut one, mut old) = (one, 0_u64);
-                let fetch = |_| {
-                    update(dtype, DTL_OP_SUM).expect("goes").apply(
-                        target,
-                        region_of(&mut one),
-                        region_of(&mut old).part(0, size),
-                    );
-                    old
+            let work = |rank| {
+                let (mut ones, mut old) = (ones.clone(), vec![0; RUN * size]);
+                let sum = update(dtype, DTL_OP_SUM).expect("goes");
+                let mut fetch = |number| {
+                    let (at, len) = if number % 2 == 0 { (AT * size, size) } else { (0, RUN * size) };
+                    let regions = [target, region(&mut ones), region(&mut old)].map(|all| all.part(at, len));
+                    change(sum, SharedLock::new(&words).expect("words"), rank, regions);
+                    let mut found = [0; 8];
+                    found[..size].copy_from_slice(&old[AT * size..][..size]);
+                    u64::from_le_bytes(found)
                 };
-                (0..TIMES).map(fetch).collect::<Vec<u64>>()
+                (0..TIMES).map(&mut fetch).collect::<Vec<u64>>()
             };
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+            let threads: Vec<_> = (0..4).map(|rank| scope.spawn(move || work(rank))).collect();
             threads.into_iter().flat_map(|thread| thread.join().expect("ends")).collect()
         });
         seen.sort_unstable();

@@ -7,8 +7,8 @@ use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;
 use dtl::abi::word::{DTL_DTYPE_FLOAT32, DTL_OP_SUM};
 use dtl::backend::mpi::abi::Family;
-use dtl::backend::mpi::find;
 use dtl::backend::mpi::functions::{Handle, RequestOut, Status, StatusOut};
+use dtl::backend::mpi::launcher;
 use dtl::backend::mpi::session::{self, Mpi};
 use dtl::sys::dl::Module;
 use std::ffi::c_int;
@@ -45,7 +45,7 @@ impl Raw {
     /// Starts MPI. `by_all_threads`: the library is measured over it too, and wants MPI_THREAD_MULTIPLE.
     pub(crate) fn start(by_all_threads: bool) -> Outcome<Raw> {
         let mpi = session::loaded().map_err(|error| error.text().to_owned())?;
-        find::check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())
+        launcher::check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())
             .map_err(|error| error.text().to_owned())?;
         let k = &mpi.k;
         let wanted = if by_all_threads { k.thread_multiple } else { k.thread_funneled };

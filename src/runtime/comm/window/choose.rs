@@ -32,7 +32,7 @@ pub(super) struct Had {
 }
 
 /// What a rank says of its offer.
-pub(super) type Words = [u64; 5];
+pub(super) type Words = [u64; 6];
 
 // What it says of its transport's windows, and that it has left the memory to it.
 const OF_GIVEN: u64 = 1;
@@ -63,7 +63,7 @@ impl Had {
         }
     }
 
-    /// Size, step, where the others find it (zeros: nowhere), and the rest.
+    /// Size, step, where the others find it (zeros: nowhere), the rest, and its address in this process.
     pub(super) fn words(&self) -> Words {
         let size = if let Source::Later(size) = self.source { size } else { self.region().len() };
         let [place, check] = if let Source::Shared(part) = &self.source { part.key() } else { [0; 2] };
@@ -73,7 +73,8 @@ impl Had {
             Windows::OfItsOwn => OF_ITS_OWN,
         };
         let later = if matches!(self.source, Source::Later(_)) { LATER } else { 0 };
-        [size as u64, self.disp_unit, place, check, windows | later]
+        let base = self.region().addr().get() as u64;
+        [size as u64, self.disp_unit, place, check, windows | later, base]
     }
 }
 
@@ -105,7 +106,7 @@ pub(super) struct Chosen {
 
 /// `said`: by rank.
 pub(super) fn choose(own: &Arc<Comm>, mut had: Had, parts: &[Part], said: &[Words]) -> Result<Chosen> {
-    let keys: Vec<_> = said.iter().map(|&[_, _, place, check, _]| [place, check]).collect();
+    let keys: Vec<_> = said.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
     if let Source::Shared(_) = &had.source {
         if keys.iter().all(|key| *key != [0; 2]) {
             return by_shared_memory(own, had, &keys);
@@ -113,7 +114,7 @@ pub(super) fn choose(own: &Arc<Comm>, mut had: Had, parts: &[Part], said: &[Word
     }
     let is_one_process =
         parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
-    let all = said.iter().fold(OF_ITS_OWN | LATER, |all, [.., word]| all & word);
+    let all = said.iter().fold(OF_ITS_OWN | LATER, |all, [.., word, _]| all & word);
     let why = if own.members.is_some() {
         have_memory(own, &mut had, said)?;
         "windows of the transport's own are for all ranks in their order".to_owned()
@@ -140,8 +141,11 @@ pub(super) fn choose(own: &Arc<Comm>, mut had: Had, parts: &[Part], said: &[Word
         }
     };
     let memory = had.region();
-    let way = Arc::new(Active::new(Arc::clone(own), memory, is_one_process)?);
-    tell(&*way, &why);
+    let mut way = Active::new(Arc::clone(own), memory, is_one_process)?;
+    let bases: Vec<u64> = said.iter().map(|&[.., base]| base).collect();
+    let copies = way.use_copies(&bases);
+    let way = Arc::new(way);
+    tell(&*way, &format!("{why}{copies}"));
     let kept = match had.source {
         Source::Scratch(scratch) => Kept::Scratch(scratch),
         Source::Shared(part) => Kept::Shared(part),
@@ -163,7 +167,7 @@ fn why_none(own: &Comm, had: &Had, said: &[Words]) -> String {
         }
         Windows::None(why) => why.to_owned(),
         _ => {
-            let first = said.iter().position(|[.., word]| word & OF_GIVEN == 0).unwrap_or(0);
+            let first = said.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
             format!("the transport of rank {first} makes no windows; rank {} has one that does", own.rank)
         }
     }
@@ -184,7 +188,7 @@ fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[backend::PartKey]) -> Res
 
 /// Allocates what was left to the transport, if that was so on any rank.
 fn have_memory(own: &Comm, had: &mut Had, said: &[Words]) -> Result<()> {
-    if said.iter().all(|[.., word]| word & LATER == 0) {
+    if said.iter().all(|[.., word, _]| word & LATER == 0) {
         return Ok(());
     }
     let outcome = match had.source {

@@ -13,18 +13,21 @@ use crate::sys::buf::Region;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::park::Backoff;
 use crate::sys::rmw;
-use crate::sys::shared_lock::{self, NamedLock, SharedLock};
+use crate::sys::shared_lock::{self, SharedLock};
 use crate::sys::sync::Ordering::{Relaxed, SeqCst};
 use crate::sys::sync::{AtomicU64, fence};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The word of a part with the lock of elements that need one; before it those of the lock of all of it.
+/// The words of a part from here on are the lock of elements that need one; before them are those of the lock of all of it.
 const ELEMENTS: usize = 48;
-const _: () = assert!(ELEMENTS < PART_WORDS);
+const _: () = assert!(ELEMENTS + shared_lock::words(0) <= PART_WORDS);
+/// Bytes that are changed before the lock of elements is released: others wait for less than a microsecond. A multiple
+/// of every element's size.
+const RUN: usize = 16 << 10;
 /// Bytes from which on a copy is worth a look at whether the two overlap.
 const LONG: usize = 4096;
-/// Polls for which one that comes to share gives way to those that wish to write, and polls between two wishes.
+/// Polls for which one gives way to those that wish to write, and polls between two wishes.
 const POLITE: u32 = 2_000;
 const WISH_EVERY: u32 = 32;
 /// Time between two looks whether ranks have died.
@@ -50,8 +53,10 @@ impl Target {
         SharedLock::new(self.part.words().get(..ELEMENTS)?)
     }
 
-    fn elements(&self) -> Option<NamedLock<'_>> {
-        self.part.words().get(ELEMENTS).map(NamedLock::new)
+    /// Held alone, for the time of an operation.
+    #[inline(always)]
+    fn elements(&self) -> Option<SharedLock<'_>> {
+        SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
 }
 
@@ -158,47 +163,67 @@ impl Direct {
         let own = self.own();
         let Some(lock) = self.target(rank)?.lock() else { return Err(no_words()) };
         let attempt = |polls: u32| match exclusive {
-            true => lock.try_exclusive(own),
+            true => lock.try_exclusive(own, false),
             false => lock.try_shared(own, polls < POLITE),
         };
         if attempt(0) {
             return Ok(());
         }
-        let attempt_again = |polls: u32| {
-            if exclusive && polls % WISH_EVERY == 1 {
-                lock.wish(own);
-            }
-            attempt(polls)
-        };
-        let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
-        let told = (
-            || format!("the lock of target {rank}"),
-            || who((0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive))),
-        );
-        let waited = self.wait(deadline, told, attempt_again, take_over);
-        match (exclusive, &waited) {
-            (true, _) => lock.forget_wish(own),
-            (false, Err(_)) => lock.leave_line(own),
-            (false, Ok(())) => {}
+        let waited =
+            self.wait_for(lock, exclusive, (&|| format!("the lock of target {rank}"), deadline), attempt);
+        if !exclusive && waited.is_err() {
+            lock.leave_line(own);
         }
         waited
     }
 
-    /// Does something with elements that need a lock.
+    /// Waits for a lock that was found taken.
+    #[cold]
+    fn wait_for(
+        &self,
+        lock: SharedLock<'_>,
+        exclusive: bool,
+        (what, deadline): (&dyn Fn() -> String, Deadline),
+        attempt: impl Fn(u32) -> bool,
+    ) -> Result<()> {
+        let (own, mut is_next) = (self.own(), false);
+        let attempt_again = |polls: u32| {
+            if exclusive && polls % WISH_EVERY == 1 {
+                is_next |= lock.wish(own);
+            }
+            // The others give way to this one.
+            attempt(if is_next { POLITE } else { polls })
+        };
+        let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
+        let in_the_way = || (0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive));
+        let waited = self.wait(deadline, (what, || who(in_the_way())), attempt_again, take_over);
+        if exclusive {
+            lock.forget_wish(own);
+        }
+        waited
+    }
+
+    /// Calls `act` under the target's lock of elements.
     fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
         let own = self.own();
         let Some(lock) = self.target(rank)?.elements() else { return Err(no_words()) };
-        if !lock.try_take(own) {
-            let told = (
-                || format!("the lock for large elements of target {rank}"),
-                || who(lock.holder().into_iter()),
-            );
-            let take_over = || lock.take_over(own, |other| self.has_left(other));
-            self.wait(self.comm.deadline(), told, |_| lock.try_take(own), take_over)?;
+        if !lock.try_exclusive(own, true) {
+            let what = || format!("the lock for elements of target {rank}");
+            let attempt = |polls| lock.try_exclusive(own, polls < POLITE);
+            self.wait_for(lock, true, (&what, self.comm.deadline()), attempt)?;
         }
         act();
-        lock.leave();
+        lock.leave_exclusive();
         Ok(())
+    }
+
+    /// As `locked`, if nobody holds the lock now or waits for it; `None`: nothing has happened.
+    #[inline]
+    pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
+        let lock = self.target(rank).ok()?.elements().filter(|lock| lock.try_exclusive(self.own(), true))?;
+        act();
+        lock.leave_exclusive();
+        Some(())
     }
 
     /// An operation is over; if no flush is to say whether its target lives, this does.
@@ -215,8 +240,11 @@ impl Direct {
         let (memory, update) = (self.memory(to)?, by.update);
         if update.is_lock_free(memory) {
             update.apply(memory, from, result);
-        } else {
-            self.locked(to.target, || update.apply_locked(memory, from, result))?;
+            return Ok(Begun::Over);
+        }
+        for at in (0..to.len).step_by(RUN) {
+            let run = |all: Region| all.part(at, RUN);
+            self.locked(to.target, || update.apply_locked(run(memory), run(from), run(result)))?;
         }
         Ok(Begun::Over)
     }

@@ -128,8 +128,8 @@ fn process_mark() -> u64 {
 pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
     let had = offer.and_then(|offer| Had::of(comm, offer));
     let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
-    let [size, unit, place, check, windows] = had.as_ref().map_or([0; 5], Had::words);
-    let says = [status as u32 as u64, process_mark(), size, unit, place, check, windows];
+    let [size, unit, place, check, windows, base] = had.as_ref().map_or([0; 6], Had::words);
+    let says = [status as u32 as u64, process_mark(), size, unit, place, check, windows, base];
     let (own, said) = group::private(comm, Kind::WinCreate, says)?;
     match build(&own, had, &said) {
         Ok(window) => Ok(window),
@@ -140,7 +140,7 @@ pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
     }
 }
 
-type Said = [u64; 7];
+type Said = [u64; 8];
 
 fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
     let had = had?;
@@ -149,7 +149,7 @@ fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t,
         .iter()
         .map(|&[_, process, size, disp_unit, ..]| Part { size, disp_unit, process, memory: Region::EMPTY })
         .collect();
-    let words: Vec<choose::Words> = said.iter().map(|&[_, _, a, b, c, d, e]| [a, b, c, d, e]).collect();
+    let words: Vec<choose::Words> = said.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
     let Chosen { way, direct, memory, kept } = choose::choose(own, had, &parts, &words)?;
     for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
         part.memory = memory;

@@ -11,7 +11,7 @@ use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::runtime::memory::hidden;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
-use crate::sys::rmw;
+use crate::sys::rmw::{self, Update};
 
 /// Bytes of a put or get that is over in a moment.
 const FEW: usize = 1024;
@@ -55,7 +55,23 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: Place) -> Option
     Some(())
 }
 
-/// `dtl_win_fetch_op` of elements that need no lock.
+/// Changes few elements. Where they need a lock: only if nobody holds it now.
+#[inline(always)]
+fn change(
+    inside: &Guard,
+    (win, target): (dtl_win_t, i32),
+    update: &Update,
+    [memory, operand, old]: [Region; 3],
+) -> Option<()> {
+    if update.is_lock_free(memory) {
+        update.apply(memory, operand, old);
+        return Some(());
+    }
+    let direct = TABLE.get(inside, win.id)?.direct.as_deref()?;
+    direct.locked_at_once(target, || update.apply_locked(memory, operand, old))
+}
+
+/// `dtl_win_fetch_op`.
 #[inline(always)]
 pub fn fetch_op(
     inside: &Guard,
@@ -74,14 +90,13 @@ pub fn fetch_op(
     let value = if op == DTL_OP_NO_OP { Region::EMPTY } else { value.some(update.size())? };
     let result = result.some(update.size())?;
     let memory = reach(inside, win, place, &[result, value])?;
-    if !(result.is_apart(value) && update.is_lock_free(memory)) {
+    if !result.is_apart(value) {
         return None;
     }
-    update.apply(memory, value, result);
-    Some(())
+    change(inside, (win, place.target), update, [memory, value, result])
 }
 
-/// `dtl_win_accumulate` of elements that need no lock.
+/// `dtl_win_accumulate`.
 #[inline(always)]
 pub fn accumulate(
     inside: &Guard,
@@ -92,11 +107,7 @@ pub fn accumulate(
 ) -> Option<()> {
     let update = rmw::update(dtype, op).filter(|_| from.len() <= FEW)?;
     let memory = reach(inside, win, place, &[from])?;
-    if !update.is_lock_free(memory) {
-        return None;
-    }
-    update.apply(memory, from, Region::EMPTY);
-    Some(())
+    change(inside, (win, place.target), update, [memory, from, Region::EMPTY])
 }
 
 /// `dtl_win_compare_and_swap` of an element that needs no lock.

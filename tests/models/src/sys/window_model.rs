@@ -1,7 +1,7 @@
 //! Models of what windows stand on: the locks that ranks share, and elements that all change.
 
 use super::rmw::cell;
-use super::shared_lock::{self, NamedLock, SharedLock};
+use super::shared_lock::{self, SharedLock};
 use super::sync::AtomicU64;
 use crate::Model;
 use loom::cell::UnsafeCell;
@@ -15,7 +15,6 @@ pub const ALL: &[Model] = &[
     ("shared lock: two that share, and then one writes", two_share),
     ("shared lock: who finds it taken finds who has it", holder_is_found),
     ("shared lock: two that take it from a dead rank", taken_over),
-    ("named lock: two that take it", named),
     ("element: two change it, and what each wrote before", two_change),
 ];
 
@@ -49,7 +48,7 @@ impl Guarded {
     }
 
     fn write_if_free(&self, rank: usize) -> u64 {
-        let taken = self.lock().try_exclusive(rank);
+        let taken = self.lock().try_exclusive(rank, false);
         if taken {
             self.write(0);
             self.lock().leave_exclusive();
@@ -96,7 +95,7 @@ fn two_write() {
     let written = guarded.write_if_free(0);
     let both = written + other.join().unwrap();
     assert!((1..=2).contains(&both));
-    assert!(guarded.lock().try_exclusive(2));
+    assert!(guarded.lock().try_exclusive(2, false));
     assert_eq!(guarded.read(0), both);
 }
 
@@ -114,7 +113,7 @@ fn holder_is_found() {
     let guarded = Guarded::new();
     let other = beside(&guarded, |guarded| guarded.lock().try_shared(1, true));
     let lock = guarded.lock();
-    if !lock.try_exclusive(0) {
+    if !lock.try_exclusive(0, false) {
         assert!(lock.is_in_the_way(1, true), "it is taken by nobody");
     }
     other.join().unwrap();
@@ -132,22 +131,6 @@ fn taken_over() {
     }
     assert!(other.join().unwrap() + u64::from(written) > 0, "one of them comes first");
     assert_eq!(guarded.read(0), u64::from(written));
-}
-
-fn named() {
-    let guarded = Guarded::new();
-    let work = |guarded: &Guarded, rank| {
-        let lock = NamedLock::new(&guarded.words[0]);
-        let taken = lock.try_take(rank);
-        if taken {
-            guarded.write(0);
-            lock.leave();
-        }
-        u64::from(taken)
-    };
-    let other = beside(&guarded, move |guarded| work(guarded, 1));
-    let taken = work(&guarded, 0) + other.join().unwrap();
-    assert_eq!(guarded.read(0), taken);
 }
 
 /// Each writes something and then changes the element: who comes second finds what the first one wrote.

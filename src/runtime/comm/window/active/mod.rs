@@ -6,8 +6,10 @@
 //!
 //! Small data travel with the request. A large put sends a request, then its data from where they are to where they go;
 //! what is fetched comes as a message into the caller's buffer. Only accumulated data go in pieces through buffers.
+//! Puts and gets within a node go without a request where the kernel may copy them (`copies`).
 
 mod asking;
+mod copies;
 mod locks;
 mod message;
 mod origin;
@@ -18,7 +20,7 @@ use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::abi::status::*;
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::SendMode;
+use crate::runtime::backend::{Copied, Remote, SendMode};
 use crate::runtime::comm::link::Class;
 use crate::runtime::comm::p2p::Started;
 use crate::runtime::comm::posted::Posted;
@@ -27,6 +29,7 @@ use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::park::Backoff;
+use copies::Copies;
 use message::{Head, INLINE, PIECE, What, answer_tag, data_tag};
 use origin::{Origin, Room};
 use serve::Server;
@@ -44,6 +47,7 @@ pub(super) struct Active {
     is_closed: AtomicBool,
     /// Room for the byte of a refusal, which nobody reads.
     refusal: Posted,
+    copies: Copies,
 }
 
 /// An answer that is waited for.
@@ -64,12 +68,30 @@ impl Active {
         let server = Mutex::new(Server::new(&comm, memory)?);
         let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
         let is_closed = AtomicBool::new(false);
-        Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal })
+        let copies = Copies::NONE;
+        Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
+    }
+
+    /// Lets the kernel copy puts and gets where it can. `bases`: by rank, where its part begins in its process. Returns
+    /// what of that is to be explained.
+    pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
+        let (copies, why) = Copies::new(&self.comm, bases);
+        self.copies = copies;
+        why
     }
 
     /// This rank's own memory, if it is the target.
     fn own(&self, spot: Spot) -> Option<Region> {
         (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
+    }
+
+    /// Lets the kernel do an operation, if it may. What is left of a rank that has died may still be there to copy.
+    fn copy(&self, spot: Spot, copy: impl FnOnce(&dyn Remote, u64) -> Copied) -> Result<bool> {
+        if !self.copies.is_any() {
+            return Ok(false);
+        }
+        self.check_alive(&(spot.target..spot.target + 1))?;
+        self.copies.copy(&self.comm, spot, copy)
     }
 
     /// The asking side, for something to be started.
@@ -214,6 +236,7 @@ impl Active {
 
     /// Whether one of them is known to have died: then a flush says so even if nothing was on its way there.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
+        self.copies.check_there(targets)?;
         if !self.comm.has_died() {
             return Ok(());
         }
@@ -270,7 +293,9 @@ fn of(what: What, by: &Change) -> Head {
 
 impl Way for Active {
     fn describe(&self) -> &'static str {
-        if self.needs_thread() {
+        if self.copies.is_any() {
+            "copies by the kernel, and messages"
+        } else if self.needs_thread() {
             "messages, served by the target's calls and a thread"
         } else if self.is_one_process {
             "messages, served by whoever waits in this process"
@@ -282,6 +307,9 @@ impl Way for Active {
     fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
         if let Some(own) = self.own(to) {
             own.copy_from(from);
+            return Ok(Begun::Over);
+        }
+        if self.copy(to, copies::write(from))? {
             return Ok(Begun::Over);
         }
         self.make_room(to.target)?;
@@ -304,6 +332,9 @@ impl Way for Active {
     fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
         if let Some(own) = self.own(from) {
             into.copy_from(own);
+            return Ok(Begun::Over);
+        }
+        if self.copy(from, copies::read(into))? {
             return Ok(Begun::Over);
         }
         let head = Head::new(What::Get).at(from.offset, from.len);

@@ -1,0 +1,182 @@
+//! Memory that ranks have had before, copied by the kernel to and from other processes: puts and gets of windows.
+//!
+//! A rank's memory is opened once (/proc/PID/mem) and compared with the word that the rank published when the
+//! communicator was opened. From then on the descriptor stands for the memory of that program and no other, so a
+//! write never reaches a process that has got the same id, nor the next program of the same process (exec). A check
+//! beside process_vm_writev could not promise that: the target may end between the check and the call.
+//!
+//! process_vm_readv copies large blocks two to four times as fast. It is used for reads, where it can be checked: the
+//! word is read by the same call, which sees one program's memory.
+
+use super::peer::Mode;
+use super::segment::Segment;
+use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Copied, Remote};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::lock::Mutex;
+use crate::sys::process::{self, ForeignMemory};
+use std::io;
+use std::sync::{Arc, Weak};
+
+/// Bytes from which on a read goes by process_vm_readv.
+const LONG_READ: usize = 4096;
+/// Most bytes of a write. The target copies larger ones faster by itself, if it is asked.
+const LONGEST_WRITE: usize = 1 << 20;
+
+/// The ranks whose memory is open.
+pub(super) struct Copies {
+    mode: Mode,
+    open: Mutex<Vec<(usize, Weak<Memory>)>>,
+}
+
+struct Memory {
+    memory: ForeignMemory,
+    /// Where the rank has published a word, and the word.
+    probe: (u64, u64),
+}
+
+impl Copies {
+    pub(super) fn new(mode: Mode) -> Self {
+        Copies { mode, open: Mutex::new(Vec::new()) }
+    }
+
+    /// A rank's memory. RANK_FAILURE: it is not that rank's any more; else the kernel does not copy it.
+    pub(super) fn find(&self, segment: &Segment, rank: usize, pid: i32) -> Result<Arc<dyn Remote>> {
+        let probe = segment.probe(rank);
+        match probe.0 {
+            _ if self.mode == Mode::Off => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off"),
+            0 => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off on rank {rank}"),
+            _ => {}
+        }
+        let mut open = self.open.lock();
+        open.retain(|(_, memory)| memory.strong_count() > 0);
+        if let Some(memory) = open.iter().find(|(of, _)| *of == rank).and_then(|(_, memory)| memory.upgrade())
+        {
+            return Ok(memory);
+        }
+        let failed = |error| why_not(rank, pid, &error);
+        let memory = Arc::new(Memory { memory: ForeignMemory::open(pid).map_err(failed)?, probe });
+        memory.check().map_err(failed)?;
+        open.push((rank, Arc::downgrade(&memory)));
+        Ok(memory)
+    }
+}
+
+#[cold]
+fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
+    let is_gone = matches!(error.raw_os_error(), None | Some(libc::ENOENT | libc::ESRCH | libc::EIO));
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; needs what ptrace needs: one user, and where kernel.yama.ptrace_scope is 1, DTL_CMA=allow"
+        }
+        _ => "",
+    };
+    let text = format!("memory of rank {rank}, /proc/{pid}/mem: {error}{hint}");
+    Error::new(if is_gone { DTL_ERROR_RANK_FAILURE } else { DTL_ERROR_NOT_SUPPORTED }, text)
+}
+
+impl Memory {
+    /// Whether it is the rank's, and can be read and written. An error without a number, or EIO: another program's.
+    fn check(&self) -> io::Result<()> {
+        let (address, value) = self.probe;
+        let Some(word) = Scratch::new(size_of::<u64>()) else {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        self.memory.read(address, word.region())?;
+        if word.first_words() != [value] {
+            return Err(io::Error::other("it is another program's"));
+        }
+        // The rank's own word once more, which changes nothing.
+        self.memory.write(address, word.region()).map(drop)
+    }
+
+    /// Reads by process_vm_readv; false: that did not read the rank's memory.
+    fn read_at_once(&self, address: u64, into: Region) -> bool {
+        let (probe, value) = self.probe;
+        let mut found = [0_u64];
+        // SAFETY: the array is valid for writes as long as the call runs.
+        let word = unsafe { Region::new(found.as_mut_ptr().cast(), size_of_val(&found)) };
+        let read = process::read_memory(self.memory.pid(), [(address, into), (probe, word)]);
+        read.is_ok_and(|count| count == into.len() + word.len()) && found == [value]
+    }
+}
+
+impl Remote for Memory {
+    fn read(&self, address: u64, into: Region) -> Copied {
+        if into.len() >= LONG_READ && self.read_at_once(address, into) {
+            return Copied::All;
+        }
+        ended(self.memory.read(address, into), into.len())
+    }
+
+    fn write(&self, address: u64, from: Region) -> Copied {
+        if from.len() > LONGEST_WRITE {
+            return Copied::Refused;
+        }
+        ended(self.memory.write(address, from), from.len())
+    }
+}
+
+fn ended(copied: io::Result<usize>, len: usize) -> Copied {
+    match copied {
+        Ok(count) if count == len => Copied::All,
+        Ok(_) => Copied::Gone,
+        Err(_) => Copied::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ranks of this process, of which one has published a word.
+    fn copies(mode: Mode) -> (Copies, Segment, Scratch) {
+        let segment = Segment::create(2).expect("segment");
+        let word = Scratch::of_words(&[77]).expect("memory");
+        segment.set_probe(1, word.region().addr().get() as u64, 77);
+        (Copies::new(mode), segment, word)
+    }
+
+    #[test]
+    fn every_size_is_copied_both_ways() {
+        let (copies, segment, _word) = copies(Mode::Auto);
+        let memory = copies.find(&segment, 1, process::own_pid()).expect("found");
+        assert!(
+            Arc::ptr_eq(&memory, &copies.find(&segment, 1, process::own_pid()).expect("found")),
+            "opened once"
+        );
+        for len in [1, 8, LONG_READ - 1, LONG_READ, LONGEST_WRITE] {
+            let [from, there, back] = [7, 0, 0].map(|byte| {
+                let memory = Scratch::new(len + 1).expect("memory");
+                memory.region().fill(byte);
+                memory
+            });
+            let (address, part) =
+                (there.region().addr().get() as u64, |all: &Scratch| all.region().part(0, len));
+            assert_eq!(memory.write(address, part(&from)), Copied::All);
+            assert_eq!(memory.read(address, part(&back)), Copied::All);
+            // SAFETY: nobody writes them now.
+            let [there, back] = [&there, &back].map(|all| unsafe { all.region().as_slice() });
+            assert!(there[..len].iter().chain(&back[..len]).all(|byte| *byte == 7), "{len}");
+            assert_eq!([there[len], back[len]], [0, 0], "{len}: no byte more");
+        }
+        let too_long = Scratch::new(LONGEST_WRITE + 1).expect("memory");
+        assert_eq!(memory.write(8, too_long.region()), Copied::Refused);
+        assert_eq!(memory.read(8, too_long.region()), Copied::Refused, "nothing is mapped there");
+    }
+
+    #[test]
+    fn what_is_not_the_ranks_memory_is_refused() {
+        let (copies, segment, word) = copies(Mode::Auto);
+        let find = |rank| copies.find(&segment, rank, process::own_pid()).err().expect("no such memory");
+        assert!(find(0).text().contains("DTL_CMA=off on rank 0"));
+        for (address, value) in [(word.region().addr().get() as u64, 78), (8, 77)] {
+            segment.set_probe(1, address, value);
+            let error = find(1);
+            assert_eq!(error.status(), DTL_ERROR_RANK_FAILURE, "{error}");
+        }
+        let off = Copies::new(Mode::Off).find(&segment, 1, process::own_pid()).err().expect("off");
+        assert_eq!((off.status(), off.text()), (DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Puts and gets that the kernel copies between the processes of a node, without a request to the target.
+//!
+//! Puts and gets have no order before a flush, so it does not matter that requests to the same target are still on
+//! their way; a flush waits for those. Operations that must be atomic stay requests: only the target changes its memory
+//! by them.
+
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Copied, Remote, Spot};
+use crate::runtime::comm::Comm;
+use crate::runtime::explain;
+use crate::sys::buf::Region;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// See the module's text.
+pub(super) struct Copies {
+    /// By rank; none where no target is reached.
+    targets: Vec<Target>,
+}
+
+struct Target {
+    /// Where its part begins, in its process.
+    base: u64,
+    /// Opened by the first operation; `None`: it is not reached.
+    memory: OnceLock<Option<Arc<dyn Remote>>>,
+    is_gone: AtomicBool,
+}
+
+impl Copies {
+    /// No target is reached.
+    pub(super) const NONE: Copies = Copies { targets: Vec::new() };
+
+    /// `bases`: by rank. With it: why targets are reached or not, for people; empty where there is nothing to say.
+    pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
+        let own = comm.rank;
+        let near = (1..comm.size).map(|by| (own + by) % comm.size);
+        let mut found = near.filter_map(|rank| comm.link.transport.remote(comm.outer(rank)));
+        // One that has ended meanwhile says nothing of the others.
+        let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
+        match found.find(is_there) {
+            None => (Copies::NONE, String::new()),
+            Some(Err(error)) => (Copies::NONE, format!("; no copies by the kernel: {}", error.text())),
+            Some(Ok(_)) => {
+                let target =
+                    |&base: &u64| Target { base, memory: OnceLock::new(), is_gone: AtomicBool::new(false) };
+                let targets = bases.iter().map(target).collect();
+                (Copies { targets }, "; the kernel copies puts and gets within a node".to_owned())
+            }
+        }
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// Does an operation at its address in the target; false: it is left to a request.
+    pub(super) fn copy(
+        &self,
+        comm: &Comm,
+        spot: Spot,
+        copy: impl FnOnce(&dyn Remote, u64) -> Copied,
+    ) -> Result<bool> {
+        let target = usize::try_from(spot.target).ok().and_then(|rank| self.targets.get(rank));
+        let Some(target) = target.filter(|target| target.base != 0) else { return Ok(false) };
+        let memory = target.memory.get_or_init(|| target.find(comm, spot.target));
+        let copied = match memory {
+            Some(memory) => copy(memory.as_ref(), target.base + spot.offset as u64),
+            None => Copied::Refused,
+        };
+        match copied {
+            Copied::All => return Ok(true),
+            Copied::Refused => {}
+            Copied::Gone => {
+                target.is_gone.store(true, Ordering::Relaxed);
+                comm.link.transport.look_around();
+            }
+        }
+        self.check_there(&(spot.target..spot.target + 1)).map(|()| false)
+    }
+
+    /// Fails if an operation has found one of these targets gone.
+    pub(super) fn check_there(&self, targets: &Range<i32>) -> Result<()> {
+        let is_gone = |rank: &i32| {
+            let target = usize::try_from(*rank).ok().and_then(|rank| self.targets.get(rank));
+            target.is_some_and(|target| target.is_gone.load(Ordering::Relaxed))
+        };
+        match targets.clone().find(is_gone) {
+            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    error.status() == DTL_ERROR_RANK_FAILURE
+}
+
+impl Target {
+    #[cold]
+    fn find(&self, comm: &Comm, rank: i32) -> Option<Arc<dyn Remote>> {
+        let error = match comm.link.transport.remote(comm.outer(rank))? {
+            Ok(memory) => return Some(memory),
+            Err(error) => error,
+        };
+        self.is_gone.store(is_gone(&error), Ordering::Relaxed);
+        explain::chose("window: a target by messages", error.text());
+        None
+    }
+}
+
+/// Copies to the target.
+pub(super) fn write(from: Region) -> impl FnOnce(&dyn Remote, u64) -> Copied {
+    move |memory, address| memory.write(address, from)
+}
+
+/// Copies from the target.
+pub(super) fn read(into: Region) -> impl FnOnce(&dyn Remote, u64) -> Copied {
+    move |memory, address| memory.read(address, into)
+}
