@@ -156,7 +156,7 @@ layouts! {
     dtl_device_vtable_t: [struct_size reserved count set get info memory_info synchronize dlpack];
     dtl_memory_vtable_t: [struct_size reserved alloc free kind_info memory_info] [export_handle
         import_handle close_handle] [alloc_async free_async register_host unregister_host
-        export_dmabuf];
+        export_dmabuf] [pointer_info];
     dtl_transfer_vtable_t: [struct_size reserved copy copy_async copy_2d fill] [prefetch];
     dtl_exec_vtable_t: [struct_size reserved stream_create stream_destroy stream_synchronize
         stream_query stream_wait_event stream_host_callback event_create event_destroy
