@@ -68,133 +68,12 @@ const VENDORS: &[&str] = &[
 /// Where files may be longer than this, with the reason; empty, and better kept so.
 const LONG_FILES: &[(&str, &str)] =
     &[("mpi/dtl_mpi.c", "installed as source: a user compiles exactly one file")];
-/// Every static lock of the library, by who takes it. In a forked child a lock that a thread of the parent held stays
-/// taken for ever, so each holder must be seen by `epoch::another_was_inside`: inside a call, or aside.
-const STATIC_LOCKS: &[(&str, &[&str])] = &[
-    (
-        "in calls, by their errands, and by the library's threads at work",
-        &[
-            "backend/cuda/driver.rs LIBRARY",
-            "backend/cuda/nvrtc.rs LIBRARY",
-            "backend/mpi/op.rs NAMED",
-            "backend/mpi/session.rs FAILED",
-            "backend/mpi/session.rs LOADED",
-            "backend/nccl/find.rs LIBRARY",
-            "backend/opencl/driver.rs LIBRARY",
-            "backend/rdma/find.rs LIBRARY",
-            "backend/shm/identity.rs MEMBERSHIPS",
-            "backend/shm/transport.rs LOCK",
-            "runtime/array.rs ARRAYS",
-            "runtime/comm/attribute.rs KEYS",
-            "runtime/comm/attribute.rs NEXT",
-            "runtime/comm/message.rs TABLE",
-            "runtime/comm/open.rs OPENING",
-            "runtime/comm/progress.rs OPEN",
-            "runtime/comm/progress.rs RUNNING",
-            "runtime/comm/request.rs TABLE",
-            "runtime/comm/table.rs TABLE",
-            "runtime/comm/types.rs DTYPES",
-            "runtime/comm/types.rs OPS",
-            "runtime/comm/window/mod.rs RANDOM",
-            "runtime/comm/window/mod.rs TABLE",
-            "runtime/comm/window/progress.rs SERVED",
-            "runtime/comm/window/progress.rs THREAD",
-            "runtime/dispatch/mod.rs DISPATCHERS",
-            "runtime/dispatch/mod.rs REGISTRATIONS",
-            "runtime/environment/mod.rs STATE",
-            "runtime/exec/objects.rs DEFAULTS",
-            "runtime/exec/objects.rs EVENTS",
-            "runtime/exec/objects.rs EXECUTORS",
-            "runtime/exec/objects.rs KERNELS",
-            "runtime/exec/objects.rs MODULES",
-            "runtime/exec/objects.rs STREAMS",
-            "runtime/exec/pool.rs MACHINE",
-            "runtime/exec/ticket.rs PIECES",
-            "runtime/explain.rs CHOICES",
-            "runtime/memory.rs LEDGER",
-            "runtime/memory/asked.rs ASKED",
-            "runtime/memory/foreign.rs KNOWN",
-            "runtime/memory/hidden.rs WATCHERS",
-            "runtime/memory/registered.rs LIST",
-            "runtime/plugins.rs STATE",
-            "runtime/policy/mod.rs POLICIES",
-            "runtime/pool.rs LABELS",
-            "runtime/pool.rs POOLS",
-            "runtime/registry.rs DEFAULT",
-            "runtime/registry.rs NAMED",
-            "runtime/registry.rs TABLE",
-            "runtime/settings.rs CURRENT",
-            "sys/reduce/wide.rs BEST",
-            "sys/stopwatch.rs TICK_NS",
-            "sys/unforked.rs ASKED",
-        ],
-    ),
-    ("tried by dtl_init_after_fork itself", &["runtime/lifecycle.rs COUNT", "sys/epoch.rs RECORDS"]),
-    ("no lock: a page that a fork wipes", &["backend/shm/transport.rs OPENER", "runtime/lifecycle.rs GATE"]),
-    (
-        "also by functions that work in every state: `aside` in runtime/lifecycle.rs",
-        &[
-            "runtime/enums/instances.rs ADDING",
-            "runtime/enums/instances.rs BY_HASH",
-            "runtime/enums/instances.rs BY_INDEX",
-            "runtime/enums/mod.rs ALL",
-            "runtime/log.rs CALLBACK",
-            "runtime/mod.rs TEXTS",
-        ],
-    ),
-    (
-        "by threads that leave a call: run_errands in sys/epoch.rs",
-        &["sys/epoch.rs LIMBO", "sys/epoch/chores.rs CHORES"],
-    ),
-    (
-        "also by threads that end: Leaving in sys/heap/local.rs, last_error.rs",
-        &["last_error.rs LAST_WORDS", "sys/heap/returned.rs WATCHERS", "sys/heap/store.rs STORE"],
-    ),
-    (
-        "also before and after a traced call: admit and traced in ffi/guard.rs",
-        &[
-            "runtime/trace/mod.rs LIVES",
-            "runtime/trace/mod.rs SINKS",
-            "runtime/trace/names.rs COUNT",
-            "runtime/trace/names.rs NAMES",
-        ],
-    ),
-    ("also on threads of a backend: redeem in runtime/exec/ticket.rs", &["runtime/exec/ticket.rs ONCE"]),
-    (
-        "also in the program's own MPI calls: fold and release_all in backend/mpi",
-        &["backend/mpi/op.rs OPERATIONS", "backend/mpi/op.rs OWN", "backend/mpi/window.rs LEFT"],
-    ),
-];
-/// Types of statics that are locks or have one inside.
-const LOCK_TYPES: &[&str] = &[
-    "Mutex<",
-    "RwLock<",
-    "OnceLock<",
-    "LazyLock<",
-    "Once ",
-    "Table<",
-    "Pool<",
-    "List<",
-    "Library<",
-    "Chunks<",
-    "Numbered<",
-    "Gate ",
-];
-/// Every place where the library starts a thread, by what a fork sees of it.
-const THREADS: &[(&str, &str)] = &[
-    ("src/backend/lanes.rs", "aside while it runs a job"),
-    ("src/backend/rdma/meet/tcp.rs", "looks names up; takes no lock of the library"),
-    ("src/runtime/comm/progress.rs", "within the call that started it"),
-    ("src/runtime/comm/window/progress.rs", "aside while it serves windows"),
-    ("src/runtime/exec/pool.rs", "aside while it runs a task; a loop's pieces are within the loop's call"),
-    ("src/runtime/exec/queue.rs", "aside while it runs a task"),
-    ("src/runtime/trace/file.rs", "takes no lock but its trace's own, which a child does not touch"),
-    ("src/sys/child.rs", "starts a process, no thread"),
-    ("src/sys/thread.rs", "the two functions that start threads"),
-];
 const MAX_LINES: usize = 500;
 /// Tests are lists of cases; they may be somewhat longer.
 const MAX_TEST_LINES: usize = 600;
+
+#[path = "tidy/locks.rs"]
+mod locks;
 
 struct File {
     /// From the top of the tree, e.g. `src/sys/buf.rs`.
@@ -507,43 +386,6 @@ fn nothing_is_left_to_do() {
     report(&findings);
 }
 
-/// The statics with a lock in a file, as in [`STATIC_LOCKS`].
-fn static_locks(file: &File) -> Vec<String> {
-    let of_line = |line: &str| {
-        let (before, after) = line.trim_start().split_once("static ")?;
-        let (name, kind) = after.split_once(": ")?;
-        let is_static = before.is_empty() || before.starts_with("pub");
-        let kind = format!("{} ", kind.split(" = ").next().unwrap_or_default().trim_end_matches(['=', ' ']));
-        let is_lock = LOCK_TYPES.iter().any(|lock| kind.contains(lock));
-        (is_static && is_lock).then(|| format!("{} {name}", file.path.trim_start_matches("src/")))
-    };
-    file.code().filter_map(|(_, line)| of_line(line)).collect()
-}
-
-#[test]
-fn a_fork_sees_every_holder_of_a_lock() {
-    let library: Vec<File> = sources()
-        .into_iter()
-        .filter(|file| !file.is_in("src/bin") && !file.path.ends_with("tests.rs"))
-        .collect();
-    let found: Vec<String> = library.iter().flat_map(static_locks).collect();
-    let known: Vec<&str> = STATIC_LOCKS.iter().flat_map(|(_, locks)| locks.iter().copied()).collect();
-    let mut findings = Vec::new();
-    for lock in found.iter().filter(|lock| !known.contains(&lock.as_str())) {
-        findings.push(format!("src/{lock}: who holds it at a fork? Add it to STATIC_LOCKS"));
-    }
-    for lock in known.iter().filter(|lock| !found.iter().any(|found| found == *lock)) {
-        findings.push(format!("STATIC_LOCKS: there is no {lock} any more"));
-    }
-    for file in &library {
-        let starts = file.code().any(|(_, line)| line.contains("spawn(") || line.contains("spawn_scoped("));
-        if starts != THREADS.iter().any(|(path, _)| *path == file.path) {
-            findings.push(format!("{}: starts threads, or does not any more: see THREADS", file.path));
-        }
-    }
-    report(&findings);
-}
-
 /// The lints run with a pinned compiler, which does not know what newer ones deprecate.
 #[test]
 fn nothing_is_deprecated() {
@@ -596,7 +438,7 @@ fn tidy_sees_what_it_looks_for() {
         "src/a.rs",
         "pub(super) static A: Mutex<u8> = Mutex::new(0);\n    static B: OnceLock<u8> =\nlet c: Mutex<u8>;",
     );
-    assert_eq!(static_locks(&locks), ["a.rs A", "a.rs B"]);
+    assert_eq!(locks::static_locks(&locks), ["a.rs A", "a.rs B"]);
     assert!(
         bounds_time("CHECK(now_ms() - began < 2000);") && bounds_time("assert!(start.elapsed() < LIMIT);")
     );

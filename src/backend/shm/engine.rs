@@ -21,7 +21,6 @@ use super::peer::{Link, Peers};
 use super::ring::{FRAGMENT, Kind, Payload};
 use super::segment::{Segment, State};
 use super::streaming::pieces_of;
-use super::taking::withdraw_probed;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message};
@@ -422,15 +421,12 @@ impl Engine {
 
     /// Tries to withdraw an operation.
     pub(super) fn cancel(&mut self, id: OpId) {
-        let own = self.own();
         let withdrawn = match self.operations.get(id) {
             Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
                 self.matcher.withdraw(source, &id)
             }
             Some(&Operation::Send(Send { dest, stage: SendStage::Queued, .. })) if dest == self.rank => {
-                let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
-                self.matcher.remove_unexpected(own, is).is_some()
-                    || withdraw_probed(&mut self.operations, own, is)
+                self.withdraw_own(id)
             }
             Some(&Operation::Send(Send { dest, stage, .. })) => {
                 self.peers.link_mut(dest).is_some_and(|link| match stage {

@@ -65,6 +65,14 @@ impl Engine {
         });
     }
 
+    /// Removes a message of this rank to itself that no receive has started on.
+    pub(super) fn withdraw_own(&mut self, id: OpId) -> bool {
+        let own = self.own();
+        let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
+        let matcher = &mut self.matcher;
+        matcher.remove_unexpected(own, is).is_some() || withdraw_probed(&mut self.operations, own, is)
+    }
+
     fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
         match self.gone(select.source) {
             Some(rank) => fail!(
@@ -120,7 +128,7 @@ impl Engine {
 }
 
 /// Marks the probed messages of a source that `is_withdrawn` names; whether there was one.
-pub(super) fn withdraw_probed(
+fn withdraw_probed(
     operations: &mut Operations<Operation>,
     from: i32,
     is_withdrawn: impl Fn(&Arrival) -> bool,

@@ -110,6 +110,9 @@ impl Comm {
             ),
         };
         match self.failed_text() {
+            failed if failed.is_empty() && absent.is_empty() => {
+                format!("a rank {}{}", self.failed_how(), self.failed_why())
+            }
             failed if failed.is_empty() => absent,
             failed => {
                 let dead = format!("rank(s) {failed} {}{}", self.failed_how(), self.failed_why());

@@ -276,17 +276,6 @@ impl Comm {
                     done.size
                 )
             }
-            DTL_ERROR_RANK_FAILURE if self.failed_text().is_empty() && self.absent_ranks().is_empty() => {
-                format!("{what} {peer}: it cannot complete because a rank died or left{}", self.failed_why())
-            }
-            DTL_ERROR_RANK_FAILURE if self.absent_ranks().is_empty() => {
-                format!(
-                    "{what} {peer}: it cannot complete because of rank(s) {} ({}){}",
-                    self.failed_text(),
-                    self.failed_how(),
-                    self.failed_why()
-                )
-            }
             DTL_ERROR_CANCELED if what == "receive from" => {
                 format!(
                     "{what} {peer}: the request was cancelled, or the sender withdrew a message that was probed \
