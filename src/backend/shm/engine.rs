@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    fn own(&self) -> i32 {
+    pub(super) fn own(&self) -> i32 {
         i32::try_from(self.rank).unwrap_or(i32::MAX)
     }
 
