@@ -136,7 +136,7 @@ mod tests {
         ("dtl_dispatch_alloc_t", &["stream"]),
         ("dtl_exec_vtable_t", &["module_compile"]),
         ("dtl_launch_t", &["schedule"]),
-        ("dtl_memory_vtable_t", &["export_handle", "alloc_async"]),
+        ("dtl_memory_vtable_t", &["export_handle", "alloc_async", "pointer_info"]),
         ("dtl_plugin_t", &["environments"]),
         ("dtl_rdma_config_t", &["reconnect_ms"]),
         ("dtl_source_t", &["files"]),

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A thread's last failure. Its text alternates between two buffers, so that a pointer from [`text`] still
 /// shows the same text after one more failure. A buffer is never reallocated: one that is too short is kept
 /// until the thread ends and replaced by a longer one.
+#[derive(Default)]
 struct Last {
-    /// 0: no call has failed yet.
     number: u64,
     status: dtl_status_t,
     /// NUL-terminated, or empty.
@@ -33,10 +33,6 @@ struct Last {
 const LEAST_ROOM: usize = 256;
 
 impl Last {
-    const fn none() -> Self {
-        Last { number: 0, status: 0, texts: [Vec::new(), Vec::new()], current: 0, outgrown: Vec::new() }
-    }
-
     fn text(&self) -> &CStr {
         let text = self.texts.get(self.current).and_then(|text| CStr::from_bytes_until_nul(text).ok());
         text.unwrap_or_default()
@@ -57,7 +53,8 @@ impl Last {
 }
 
 thread_local! {
-    static LAST: RefCell<Last> = const { RefCell::new(Last::none()) };
+    /// `None`: no call of this thread has failed yet.
+    static LAST: RefCell<Option<Box<Last>>> = const { RefCell::new(None) };
 }
 
 /// Failures of calls, of all threads.
@@ -73,6 +70,7 @@ pub fn set(error: &Error) {
     let number = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
     let kept = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
+            let last = last.get_or_insert_default();
             (last.number, last.status) = (number, error.status());
             last.put(error.text());
         }
@@ -92,11 +90,14 @@ pub fn set(error: &Error) {
 #[must_use]
 pub fn text() -> *const c_char {
     const ENDING: &CStr = c"(the thread is ending: no text)";
-    LAST.try_with(|last| last.try_borrow().map_or(ENDING.as_ptr(), |last| last.text().as_ptr()))
-        .unwrap_or_else(|_| {
-            let _aside = epoch::aside();
-            LAST_WORDS.lock().last().map_or(ENDING.as_ptr(), |text| text.as_ptr())
-        })
+    LAST.try_with(|last| {
+        last.try_borrow()
+            .map_or(ENDING.as_ptr(), |last| last.as_ref().map_or(c"", |last| last.text()).as_ptr())
+    })
+    .unwrap_or_else(|_| {
+        let _aside = epoch::aside();
+        LAST_WORDS.lock().last().map_or(ENDING.as_ptr(), |text| text.as_ptr())
+    })
 }
 
 /// A moment before a function of the program's is called.
@@ -129,6 +130,7 @@ impl Mark {
     pub fn said(self, status: dtl_status_t) -> Option<String> {
         let said = LAST.try_with(|last| {
             let last = last.try_borrow().ok()?;
+            let last = last.as_ref()?;
             let is_its = last.number > self.0 && last.status == status && !last.text().is_empty();
             is_its.then(|| last.text().to_string_lossy().into_owned())
         });

@@ -65,7 +65,10 @@ fn declared() -> BTreeSet<String> {
     let is_code = |line: &&str| is_code(line) && !line.starts_with("static inline");
     for line in header.lines().filter(is_code) {
         if let Some((before, _)) = line.split_once('(') {
-            names.insert(before.rsplit([' ', '*']).next().unwrap().to_owned());
+            let name = before.rsplit([' ', '*']).next().unwrap();
+            if name.starts_with("dtl_") {
+                names.insert(name.to_owned());
+            }
         }
     }
     names

@@ -131,7 +131,7 @@ const THREADS: &[(&str, &str)] = &[
 ];
 
 /// The statics with a lock in a file, as in [`STATIC_LOCKS`].
-pub fn static_locks(file: &File) -> Vec<String> {
+pub(crate) fn static_locks(file: &File) -> Vec<String> {
     let of_line = |line: &str| {
         let (before, after) = line.trim_start().split_once("static ")?;
         let (name, kind) = after.split_once(": ")?;
