@@ -186,6 +186,8 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(NONE, dtl_mem_export_dmabuf, (e_source, 64, &o->number, &o->word))                          \
     X(BACKEND, dtl_mem_register_host, (h->backend, o->data, 64))                                  \
     X(BACKEND, dtl_mem_unregister_host, (h->backend, o->data))                                    \
+    X(BACKEND, dtl_mem_adopt, (h->backend, 0, DTL_MEMORY_HOST, o->data, 64))                      \
+    X(BACKEND, dtl_mem_release, (h->backend, o->data))                                            \
     X(NONE, dtl_mem_copy, (o->data, e_source, 64))                                                \
     X(NONE, dtl_mem_copy_2d, (o->data, 8, e_source, 8, 8, 8))                                     \
     X(NONE, dtl_mem_copy_strided, (o->data, NULL, e_source, NULL, e_counts, 2, 4))                \

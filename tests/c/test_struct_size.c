@@ -160,7 +160,7 @@ struct one {
     const char* name;
     size_t size, align;
     /* The sizes of older versions; 0 = none. */
-    size_t older[2];
+    size_t older[3];
     void (*start)(void* it);
     dtl_status_t (*use)(void* it);
 };
@@ -211,21 +211,22 @@ struct one {
     X(PLUGIN_INFO, plugin_info, plugin_info, 0, 0)                                 \
     X(BACKEND_VTABLE, backend_vtable, main_table, 0, 0)                            \
     X(DEVICE_VTABLE, device_vtable, device_table, 0, 0)                            \
-    X(MEMORY_VTABLE, memory_vtable, memory_table, END(memory_vtable, export_handle), END(memory_vtable, alloc_async)) \
+    X(MEMORY_VTABLE, memory_vtable, memory_table, END(memory_vtable, export_handle), END(memory_vtable, alloc_async), \
+      END(memory_vtable, pointer_info))                                            \
     X(TRANSFER_VTABLE, transfer_vtable, transfer_table, END(transfer_vtable, prefetch), 0)     \
     X(EXEC_VTABLE, exec_vtable, exec_table, END(exec_vtable, module_compile), 0)   \
     X(COMM_VTABLE, comm_vtable, comm_table, END(comm_vtable, win_create), 0)
 
-#define DEFINE(NAME, name, use, first, second) START(NAME, name)
+#define DEFINE(NAME, name, use, ...) START(NAME, name)
 ALL(DEFINE)
 
-#define ROW(NAME, name, use, first, second) \
-    {"dtl_" #name "_t", sizeof(dtl_##name##_t), ALIGN_OF(dtl_##name##_t), {first, second}, start_##name, use},
+#define ROW(NAME, name, use, ...) \
+    {"dtl_" #name "_t", sizeof(dtl_##name##_t), ALIGN_OF(dtl_##name##_t), {__VA_ARGS__}, start_##name, use},
 static const struct one all[] = {ALL(ROW)};
 
 static int is_version(const struct one* one, size_t size) {
     if (size > one->size) return size % one->align == 0;
-    return size == one->size || (size > 0 && (size == one->older[0] || size == one->older[1]));
+    return size == one->size || (size > 0 && (size == one->older[0] || size == one->older[1] || size == one->older[2]));
 }
 
 /* Values with which the call has no lasting effect. */

@@ -98,24 +98,25 @@ impl Comm {
         self.has_died() || !self.absent_ranks().is_empty()
     }
 
-    /// Which members have died or are absent, as text for errors.
+    /// Why an operation cannot complete: which members have died or are absent.
     pub(super) fn gone_text(&self) -> String {
         let absent: Vec<_> = self.absent_ranks().iter().map(ToString::to_string).collect();
         let absent = match absent.is_empty() {
             true => String::new(),
             false => format!(
-                "rank(s) {} take no part in this communicator: their call that makes it failed, or they \
+                "because rank(s) {} take no part in this communicator: their call that makes it failed, or they \
                  destroyed it after a failure",
                 absent.join(", ")
             ),
         };
         match self.failed_text() {
             failed if failed.is_empty() && absent.is_empty() => {
-                format!("a rank {}{}", self.failed_how(), self.failed_why())
+                format!("because a rank {}{}", self.failed_how(), self.failed_why())
             }
             failed if failed.is_empty() => absent,
             failed => {
-                let dead = format!("rank(s) {failed} {}{}", self.failed_how(), self.failed_why());
+                let (how, why) = (self.failed_how(), self.failed_why());
+                let dead = format!("because of rank(s) {failed} ({how}){why}");
                 if absent.is_empty() { dead } else { format!("{dead}; {absent}") }
             }
         }

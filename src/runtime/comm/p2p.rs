@@ -283,7 +283,7 @@ impl Comm {
                 )
             }
             DTL_ERROR_RANK_FAILURE => {
-                format!("{what} {peer}: it cannot complete: {}", self.gone_text())
+                format!("{what} {peer}: it cannot complete {}", self.gone_text())
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();

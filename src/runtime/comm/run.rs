@@ -443,7 +443,7 @@ impl Run {
 
     #[cold]
     fn cannot_complete(&self, comm: &Comm) -> Result<()> {
-        fail!(DTL_ERROR_RANK_FAILURE, "{} cannot complete: {}", self.call, comm.gone_text())
+        fail!(DTL_ERROR_RANK_FAILURE, "{} cannot complete {}", self.call, comm.gone_text())
     }
 
     /// Takes back what is in flight and tells the others that this rank does not go on.

@@ -13,7 +13,8 @@ const NAME_LIMIT: usize = 63;
 
 static DTYPES: Numbered<Dtype> = Numbered::new(numbered::FIRST);
 /// Apart from the dtypes', so that one in the place of the other is refused.
-static OPS: Numbered<Op> = Numbered::new(1 << 20);
+static OPS: Numbered<Op> = Numbered::new(FIRST_OP);
+const FIRST_OP: i32 = 1 << 20;
 
 struct Dtype {
     size: usize,
@@ -252,8 +253,9 @@ pub fn destroy_all() {
 // the numbers below say instead, which is equal on all of them.
 /// Added to an element's size, which ends where 24 bits with a sign do.
 const DTYPE_OF_SIZE: i32 = 1 << 22;
-/// Added to the flags.
-const OP_OF_FLAGS: i32 = 1 << 20;
+/// Added to the flags; above all numbers of operations.
+const OP_OF_FLAGS: i32 = 1 << 24;
+const _: () = assert!(FIRST_OP + numbered::LIMIT as i32 <= OP_OF_FLAGS);
 
 /// A dtype's number as it means the same on every rank.
 pub(super) fn portable_dtype(dtype: dtl_dtype_t) -> i32 {

@@ -56,6 +56,7 @@ extern "C" fn run_job(user: *mut c_void) -> i32 {
 pub(crate) struct Hold {
     go: Arc<AtomicBool>,
     in_caller: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
     pub(crate) job: &'static Job,
 }
 
@@ -63,6 +64,8 @@ impl Hold {
     pub(crate) fn new() -> Hold {
         let (go, in_caller) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (seen, told, caller) = (Arc::clone(&go), Arc::clone(&in_caller), thread::current().id());
+        let ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ended);
         let job = Job::new(move || {
             if thread::current().id() == caller {
                 // Nobody is left to release it.
@@ -70,9 +73,10 @@ impl Hold {
             } else {
                 becomes(Duration::from_secs(2), || seen.load(Ordering::SeqCst));
             }
+            end.store(true, Ordering::SeqCst);
             0
         });
-        Hold { go, in_caller, job }
+        Hold { go, in_caller, ended, job }
     }
 
     /// Queues it; skips the test where the backend calls functions in the caller's thread.
@@ -86,6 +90,12 @@ impl Hold {
 
     pub(crate) fn release(&self) {
         self.go.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns true if `job` runs while this one lasts.
+    pub(crate) fn outlasts(&self, job: &Job) -> bool {
+        let has_ended = || self.ended.load(Ordering::SeqCst);
+        becomes(Duration::from_secs(10), || job.runs() > 0 || has_ended()) && !has_ended()
     }
 }
 

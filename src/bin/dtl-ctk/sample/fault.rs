@@ -32,7 +32,6 @@ pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("memory.kind_info.any_kind", "memory.kind_info.unknown_kind_refused"),
     ("memory.kind_info.unknown_bits", "memory.host.properties_agree"),
     ("memory.kind_info.odd_alignment", "memory.host.alignment_is_a_power_of_two"),
-    ("memory.kind_info.too_much_alignment", "memory.host.aligned_as_declared"),
     ("memory.kind_info.no_name", "memory.host.named"),
     ("memory.alloc_async.any_kind", "memory.alloc_async.unknown_kind_refused"),
     ("memory.alloc_async.ignores_alignment", "memory.alloc_async.aligned_as_asked"),

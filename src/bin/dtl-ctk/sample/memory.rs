@@ -241,9 +241,6 @@ unsafe extern "C" fn kind_info(_: *mut c_void, kind: u64, out: *mut dtl_mem_kind
     if fault::is("memory.kind_info.odd_alignment") {
         out.alignment = 24;
     }
-    if fault::is("memory.kind_info.too_much_alignment") {
-        out.alignment = 4096;
-    }
     let name = if fault::is("memory.kind_info.no_name") { "" } else { name };
     put_text(name, out.name.as_mut_ptr(), out.name.len());
     DTL_SUCCESS

@@ -142,7 +142,7 @@ fn wait_keeps_record(s: &Subject) -> Outcome {
     let (busy, hold) = busy(s)?;
     event.record(&busy)?;
     other.callback(job)?;
-    let ran = becomes(LIMIT, || job.runs() == 1);
+    let ran = hold.outlasts(job);
     hold.release();
     busy.synchronize()?;
     other.synchronize()?;
@@ -159,7 +159,7 @@ fn wait_keeps_unread(s: &Subject) -> Outcome {
     event.record(&busy)?;
     other.callback(job)?;
     come.release();
-    let ran = becomes(LIMIT, || job.runs() == 1);
+    let ran = go.outlasts(job);
     go.release();
     busy.synchronize()?;
     ensure!(ran, "the wait was queued for a record that is done, and took a later one");
