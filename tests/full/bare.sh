@@ -71,16 +71,16 @@ if [ -n "${BARE_CERTIFICATES:-}" ]; then
     awk -v to="$root/usr/local/share/ca-certificates/bare-" \
         '/BEGIN CERTIFICATE/ { n++ } n { print > (to n ".crt") }' "$BARE_CERTIFICATES"
 fi
-git clone -q --no-hardlinks . "$root/root/libdtl"
+git clone -q --no-hardlinks . "$root/srv/libdtl"
 
 # inside COMMAND...: runs it in the clone, as root in the chroot.
 inside() {
     unshare --mount --pid --ipc --fork --kill-child bash -c '
         root=$1 && shift && mount -t proc proc "$root/proc" && mount --rbind /sys "$root/sys" &&
             mount --rbind /dev "$root/dev" && mount -t tmpfs -o size=50% shm "$root/dev/shm" &&
-            exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM=dumb \
-                PATH=/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
-    ' bare "$root" ${BARE_VARIABLES:-} bash -c 'cd /root/libdtl && "$@"' bare "$@"
+            exec chroot "$root" /usr/bin/env -i HOME=/srv LANG=C.UTF-8 TERM=dumb \
+                PATH=/srv/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+    ' bare "$root" ${BARE_VARIABLES:-} bash -c 'cd /srv/libdtl && "$@"' bare "$@"
 }
 
 case $rust in
@@ -111,7 +111,7 @@ if [ $# -gt 0 ]; then run "$@"; else
     run ./run test
 fi
 inside bash -c 'cargo --version && gcc --version | head -n 1 && cmake --version | head -n 1' || true
-cp -r "$root/root/libdtl/build/logs" "$logs/" 2>/dev/null || true
+cp -r "$root/srv/libdtl/build/logs" "$logs/" 2>/dev/null || true
 if grep -nE '(^|[[:space:]])warning: ' -r "$logs/all" "$logs/logs" 2>/dev/null; then
     echo "bare: the build printed these warnings"
     status=1
