@@ -13,12 +13,14 @@ failed=0
 log=$(mktemp)
 for threads in 1 2 4 8; do
     begin=$SECONDS
-    if "$fuzz" $((calls / 4)) $threads "$seed" >"$log" 2>&1; then
+    "$fuzz" $((calls / 4)) $threads "$seed" >"$log" 2>&1
+    status=$?
+    if [ $status -eq 0 ]; then
         echo "PASS $threads threads: $(tail -n 1 "$log"), $((SECONDS - begin)) s"
     else
         failed=1
-        echo "FAIL $threads threads, seed $seed: exit status $?"
-        grep -v '^ *[0-9]* calls: ' "$log" | tail -n 40
+        echo "FAIL $threads threads, seed $seed: exit status $status"
+        grep -v '^ *[0-9]* calls: \|^dtl info: ' "$log" | tail -n 40
     fi
 done
 rm -f "$log"
