@@ -104,8 +104,8 @@ impl Comm {
         let absent = match absent.is_empty() {
             true => String::new(),
             false => format!(
-                "because rank(s) {} take no part in this communicator: their call that makes it failed, or they \
-                 destroyed it after a failure",
+                "because rank(s) {} take no part in this communicator: the call that makes it failed there, or \
+                 they destroyed it after a failure",
                 absent.join(", ")
             ),
         };
