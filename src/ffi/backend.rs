@@ -10,6 +10,7 @@ use crate::backend::native::{self, Tables};
 use crate::error::{Result, fail};
 use crate::runtime::{device, plugins, registry, self_test};
 use crate::sys::buf::Addr;
+use crate::sys::epoch;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn dtl_backend_get(name: *const c_char, out: *mut dtl_back
     guard::wait(
         |_| Ok((Out::new(out, "out")?, name?)),
         |(out, name)| {
-            out.set(registry::by_name(name)?.handle());
+            out.set(registry::by_name(&epoch::enter(), name)?.handle());
             Ok(())
         },
     )
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t 
     guard::wait(
         |_| Out::new(out_count, "out_count"),
         |out| {
-            out.set(registry::all().len() as u64);
+            out.set(registry::all(&epoch::enter()).len() as u64);
             Ok(())
         },
     )
@@ -145,7 +146,8 @@ pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> 
     guard::wait(
         |_| Out::new(out, "out"),
         |out| {
-            let all = registry::all();
+            let inside = epoch::enter();
+            let all = registry::all(&inside);
             match usize::try_from(index).ok().and_then(|index| all.get(index)) {
                 Some(backend) => out.set(backend.handle()),
                 None => {

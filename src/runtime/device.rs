@@ -43,7 +43,7 @@ fn current_backend(inside: &Guard) -> Result<dtl_backend_t> {
     if current.id != 0 && registry::find(inside, current).is_ok() {
         return Ok(current);
     }
-    Ok(registry::by_name(None)?.handle())
+    Ok(registry::by_name(inside, None)?.handle())
 }
 
 /// Makes a device the thread's current one, and its backend the current backend.

@@ -354,38 +354,48 @@ fn stale(handle: dtl_backend_t) -> Error {
 }
 
 /// All backends under their names, in the order registered; plugins are searched for first.
+///
+/// References, not shares: a thread that only looks at a backend must not make another thread's
+/// `dtl_backend_unregister` fail with BUSY.
 #[must_use]
-pub fn all() -> Vec<Arc<Backend>> {
+pub fn all(inside: &Guard) -> Vec<&Backend> {
     plugins::search();
-    NAMED.read().clone()
+    let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
+    handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
 
-/// The backend of a name. Plugins are searched for if it is not known, so that who names a built-in
+/// The handle of a name. Plugins are searched for if it is not known, so that who names a built-in
 /// one never waits for them.
-#[must_use]
-pub fn lookup(name: &str) -> Option<Arc<Backend>> {
-    let look = || NAMED.read().iter().find(|known| known.name() == name).cloned();
+fn handle_of(name: &str) -> Option<dtl_backend_t> {
+    let look = || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
     look().or_else(|| {
         plugins::search();
         look()
     })
 }
 
+/// A share of the backend of a name, for who opens something of it.
+#[must_use]
+pub fn lookup(name: &str) -> Option<Arc<Backend>> {
+    pin(&epoch::enter(), handle_of(name)?).ok()
+}
+
 /// The backend of a name; `None` = DTL_BACKEND, else "auto".
-pub fn by_name(name: Option<&str>) -> Result<Arc<Backend>> {
+pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend> {
     match name {
-        Some("auto") => automatic(),
-        Some(name) => named(settings::alias(name)),
+        Some("auto") => automatic(inside),
+        Some(name) => named(inside, settings::alias(name)),
         None => {
-            if let Some(chosen) = DEFAULT.read().as_ref() {
-                return Ok(Arc::clone(chosen));
+            let chosen = DEFAULT.read().as_ref().map(|chosen| chosen.handle());
+            if let Some(chosen) = chosen.and_then(|handle| find(inside, handle).ok()) {
+                return Ok(chosen);
             }
             let settings = settings::current();
             let chosen = match settings.backend.as_deref() {
-                None | Some("auto") => automatic()?,
+                None | Some("auto") => automatic(inside)?,
                 Some(name) => {
-                    let backend =
-                        named(name).map_err(|e| e.within("the default backend (DTL_BACKEND or dtl_init)"))?;
+                    let backend = named(inside, name)
+                        .map_err(|e| e.within("the default backend (DTL_BACKEND or dtl_init)"))?;
                     backend.ready()?;
                     explain::chose("backend", &format!("{name}, because DTL_BACKEND or dtl_init names it"));
                     backend
@@ -393,8 +403,8 @@ pub fn by_name(name: Option<&str>) -> Result<Arc<Backend>> {
             };
             // Under the list's lock: one that was removed meanwhile must not be remembered.
             let listed = NAMED.read();
-            if listed.iter().any(|known| Arc::ptr_eq(known, &chosen)) {
-                *DEFAULT.write() = Some(Arc::clone(&chosen));
+            if let Some(known) = listed.iter().find(|known| known.handle() == chosen.handle()) {
+                *DEFAULT.write() = Some(Arc::clone(known));
             }
             drop(listed);
             Ok(chosen)
@@ -402,12 +412,11 @@ pub fn by_name(name: Option<&str>) -> Result<Arc<Backend>> {
     }
 }
 
-fn named(name: &str) -> Result<Arc<Backend>> {
-    if let Some(found) = lookup(name) {
+fn named<'g>(inside: &'g Guard, name: &str) -> Result<&'g Backend> {
+    if let Some(found) = handle_of(name).and_then(|handle| find(inside, handle).ok()) {
         return Ok(found);
     }
-    let all = all();
-    let known: Vec<_> = all.iter().map(|backend| backend.name()).collect();
+    let known: Vec<_> = all(inside).into_iter().map(Backend::name).collect();
     fail!(
         DTL_ERROR_NOT_FOUND,
         "no backend is named \"{name}\"; known: {}{}",
@@ -417,8 +426,8 @@ fn named(name: &str) -> Result<Arc<Backend>> {
 }
 
 /// The available backend with device and memory that has the highest priority; ties by name.
-fn automatic() -> Result<Arc<Backend>> {
-    let mut candidates = all();
+fn automatic(inside: &Guard) -> Result<&Backend> {
+    let mut candidates = all(inside);
     candidates.retain(|b| b.device.is_some() && b.memory.is_some() && b.auto_priority != i32::MIN);
     candidates.sort_by(|a, b| b.auto_priority.cmp(&a.auto_priority).then_with(|| a.name.cmp(&b.name)));
     let mut passed_over = Vec::new();
@@ -450,11 +459,12 @@ fn automatic() -> Result<Arc<Backend>> {
 /// Initialises each built-in backend whose driver the program already uses, so that its pointers
 /// are recognised.
 pub fn detect_driver_use() {
-    let named = NAMED.read().clone();
-    let is_used = |backend: &&Arc<Backend>| {
+    let inside = epoch::enter();
+    let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
+    let is_used = |backend: &&Backend| {
         backend.builtin && !backend.available.load(Ordering::Relaxed) && backend.presence.is_in_use()
     };
-    for backend in named.iter().filter(is_used) {
+    for backend in handles.into_iter().filter_map(|handle| find(&inside, handle).ok()).filter(is_used) {
         // A failure is reported when a call names the backend.
         let _ = backend.availability();
     }

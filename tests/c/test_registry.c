@@ -417,6 +417,42 @@ static void test_threads(void) {
     CHECK_OK(dtl_init(NULL));
 }
 
+static int looked, enough;
+
+static void* look(void* user) {
+    dtl_backend_info_t info = DTL_BACKEND_INFO_INIT;
+    (void)user;
+    while (!far_get(&enough)) {
+        uint64_t count = 0, i;
+        dtl_backend_t at;
+        CHECK_OK(dtl_init(NULL)); /* looks for drivers that the program uses */
+        CHECK_OK(dtl_backend_count(&count));
+        for (i = 0; i < count; i++) {
+            dtl_status_t status = dtl_backend_at(i, &at);
+            CHECK(status == DTL_SUCCESS || status == DTL_ERROR_OUT_OF_BOUNDS);
+            if (status != DTL_SUCCESS) break;
+            status = dtl_backend_info(at, &info);
+            CHECK(status == DTL_SUCCESS || status == DTL_ERROR_INVALID_HANDLE);
+        }
+        (void)find(NULL);
+        if (dtl_backend_get("fleeting", &at) != DTL_SUCCESS) CHECK_TEXT("host"); /* the known ones */
+        CHECK_OK(dtl_finalize());
+        far_add(&looked);
+    }
+    return NULL;
+}
+
+/* Who only looks at a backend does not use it: another thread can unregister it. */
+static void test_lookers(void) {
+    static struct far far;
+    pthread_t threads[2];
+    int i;
+    for (i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, look, NULL) == 0);
+    for (i = 0; i < 2000 || far_get(&looked) < 500; i++) CHECK_OK(dtl_backend_unregister(far_register("fleeting", &far)));
+    far_add(&enough);
+    for (i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 /* The current device belongs to the thread, whatever the backend believes. */
 static int device_turn, process_wide_device;
 static dtl_backend_t many;
@@ -543,6 +579,7 @@ int main(void) {
     test_log();
     test_config();
     test_threads();
+    test_lookers();
     test_devices();
     test_no_rdma();
     CHECK_OK(dtl_finalize());

@@ -12,6 +12,7 @@ use dtl::runtime::environment::{self, Need};
 use dtl::runtime::launch::{self, Launch};
 use dtl::runtime::registry::{self, Backend};
 use dtl::runtime::{device, enums, explain, lifecycle, memory, settings, topology, zeroed_kind_info};
+use dtl::sys::epoch;
 use std::ffi::c_char;
 
 /// Everything that is shown.
@@ -128,7 +129,7 @@ const PROPERTIES: [(u64, &str); 7] = [
 /// Opens the library and asks.
 pub(crate) fn gather() -> Result<Facts> {
     lifecycle::admit(dtl::ffi::host::builtin)?;
-    let backends: Vec<_> = registry::all().iter().map(|backend| describe(backend)).collect();
+    let backends: Vec<_> = registry::all(&epoch::enter()).into_iter().map(describe).collect();
     let launch = launch::from_environment();
     let communicator = launch.clone().and_then(|launch| communicator(launch.as_ref()));
     Ok(Facts {
@@ -166,7 +167,7 @@ fn machine() -> MachineFacts {
 fn environments() -> Vec<EnvironmentFacts> {
     let registered: Vec<_> = (0..environment::count()).filter_map(environment::at).collect();
     let mut all: Vec<_> = registered.iter().map(describe_environment).collect();
-    for backend in registry::all() {
+    for backend in registry::all(&epoch::enter()) {
         for need in &backend.needs {
             let known = all.iter().position(|one| one.name == need.name);
             let at = known.unwrap_or_else(|| {
@@ -210,7 +211,8 @@ fn missing_environment(need: &Need) -> EnvironmentFacts {
 }
 
 fn default_backend() -> Result<Choice> {
-    let chosen = registry::by_name(None)?;
+    let inside = epoch::enter();
+    let chosen = registry::by_name(&inside, None)?;
     Ok(Choice { name: chosen.name().to_owned(), why: recorded("backend", chosen.name()) })
 }
 

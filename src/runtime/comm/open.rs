@@ -12,7 +12,7 @@ use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, plugins, settings};
 use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -254,9 +254,9 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
     if let Some(backend) = registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
         return Ok(backend);
     }
-    let mut known = registry::all();
-    known.retain(|backend| backend.comm.is_some());
-    let known: Vec<_> = known.iter().map(|backend| backend.name()).collect();
+    let inside = epoch::enter();
+    let comms = registry::all(&inside).into_iter().filter(|backend| backend.comm.is_some());
+    let known: Vec<_> = comms.map(Backend::name).collect();
     fail!(
         DTL_ERROR_NOT_FOUND,
         "no communicator kind is named \"{kind}\"; known: auto, {}{}",

@@ -7,6 +7,7 @@ use crate::abi::enums::DTL_ENUM_MEMORY;
 use crate::abi::word::*;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{enums, memory};
+use crate::sys::epoch;
 
 /// A key and what happens there.
 type Way = (Slots, String);
@@ -27,7 +28,7 @@ pub(super) fn ways(query: &Query) -> Vec<Way> {
 }
 
 fn of_backends(ways: impl Fn(&Backend) -> Vec<Way>) -> Vec<Way> {
-    registry::all().iter().flat_map(|backend| ways(backend)).collect()
+    registry::all(&epoch::enter()).into_iter().flat_map(ways).collect()
 }
 
 /// The kinds of memory that a backend has, and whether the host can reach them.

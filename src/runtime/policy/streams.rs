@@ -19,11 +19,12 @@ pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<V
         return Ok(made);
     }
     let mut reasons = Vec::new();
-    for backend in registry::all() {
+    for backend in registry::all(inside) {
         if backend.device.is_none() || backend.auto_priority == i32::MIN {
             continue;
         }
-        let there = backend.ready().and_then(|()| add_streams(&backend, &mut made));
+        let home = objects::home(inside, backend.handle());
+        let there = home.and_then(|home| add_streams(&home, &mut made));
         if let Err(error) = there {
             reasons.push(error.text().to_owned());
         }
