@@ -72,6 +72,8 @@ const MAX_LINES: usize = 500;
 /// Tests are lists of cases; they may be somewhat longer.
 const MAX_TEST_LINES: usize = 600;
 
+#[path = "tidy/lists.rs"]
+mod lists;
 #[path = "tidy/locks.rs"]
 mod locks;
 

@@ -7,6 +7,6 @@ stage=$(cd "$1" && pwd)/stage
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cc -std=c11 -O2 -Wall -Wextra -Werror -I "$stage/include" "$here/mixed.c" "$stage/lib/libdtl.so" "-Wl,-rpath,$stage/lib" -o "$work/mixed"
+cc -std=c11 -O2 -Wall -Wextra -Werror -I "$here/../../include" "$here/mixed.c" "$stage/lib/libdtl.so" "-Wl,-rpath,$stage/lib" -o "$work/mixed"
 "$stage/bin/dtlrun" -n 4 "$work/mixed" "${2:-3600}" "${3:-1}"
 echo "passed"
