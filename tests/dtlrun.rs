@@ -208,8 +208,16 @@ fn signals_reach_every_rank() {
     for (number, name) in [(libc::SIGTERM, "TERM"), (libc::SIGINT, "INT")] {
         let script =
             format!("trap 'echo got $DTL_RANK; exit 0' {name}; echo up; while :; do sleep 0.05; done");
-        let mut child =
-            dtlrun(&["-n", "2", "sh", "-c", &script]).stdout(Stdio::piped()).spawn().expect("starts");
+        let mut command = dtlrun(&["-n", "2", "sh", "-c", &script]);
+        // A shell starts background jobs with SIGINT ignored, which dtlrun and its ranks would inherit.
+        let reset = move || {
+            // SAFETY: signal() is async-signal-safe, and the child is about to call exec.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
+            Ok(())
+        };
+        // SAFETY: `reset` only makes a system call; it neither allocates nor takes a lock.
+        unsafe { command.pre_exec(reset) };
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
         let mut lines = BufReader::new(child.stdout.take().expect("output")).lines();
         for _ in 0..2 {
             assert_eq!(lines.next().expect("a line").expect("text"), "up");
