@@ -15,17 +15,18 @@
  *     (DTL_ERROR_TRUNCATED, for one, comes with a full buffer). Compilers warn about a status that
  *     is dropped: DTL_CHECK, DTL_TRY and DTL_IGNORE at the end of this file deal with it.
  *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null, also as the
- *     initial value of a static variable. DTL_IS_NULL(h) and DTL_EQUAL(a, b) take every type. A handle
+ *     initial value of a static variable. DTL_IS_NULL(h) and DTL_EQUAL(a, b) accept handles of every type. A handle
  *     that was destroyed, is of another type or was never made gives DTL_ERROR_INVALID_HANDLE, never
  *     undefined behaviour, also when another thread destroys it at that moment. A destroy takes
  *     effect at once; who still waits on the object gets DTL_ERROR_CANCELED.
  *     DTL_BACKEND_NULL in a call means the calling thread's current backend, a null stream its
  *     current device's default stream.
  *  4. Structs that are passed by pointer begin with struct_size. Start each from its DTL_<NAME>_INIT.
- *     They only grow at the end. A struct_size that an older version of the struct had is accepted, and
- *     the missing fields take their defaults; a longer struct must be zero where this library does not
- *     know it, else DTL_ERROR_INCOMPATIBLE_ABI. Every other size is refused, and the text names the
- *     field at which it ends. Structs that are elements of arrays never change.
+ *     They only grow at the end. If struct_size is that of an older version of the struct, the missing
+ *     fields take their defaults. If the struct is longer than this library's, the bytes that the
+ *     library does not know must be 0, else DTL_ERROR_INCOMPATIBLE_ABI. Every other struct_size is
+ *     refused; if it is too small, the text names the field at which it ends. Structs that are elements
+ *     of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers
  *     int32_t; sizes and counts uint64_t; dtypes and reduction operations int32_t; kinds of memory
  *     and devices are 64-bit words (dtl_enum_word_t), to which programs and backends add members.
@@ -40,7 +41,7 @@
  *     threads and processes that a callback starts there, unless it unblocks them.
  *  8. Nothing is thrown. No exception or panic leaves the library, and callbacks and slots must not
  *     throw or longjmp out of it (the callbacks of dtl.hpp may throw: it turns that into a status). A C++
- *     exception that leaves a slot ends the process; the log names the backend and the slot before that.
+ *     exception that leaves a slot ends the process, after the log has named the backend and the slot.
  *  9. Life cycle. dtl_init is optional before the first use and may be repeated; each one wants a
  *     dtl_finalize, and the last of these destroys what is still alive. From then on calls answer
  *     DTL_ERROR_INVALID_STATE until the next dtl_init; none crashes, not in atexit or in static
@@ -73,8 +74,9 @@
 #define DTL_NODISCARD
 #endif
 
-/// Defined where an object may initialise another one with static storage duration (gcc): the form of DTL_<NOUN>_NULL for it.
-/// Other compilers take a compound literal there; gcc warns about one under -Wpedantic.
+/// Defined if a const object may initialise an object with static storage duration (gcc 8 and newer).
+/// DTL_<NOUN>_NULL is such an object then, and a compound literal otherwise: gcc warns about a
+/// compound literal in a static initialiser under -Wpedantic.
 #if defined(__GNUC__) && __GNUC__ >= 8 && !defined(__clang__) && !defined(__INTEL_COMPILER)
 #define DTL_CONSTANT_OBJECTS
 #endif
@@ -82,8 +84,8 @@
 /// True if a handle of any type is null: DTL_IS_NULL(request).
 #define DTL_IS_NULL(handle) ((handle).id == 0)
 
-/// True if two handles of one type are equal; handles of different types do not compile. In C++ also `a == b`.
-/// The arguments are evaluated once.
+/// True if two handles of the same type are equal. Comparing handles of different types does not
+/// compile. Each argument is evaluated once. In C++, `a == b` does the same.
 #define DTL_EQUAL(a, b) (sizeof(1 ? (a) : (b)) == sizeof(uint64_t) && (a).id == (b).id)
 
 /// As sbuf (as rbuf of a scatter) of a collective: this rank's part lies where its result goes.
@@ -173,9 +175,9 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_NCCL 540
 /// A verbs call or completion failed. The text has its code and name.
 #define DTL_ERROR_VERBS 560
-/// A slot of a registered (native) backend returned a number that is no status, or wrote an invalid
-/// output: a boolean other than 0 and 1, a source that is no rank, a match word other than the
-/// receive's. The text has slot and value.
+/// A slot of a registered (native) backend returned a number that is not a status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
+/// from the receive's. The text has slot and value.
 #define DTL_ERROR_NATIVE_BACKEND 570
 /// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
 #define DTL_ERROR_COMPILE_FAILED 580
@@ -600,7 +602,7 @@ typedef int32_t dtl_dtype_t;
 #define DTL_DTYPE_INT64_INT64 22
 
 /// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and never the number of a dtype
-/// that `dtl_dtype_create` made: an operation passed as a dtype, or the reverse, is refused.
+/// that `dtl_dtype_create` made, so that an operation passed as a dtype is refused, and the reverse.
 /// Equivalent: MPI_Op. Which goes with which dtype:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
@@ -887,10 +889,10 @@ typedef struct dtl_trace_callbacks_t {
  * Backends, devices, memory kinds: the info structs that calls fill in.
  * -------------------------------------------------------------------------------------------- */
 
-/// Flag of `dtl_backend_register`: take the place of a backend of the same name. The old one keeps its handle as
-/// long as allocations, streams, events, executors, communicators or handlers of it live. After the last of them
-/// (at once if there are none) it is unregistered: its handle is stale and its table's `destroy` is called. A
-/// built-in one stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle stays valid
+/// as long as allocations, streams, events, executors, communicators or handlers of it are alive. After the
+/// last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
+/// table's `destroy` is called. A built-in backend stays until dtl_finalize.
 #define DTL_REGISTER_REPLACE UINT64_C(1)
 
 /// The backend has a device table.
@@ -1438,7 +1440,7 @@ typedef struct dtl_selection_t {
     /// DTL_INFO_… that the policy wants to know of this task. TASK_TIME costs something: measure only if it is there.
     uint64_t wanted_info;
     /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL if none was asked for.
-    /// Not initialised: it may hold what an earlier selection has left.
+    /// Not initialised: it may contain data of an earlier selection.
     void *scratch;
     /// Index of the resource.
     uint32_t index;
@@ -1643,8 +1645,8 @@ typedef struct dtl_dispatch_key_t {
     /// DTL_OPERATION_… or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
     dtl_enum_word_t operation;
     /// Where data comes from: a word of any enumeration that was given out in this process, or DTL_DISPATCH_ANY.
-    /// For the library's own operations the slots that dtl_dispatch_query_t lists take words of that enumeration
-    /// only, and `schedule` takes schedules only.
+    /// In keys of the library's own operations a slot takes only words of the enumeration that
+    /// dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
     dtl_enum_word_t source;
     /// Where it goes, or DTL_DISPATCH_ANY.
     dtl_enum_word_t destination;
@@ -2222,8 +2224,8 @@ typedef struct dtl_comm_open_t {
 
 /// What a comm table's `test` tells of a completed operation.
 typedef struct dtl_comm_done_t {
-    /// A receive: the rank that sent; DTL_ERROR_RANK_FAILURE: the rank that failed. Zeroed before
-    /// the call.
+    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that failed.
+    /// Zeroed before the call.
     int32_t source;
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
     dtl_status_t status;
@@ -2288,9 +2290,10 @@ typedef struct dtl_comm_vtable_t {
     /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
     /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
     /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
-    /// what was sent on them and has room can leave. Do not rely on more than that: what is still queued then may stay
-    /// queued until open returns, and a rank that waits for it reaches its own open late or never. A backend that
-    /// must not depend on this sends what it has queued itself while its open waits. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
+    /// messages that were sent on them and find room can leave. Do not rely on more than that: a message that
+    /// is still queued then may stay queued until open returns, and a rank that waits for it reaches its own
+    /// open late or never. To be independent of this, send the queued messages while open waits.
+    /// DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
     dtl_status_t (*open)(void *self,
                          const dtl_comm_open_t *args,
                          void **out_comm,
@@ -2446,7 +2449,8 @@ typedef struct dtl_comm_vtable_t {
 /// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS. Boolean outputs are 0 or 1; others are DTL_ERROR_NATIVE_BACKEND.
+/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value makes the call fail with
+/// DTL_ERROR_NATIVE_BACKEND.
 typedef struct dtl_device_vtable_t {
     /// sizeof(dtl_device_vtable_t).
     uint32_t struct_size;
@@ -2456,9 +2460,9 @@ typedef struct dtl_device_vtable_t {
     dtl_status_t (*count)(void *self, int32_t *out_count);
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     dtl_status_t (*set)(void *self, int32_t device);
-    /// (required) The calling thread's current device: the one that `set` made current last in this thread;
-    /// without a `set`, 0 or what the driver says. The library calls it in threads whose program has chosen no
-    /// device of this backend with dtl_backend_set_device; for the others it remembers the choice.
+    /// (required) Returns the calling thread's current device: the one that the last `set` in this thread
+    /// made current, or, without a `set`, 0 or the driver's. The library calls it only in threads in which
+    /// dtl_backend_set_device has not chosen a device of this backend; otherwise it uses that choice.
     dtl_status_t (*get)(void *self, int32_t *out_device);
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     dtl_status_t (*info)(void *self, int32_t device, dtl_device_info_t *out_info);
@@ -2484,9 +2488,9 @@ typedef struct dtl_memory_vtable_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1). A program that
-    /// passes 0 to dtl_mem_alloc asks for the alignment that kind_info declares, else 1.
-    /// Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
+    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1). If
+    /// the program passes 0 to dtl_mem_alloc, `alignment` is the one that kind_info declares, or 1 if it
+    /// declares none. Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
     dtl_status_t (*alloc)(void *self,
                           uint64_t size_bytes,
                           uint64_t alignment,
@@ -2565,12 +2569,12 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t size_bytes,
                                   int32_t *out_fd,
                                   uint64_t *out_offset_bytes);
-    /// Describes memory that the program allocated through the backend's driver itself, given any
+    /// Describes memory that the program allocated through the backend's driver itself. `ptr` is any
     /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
-    /// struct_size set. DTL_ERROR_NOT_FOUND: unknown to the driver. Messages and copies call it
-    /// once for each buffer that the library does not know and wait for it, so it must be fast; it
-    /// must not read the address. The slots of the transfer table are then called with such memory,
-    /// too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Messages and copies
+    /// call it once for each buffer that the library does not know and wait for the result, so it must be
+    /// fast. It must not read the memory at `ptr`. The slots of the transfer table are then called with
+    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
@@ -2582,9 +2586,9 @@ typedef struct dtl_memory_vtable_t {
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
 /// that this backend allocated, passed with the kind it was allocated with. The other side is also such
 /// memory, or any memory that the host can reach (malloc, the stack, another backend's), passed as
-/// DTL_MEMORY_HOST: that kind alone does not tell the backend's own host memory from the program's.
-/// Either side may be on another device than the calling thread's current one, which the library does
-/// not change for a copy: find the device from the address.
+/// DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host memory from the
+/// program's. Either side may be on a device other than the calling thread's current one. The library
+/// does not change the current device for a copy: look up the device by the address.
 typedef struct dtl_transfer_vtable_t {
     /// sizeof(dtl_transfer_vtable_t).
     uint32_t struct_size;
@@ -2644,13 +2648,13 @@ typedef struct dtl_exec_vtable_t {
     uint32_t reserved;
     /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
     dtl_status_t (*stream_create)(void *self, int32_t device, uint64_t flags, void **out_stream);
-    /// (streams) Destroys a stream that stream_create made. Work that is queued in it still runs: wait for it,
-    /// or return at once and let it finish.
+    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must still run:
+    /// wait for it, or return at once and let it finish.
     dtl_status_t (*stream_destroy)(void *self, void *stream);
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     dtl_status_t (*stream_synchronize)(void *self, void *stream);
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried; without
-    /// the event slots, dtl_stream_query waits for the stream, as dtl_event_record does.
+    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the event
+    /// slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record does.
     dtl_status_t (*stream_query)(void *self, void *stream, int32_t *out_done);
     /// Work queued from now on waits for the event. NULL: the caller waits for the event.
     dtl_status_t (*stream_wait_event)(void *self, void *stream, void *event);
@@ -2666,9 +2670,9 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*event_destroy)(void *self, void *event);
     /// (events) Marks the present end of the stream; replaces an earlier record.
     dtl_status_t (*event_record)(void *self, void *event, void *stream);
-    /// (events) Whether the work before the record is done. Never recorded = done. If that work failed, the
-    /// status is its failure, each time that the event is queried or waited for until it is recorded again. What
-    /// callbacks return is not a failure of the work: the library reports it.
+    /// (events) Whether the work before the record is done. Never recorded = done. If that work failed, each
+    /// query and wait returns that failure as its status, until the event is recorded again. A status that a
+    /// callback in the stream returned is not a failure of the work: the library reports it itself.
     dtl_status_t (*event_query)(void *self, void *event, int32_t *out_done);
     /// Waits for the event. NULL: event_query is polled.
     dtl_status_t (*event_sync)(void *self, void *event);
@@ -2699,11 +2703,13 @@ typedef struct dtl_exec_vtable_t {
     /// Into how many pieces a loop is best cut. NULL: max_parallelism.
     dtl_status_t (*suggested_parallelism)(void *self, uint32_t *out_threads);
     /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer, not NULL. The source
-    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own; its
-    /// sources may include dtl_kernel.h. The backend makes that header found (its own copy, or the folder in which it is
-    /// installed): it is not among source->files, nor its folder among the options. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
-    /// takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, …)`, not NULL, takes the compiler's whole
-    /// log, also that of a success. Several threads compile at once.
+    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the
+    /// backend's own; its sources may include dtl_kernel.h. The backend must make that header available (its
+    /// own copy, or the folder in which it is installed): source->files does not contain it, nor do the
+    /// options contain its folder. A language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a
+    /// text that names those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED.
+    /// `log(log_user, ...)`, not NULL, takes the compiler's whole log, also that of a success. Several
+    /// threads compile at once.
     dtl_status_t (*module_compile)(void *self,
                                    int32_t device,
                                    const dtl_source_t *source,
@@ -2924,7 +2930,8 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*log)(int32_t level, const char *text);
     /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
     /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
-    /// ask enum_from_name when the name exists. This function and those after it exist if struct_size covers them.
+    /// ask enum_from_name when the name exists. This function and those after it exist only if struct_size
+    /// covers them.
     dtl_status_t (*enum_create)(const char *name, uint32_t flags, dtl_enum_t *out);
     /// As dtl_enum_find.
     dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
@@ -3127,7 +3134,7 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
 ///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
 ///         every state (those of enumerations and the log) return the same status in such a child. The call never
-///         waits for a lock of a thread that does not exist here.
+///         waits for a lock that was held by a thread which does not exist here.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -3158,8 +3165,8 @@ const char *dtl_status_message(dtl_status_t status);
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before the thread's
 /// second failure after this call (two buffers alternate); copy a text to keep it longer. So
-/// `printf("%d %s", dtl_x(), dtl_last_error())` never prints a text that is gone, whichever argument the compiler
-/// evaluates first; if that is dtl_last_error, the text is the one from before dtl_x.
+/// `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the compiler evaluates
+/// dtl_last_error() first, it is the text from before dtl_x().
 ///
 /// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
 /// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
@@ -3593,8 +3600,8 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
 /// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
 /// known, by "auto", or when backends are listed.
 ///
-/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links on the
-///              way must belong to the user or root, and nobody else may be able to write to them.
+/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links in the
+///              path must belong to the user or root, and nobody else may be able to write to them.
 /// @param out   its first backend; the others are found by name. May be NULL.
 /// @return A file that is loaded already (under whatever name): success, its first backend. If its
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
@@ -3613,8 +3620,8 @@ DTL_NODISCARD dtl_status_t dtl_backend_load(const char *path, dtl_backend_t *out
 /// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
 /// fails does not keep the others from being loaded: why it did is logged, and kept for dtl_plugin_at.
 ///
-/// @param path        the folder. It and symbolic links on the way must belong to the user or root, and nobody
-///                    else may be able to write to it (a folder with the sticky bit is good enough).
+/// @param path        the folder. It and symbolic links in its path must belong to the user or root, and
+///                    nobody else may be able to write to it (a folder with the sticky bit is good enough).
 /// @param out_loaded  how many of its files are loaded now; may be NULL.
 /// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or read.
 ///         DTL_ERROR_BUSY: inside a plugin's load.
@@ -3683,7 +3690,8 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 /// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
 ///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the kind's own, which dtl_mem_kind_info reports (host: 64).
+/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for the kind
+///                    (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
 ///                    zeroed. Of the host: in a block of up to 63 bytes more (sizes up to 256), above at
 ///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
@@ -3717,17 +3725,17 @@ DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t 
 /// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
 /// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
 /// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees, and what malloc
-/// keeps of the library's own tables (communicators, queues) and of the program's freed memory.
-/// Other backends keep nothing.
+/// that have ended keep goes at once, what others keep within their next 256 frees. For "host" it also
+/// returns the free memory of malloc to the system: that of the program, and that of the library's own
+/// tables (communicators, queues). Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
 /// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
-/// through a driver, if that driver is in use and knows it. Copies and messages treat the pointer
-/// accordingly.
+/// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
+/// pointer accordingly.
 ///
 /// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
 /// communicator or this function has found that the program initialised it. Backend "cuda" knows
@@ -3738,8 +3746,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 /// @param ptr       [in] any address; it is not read.
 /// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: none of these; copies and messages treat the pointer as host
-///         memory.
+/// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
+///         host memory.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
@@ -3821,12 +3829,12 @@ DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *
 /// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
 /// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
 /// it as memory of this backend, device and kind, and check its bounds. The program keeps
-/// ownership: the library never frees it.
+/// ownership: the library never frees the memory.
 ///
-/// Backend "cuda" queries its driver about unknown pointers, so it needs this call only to save the
-/// query. OpenCL has no such query: adopt memory of clSVMAlloc, allocated in the context of the
-/// backend's streams. Host memory adopted with backend "host" and kind DTL_MEMORY_HOST saves the
-/// driver query for each message from and to it.
+/// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
+/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated
+/// in the context of the backend's streams. Adopting host memory with backend "host" and kind
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it.
 ///
 /// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
 ///                    one.
@@ -3836,26 +3844,25 @@ DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *
 /// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
 ///                    dtl_finalize.
 /// @param size_bytes  [in] its size in bytes, at least 1.
-/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0, or the
+/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
 ///         range wraps around the address space; a part of it is memory that the library knows
-///         already; or the driver reports another device or kind, or does not know the address.
-///         DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text names the
-///         range). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
-///         allocation ends before the range. DTL_ERROR_NOT_SUPPORTED: the backend has no such kind,
-///         or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here. A failed call changes
-///         nothing.
+///         already; the driver reports another device or kind, or does not know the address.
+///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names that
+///         memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
+///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
+///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
 DTL_NODISCARD dtl_status_t dtl_mem_adopt(dtl_backend_t backend, int32_t device,
     dtl_enum_word_t kind, void *ptr, uint64_t size_bytes);
 
 /// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
-/// kernel may still use it: a pending message fails with DTL_ERROR_INVALID_STATE where the library
-/// notices. Afterwards the pointer is recognised only if a driver in use knows it, and is host
-/// memory otherwise. dtl_finalize releases memory that is still adopted; until then
+/// kernel may still use it: if the library notices a pending message, that message fails with
+/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in use
+/// knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
 /// dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
-/// @param backend  [in] as in dtl_mem_adopt.
-/// @param ptr      [in] as in dtl_mem_adopt; NULL: the call has no effect.
+/// @param backend  [in] the backend that was passed to dtl_mem_adopt.
+/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no effect.
 /// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 DTL_NODISCARD dtl_status_t dtl_mem_release(dtl_backend_t backend, void *ptr);
@@ -3929,9 +3936,10 @@ DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr
 /// @param kind     as for dtl_mem_alloc.
 /// @param desc     NULL = all defaults.
 /// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools, destroyed ones
-///         included that calls in progress may still use. The call waits until those of other threads have
-///         returned; it cannot wait for a call that it is in itself (in a callback).
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools. Destroyed
+///         pools count as long as a call in progress may still use them: near the limit this call waits for
+///         the calls of other threads to return. It cannot wait for a call that it is made from (in a
+///         callback).
 /// Equivalent: cudaMemPoolCreate.
 DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_t kind,
     const dtl_pool_desc_t *desc, dtl_pool_t *out);
@@ -3939,7 +3947,8 @@ DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_
 /// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
 ///
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the least: 64, or the kind's own (dtl_mem_kind_info) if that is more.
+/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that dtl_mem_kind_info
+///                    reports for the kind.
 /// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
@@ -3977,7 +3986,7 @@ DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
  * -------------------------------------------------------------------------------------------- */
 
 /// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
-/// side is looked up as by dtl_mem_query; memory that it does not find is host memory.
+/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
 ///
 /// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
@@ -4156,8 +4165,8 @@ DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 DTL_NODISCARD dtl_status_t dtl_stream_synchronize(dtl_stream_t stream);
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream
-/// (and reports 0 if the stream's own work calls).
+/// that can neither query streams nor record events: there it waits for the stream. Called from work of
+/// the stream itself, it reports 0.
 ///
 /// @param out_done  1 = done, 0 = not yet.
 /// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
@@ -4660,10 +4669,10 @@ dtl_dispatcher_t dtl_dispatch_default(void);
 /// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until `destroy` is called.
 /// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and dtl_finalize do too.
 /// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler. DTL_ERROR_INVALID_ARGUMENT: a key (the text
-///         has its index), also a word of another enumeration in a slot of one of the library's operations (see
-///         dtl_dispatch_query_t); flags, name, or parts that do not go together. DTL_ERROR_NOT_SUPPORTED:
-///         `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT: too many keys. After a failure
-///         `destroy` is not called.
+///         has its index), for example one of the library's operations with a word of the wrong enumeration
+///         in a slot (see dtl_dispatch_query_t); flags, name, or parts that do not go together.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT: too many
+///         keys. After a failure `destroy` is not called.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
 DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_key_t *keys, uint64_t key_count, const dtl_dispatch_handler_t *handler,
@@ -4756,8 +4765,8 @@ DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_byte
 DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
 
 /// Makes a reduction operation of the program's own. It goes with every dtype, built-in or not: the
-/// function is told which. Every rank makes its own of the same function; numbers need not agree,
-/// flags must.
+/// function is told which. Every rank makes its own, of the same function. The numbers may differ between
+/// ranks; the flags must agree.
 ///
 /// @param fn     see dtl_op_fn_t; must be associative.
 /// @param user   handed to each call; must live until the last collective with the operation is over.
@@ -4802,8 +4811,8 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 
 /// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
-/// open the communicators of one job in the same order; threads that open at the same time give
-/// each a job of its own (desc.job).
+/// must open the communicators of one job in the same order. Threads that open communicators at the
+/// same time must give each one a job of its own (desc.job).
 ///
 /// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
 /// @param out   yours; end it with dtl_comm_destroy.
@@ -4990,10 +4999,11 @@ DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int3
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or synchronous message
-///                     waits until its receive starts. If the sender's time limit passes before, or its request is
-///                     cancelled or destroyed, the message is withdrawn and its receive returns DTL_ERROR_CANCELED
-///                     (over MPI's own messages, see dtl_comm_desc_t, MPI withdraws nothing: the sender waits).
+/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or
+///                     synchronous message waits until its receive starts. If the sender's time limit passes
+///                     before that, or its request is cancelled or destroyed, the message is cancelled and
+///                     its receive returns DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t)
+///                     cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_message_t *out_message, dtl_recv_info_t *info);
@@ -5008,8 +5018,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int
 /// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
 /// arguments (buf, count, dtype) leave the message to be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender withdrew the message
-///         (see dtl_comm_mprobe), nothing was written. Equivalent: MPI_Mrecv.
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender
+///         cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent: MPI_Mrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
     dtl_dtype_t dtype, dtl_recv_info_t *info);
 
@@ -5201,7 +5211,7 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A rank is absent if the call
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if the call
 ///         that made the communicator failed on it alone, or if it destroyed the communicator after a
 ///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
 ///         which operation. DTL_ERROR_BUSY: another thread of
@@ -5445,16 +5455,18 @@ DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_
  * Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
  * -------------------------------------------------------------------------------------------- */
 
-/// Makes a communicator of the same ranks whose messages never meet this one's. Collective; as all
-/// communicators that are made from one, it shares the connection, has the same time limit, and
-/// lives on when `comm` is destroyed. It costs about 9 KiB, and 4 bytes for each rank of both where
-/// it has not all ranks in their order. How long it takes does not depend on how many there are.
+/// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
+/// Collective. Like all communicators that are made from another one, it shares the connection, has
+/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it, and
+/// on kinds "shm" and "threads" shared memory for small collectives (see docs/explanation/memory.md).
+/// A communicator that does not have all ranks in the order of the opened one uses another 4 bytes
+/// for each rank of both. The time to make one does not depend on how many communicators there are.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
 /// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
-///         copy function, on this rank alone. If the call fails on some ranks only, collectives on the
-///         duplicate end with DTL_ERROR_RANK_FAILURE on the others. Then `comm` is as before, unless a
-///         rank died. Equivalent: MPI_Comm_dup.
+///         copy function, on this rank alone. If the call fails on some ranks only, the others get a
+///         duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is then as before, unless
+///         a rank died. Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 
 /// Makes one communicator for each color. Collective over `comm`.
@@ -5491,20 +5503,20 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 /// that destroy `comm` instead are left out. Without a failure, all ranks are survivors. Afterwards
 /// `comm` is of no use: destroy it.
 ///
-/// The call is collective: only one thread of a process may shrink a communicator at a time. Other
-/// calls on `comm` may be waiting; they end.
+/// The call is collective, and only one thread of a process may be in it for a communicator. Calls of
+/// other threads that wait on `comm` end.
 ///
 /// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not failed:
 /// the next call on this rank continues it. The ranks need not repeat it at the same time. Other ranks
-/// may complete it meanwhile; their new communicator includes this rank, which gets its handle from the
-/// call that succeeds. So all ranks that succeed have the same communicator. If this rank destroys
-/// `comm` instead, collectives on that communicator end with DTL_ERROR_RANK_FAILURE.
+/// may complete the shrink meanwhile. Their new communicator includes this rank, which gets its handle
+/// when its own call succeeds. So all ranks that succeed have the same communicator. If this rank
+/// destroys `comm` instead, collectives on the new communicator end with DTL_ERROR_RANK_FAILURE.
 ///
 /// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
-/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the text
-///         says where it is); call it again to continue. DTL_ERROR_RANK_FAILURE: the other ranks have
-///         agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on `comm`.
-///         DTL_ERROR_CANCELED: another thread destroyed `comm`.
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's time
+///         limit (the text says where that rank is); call it again to continue. DTL_ERROR_RANK_FAILURE: the
+///         other ranks have agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on
+///         `comm`. DTL_ERROR_CANCELED: another thread destroyed `comm`.
 ///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 DTL_NODISCARD dtl_status_t dtl_comm_shrink(dtl_comm_t comm, dtl_comm_t *out);
 
@@ -5578,12 +5590,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// making of a window tell where the other ranks are when it has passed, and ask them before.
 ///
 /// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
-/// that of dtl_win_allocate. Between processes of one node the kernel copies puts and gets of other memory where it may
-/// (kinds "shm" and "hier"; dtl_explain says why not). dtl_win_info tells. Else, and for locks and accumulating operations on
-/// memory that the kernel copies, a rank serves the others in its calls of this library, and
-/// a thread of the library does while there is none, from the first such window to the last one's end. Over an MPI below
-/// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only within calls of
-/// this library, and dtl_win_info says so.
+/// that of dtl_win_allocate. Between processes of one node (kinds "shm" and "hier") the kernel copies puts
+/// and gets of other memory, if the system permits that; if not, dtl_explain gives the reason. dtl_win_info
+/// reports which of these applies. Otherwise, and for locks and accumulating operations on memory that the
+/// kernel copies, a rank serves the others in its calls of this library, and a thread of the library does
+/// while there is none, from the first such window to the last one's end. Over an MPI below
+/// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only
+/// within calls of this library, and dtl_win_info says so.
 ///
 /// @param comm        any kind.
 /// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0. No other rank
@@ -5682,7 +5695,8 @@ DTL_NODISCARD dtl_status_t dtl_win_unlock_all(dtl_win_t win);
 /// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or DTL_PROC_NULL.
 /// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between fences only a fence
 ///         waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the
-///         target has died, as each flush of it says, or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
+///         target has died (each flush of it returns this status), or has destroyed the window after a
+///         failure. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 DTL_NODISCARD dtl_status_t dtl_win_flush(dtl_win_t win, int32_t target);
 

@@ -46,10 +46,10 @@ pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char, name: &str) -> Res
     }
 }
 
-/// Checks a `struct_size` against the sizes that versions of the header have had, and those that later ones may have.
+/// Checks a `struct_size`: accepts the sizes of this and older headers, and sizes that a later one may have.
 ///
 /// An older caller's struct ends where a later version appended its first field. A newer caller's is longer by a
-/// multiple of the alignment. Any other size would cut a field, or drop fields that every caller has.
+/// multiple of the alignment. Any other size would cut a field, or omit fields that every caller has.
 pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     let Layout { name, size, align, versions } = layout;
     let is_newer = claimed > *size && claimed <= STRUCT_LIMIT && claimed % align == 0;

@@ -3,10 +3,10 @@
 use super::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
-/// Flag of `dtl_backend_register`: take the place of a backend of the same name. The old one keeps its handle as
-/// long as allocations, streams, events, executors, communicators or handlers of it live. After the last of them
-/// (at once if there are none) it is unregistered: its handle is stale and its table's `destroy` is called. A
-/// built-in one stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle stays valid
+/// as long as allocations, streams, events, executors, communicators or handlers of it are alive. After the
+/// last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
+/// table's `destroy` is called. A built-in backend stays until dtl_finalize.
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 
 /// The backend has a device table.

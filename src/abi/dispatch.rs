@@ -53,8 +53,8 @@ pub struct dtl_dispatch_key_t {
     /// DTL_OPERATION_… or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
     pub operation: dtl_enum_word_t,
     /// Where data comes from: a word of any enumeration that was given out in this process, or DTL_DISPATCH_ANY.
-    /// For the library's own operations the slots that dtl_dispatch_query_t lists take words of that enumeration
-    /// only, and `schedule` takes schedules only.
+    /// In keys of the library's own operations a slot takes only words of the enumeration that
+    /// dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
     pub source: dtl_enum_word_t,
     /// Where it goes, or DTL_DISPATCH_ANY.
     pub destination: dtl_enum_word_t,

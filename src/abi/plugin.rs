@@ -42,7 +42,8 @@ pub struct dtl_host_api_t {
     pub log: Option<unsafe extern "C" fn(level: i32, text: *const c_char) -> dtl_status_t>,
     /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
     /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
-    /// ask enum_from_name when the name exists. This function and those after it exist if struct_size covers them.
+    /// ask enum_from_name when the name exists. This function and those after it exist only if struct_size
+    /// covers them.
     pub enum_create:
         Option<unsafe extern "C" fn(name: *const c_char, flags: u32, out: *mut dtl_enum_t) -> dtl_status_t>,
     /// As dtl_enum_find.

@@ -109,7 +109,7 @@ pub struct dtl_selection_t {
     /// DTL_INFO_… that the policy wants to know of this task. TASK_TIME costs something: measure only if it is there.
     pub wanted_info: u64,
     /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL if none was asked for.
-    /// Not initialised: it may hold what an earlier selection has left.
+    /// Not initialised: it may contain data of an earlier selection.
     pub scratch: *mut c_void,
     /// Index of the resource.
     pub index: u32,

@@ -76,9 +76,9 @@ pub const DTL_ERROR_MPI: dtl_status_t = 530;
 pub const DTL_ERROR_NCCL: dtl_status_t = 540;
 /// A verbs call or completion failed. The text has its code and name.
 pub const DTL_ERROR_VERBS: dtl_status_t = 560;
-/// A slot of a registered (native) backend returned a number that is no status, or wrote an invalid
-/// output: a boolean other than 0 and 1, a source that is no rank, a match word other than the
-/// receive's. The text has slot and value.
+/// A slot of a registered (native) backend returned a number that is not a status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
+/// from the receive's. The text has slot and value.
 pub const DTL_ERROR_NATIVE_BACKEND: dtl_status_t = 570;
 /// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
 pub const DTL_ERROR_COMPILE_FAILED: dtl_status_t = 580;

@@ -14,7 +14,8 @@ pub use super::vtable_comm::*;
 /// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS. Boolean outputs are 0 or 1; others are DTL_ERROR_NATIVE_BACKEND.
+/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value makes the call fail with
+/// DTL_ERROR_NATIVE_BACKEND.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_vtable_t {
@@ -26,9 +27,9 @@ pub struct dtl_device_vtable_t {
     pub count: Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// (required) The calling thread's current device: the one that `set` made current last in this thread;
-    /// without a `set`, 0 or what the driver says. The library calls it in threads whose program has chosen no
-    /// device of this backend with dtl_backend_set_device; for the others it remembers the choice.
+    /// (required) Returns the calling thread's current device: the one that the last `set` in this thread
+    /// made current, or, without a `set`, 0 or the driver's. The library calls it only in threads in which
+    /// dtl_backend_set_device has not chosen a device of this backend; otherwise it uses that choice.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     pub info: Option<
@@ -69,9 +70,9 @@ pub struct dtl_memory_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1). A program that
-    /// passes 0 to dtl_mem_alloc asks for the alignment that kind_info declares, else 1.
-    /// Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
+    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1). If
+    /// the program passes 0 to dtl_mem_alloc, `alignment` is the one that kind_info declares, or 1 if it
+    /// declares none. Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
     pub alloc: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -192,12 +193,12 @@ pub struct dtl_memory_vtable_t {
             out_offset_bytes: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Describes memory that the program allocated through the backend's driver itself, given any
+    /// Describes memory that the program allocated through the backend's driver itself. `ptr` is any
     /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
-    /// struct_size set. DTL_ERROR_NOT_FOUND: unknown to the driver. Messages and copies call it
-    /// once for each buffer that the library does not know and wait for it, so it must be fast; it
-    /// must not read the address. The slots of the transfer table are then called with such memory,
-    /// too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Messages and copies
+    /// call it once for each buffer that the library does not know and wait for the result, so it must be
+    /// fast. It must not read the memory at `ptr`. The slots of the transfer table are then called with
+    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     /// cbindgen:appended
     pub pointer_info: Option<
         unsafe extern "C" fn(
@@ -211,9 +212,9 @@ pub struct dtl_memory_vtable_t {
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
 /// that this backend allocated, passed with the kind it was allocated with. The other side is also such
 /// memory, or any memory that the host can reach (malloc, the stack, another backend's), passed as
-/// DTL_MEMORY_HOST: that kind alone does not tell the backend's own host memory from the program's.
-/// Either side may be on another device than the calling thread's current one, which the library does
-/// not change for a copy: find the device from the address.
+/// DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host memory from the
+/// program's. Either side may be on a device other than the calling thread's current one. The library
+/// does not change the current device for a copy: look up the device by the address.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_transfer_vtable_t {
@@ -302,14 +303,14 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (streams) Destroys a stream that stream_create made. Work that is queued in it still runs: wait for it,
-    /// or return at once and let it finish.
+    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must still run:
+    /// wait for it, or return at once and let it finish.
     pub stream_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried; without
-    /// the event slots, dtl_stream_query waits for the stream, as dtl_event_record does.
+    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the event
+    /// slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record does.
     pub stream_query: Option<
         unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void, out_done: *mut i32) -> dtl_status_t,
     >,
@@ -337,9 +338,9 @@ pub struct dtl_exec_vtable_t {
     pub event_record: Option<
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, stream: *mut c_void) -> dtl_status_t,
     >,
-    /// (events) Whether the work before the record is done. Never recorded = done. If that work failed, the
-    /// status is its failure, each time that the event is queried or waited for until it is recorded again. What
-    /// callbacks return is not a failure of the work: the library reports it.
+    /// (events) Whether the work before the record is done. Never recorded = done. If that work failed, each
+    /// query and wait returns that failure as its status, until the event is recorded again. A status that a
+    /// callback in the stream returned is not a failure of the work: the library reports it itself.
     pub event_query: Option<
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, out_done: *mut i32) -> dtl_status_t,
     >,
@@ -391,11 +392,13 @@ pub struct dtl_exec_vtable_t {
     pub suggested_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
     /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer, not NULL. The source
-    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own; its
-    /// sources may include dtl_kernel.h. The backend makes that header found (its own copy, or the folder in which it is
-    /// installed): it is not among source->files, nor its folder among the options. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
-    /// takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, …)`, not NULL, takes the compiler's whole
-    /// log, also that of a success. Several threads compile at once.
+    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the
+    /// backend's own; its sources may include dtl_kernel.h. The backend must make that header available (its
+    /// own copy, or the folder in which it is installed): source->files does not contain it, nor do the
+    /// options contain its folder. A language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a
+    /// text that names those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED.
+    /// `log(log_user, ...)`, not NULL, takes the compiler's whole log, also that of a success. Several
+    /// threads compile at once.
     /// cbindgen:appended
     pub module_compile: Option<
         unsafe extern "C" fn(

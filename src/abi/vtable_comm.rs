@@ -33,8 +33,8 @@ pub struct dtl_comm_open_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_done_t {
-    /// A receive: the rank that sent; DTL_ERROR_RANK_FAILURE: the rank that failed. Zeroed before
-    /// the call.
+    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that failed.
+    /// Zeroed before the call.
     pub source: i32,
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
     pub status: dtl_status_t,
@@ -101,9 +101,10 @@ pub struct dtl_comm_vtable_t {
     /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
     /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
     /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
-    /// what was sent on them and has room can leave. Do not rely on more than that: what is still queued then may stay
-    /// queued until open returns, and a rank that waits for it reaches its own open late or never. A backend that
-    /// must not depend on this sends what it has queued itself while its open waits. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
+    /// messages that were sent on them and find room can leave. Do not rely on more than that: a message that
+    /// is still queued then may stay queued until open returns, and a rank that waits for it reaches its own
+    /// open late or never. To be independent of this, send the queued messages while open waits.
+    /// DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
     pub open: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

@@ -159,7 +159,7 @@ pub const DTL_DTYPE_FLOAT64_INT64: dtl_dtype_t = 21;
 pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
 /// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and never the number of a dtype
-/// that `dtl_dtype_create` made: an operation passed as a dtype, or the reverse, is refused.
+/// that `dtl_dtype_create` made, so that an operation passed as a dtype is refused, and the reverse.
 /// Equivalent: MPI_Op. Which goes with which dtype:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex

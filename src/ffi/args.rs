@@ -108,8 +108,8 @@ pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Res
     unsafe { put_text(reason.get(..end).unwrap_or_default(), buf, cap, std::ptr::null_mut()) }
 }
 
-/// Writes text into the caller's `(buf, cap, out_len)`. `buf` NULL with `cap` 0 asks for the length. The
-/// pointers are checked before anything is written: a NULL_POINTER failure leaves `out_len` alone.
+/// Writes text into the caller's `(buf, cap, out_len)`. `buf` NULL with `cap` 0 requests only the length. The
+/// pointers are checked before anything is written: a NULL_POINTER failure does not change `out_len`.
 ///
 /// # Safety
 /// `buf` is null or `cap` writable bytes; `out_len` is null or writable.

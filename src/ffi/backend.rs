@@ -60,7 +60,7 @@ pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_statu
     guard::always(|| native::set_error_text(unsafe { args::text(text, "text") }?))
 }
 
-/// The tables of a registration, each taken over into this version's sizes.
+/// Copies the tables of a registration, each converted to this version's size.
 ///
 /// # Safety
 /// `vtable` and the tables in it are valid for the sizes that they say.

@@ -40,7 +40,7 @@ fn to_end(comm: &Comm, begin: &dyn Fn(Caller<'_>) -> Result<Begun>) -> Result<()
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A rank is absent if the call
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if the call
 ///         that made the communicator failed on it alone, or if it destroyed the communicator after a
 ///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
 ///         which operation. DTL_ERROR_BUSY: another thread of

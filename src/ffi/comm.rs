@@ -30,8 +30,8 @@ pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
 }
 
 /// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
-/// open the communicators of one job in the same order; threads that open at the same time give
-/// each a job of its own (desc.job).
+/// must open the communicators of one job in the same order. Threads that open communicators at the
+/// same time must give each one a job of its own (desc.job).
 ///
 /// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
 /// @param out   yours; end it with dtl_comm_destroy.

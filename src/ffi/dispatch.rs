@@ -64,10 +64,10 @@ pub extern "C" fn dtl_dispatch_default() -> dtl_dispatcher_t {
 /// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until `destroy` is called.
 /// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and dtl_finalize do too.
 /// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler. DTL_ERROR_INVALID_ARGUMENT: a key (the text
-///         has its index), also a word of another enumeration in a slot of one of the library's operations (see
-///         dtl_dispatch_query_t); flags, name, or parts that do not go together. DTL_ERROR_NOT_SUPPORTED:
-///         `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT: too many keys. After a failure
-///         `destroy` is not called.
+///         has its index), for example one of the library's operations with a word of the wrong enumeration
+///         in a slot (see dtl_dispatch_query_t); flags, name, or parts that do not go together.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT: too many
+///         keys. After a failure `destroy` is not called.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_register(

@@ -11,16 +11,18 @@ use crate::runtime::comm::{self, agree, group, report};
 use crate::sys::buf::Addr;
 use std::ffi::{c_char, c_void};
 
-/// Makes a communicator of the same ranks whose messages never meet this one's. Collective; as all
-/// communicators that are made from one, it shares the connection, has the same time limit, and
-/// lives on when `comm` is destroyed. It costs about 9 KiB, and 4 bytes for each rank of both where
-/// it has not all ranks in their order. How long it takes does not depend on how many there are.
+/// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
+/// Collective. Like all communicators that are made from another one, it shares the connection, has
+/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it, and
+/// on kinds "shm" and "threads" shared memory for small collectives (see docs/explanation/memory.md).
+/// A communicator that does not have all ranks in the order of the opened one uses another 4 bytes
+/// for each rank of both. The time to make one does not depend on how many communicators there are.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
 /// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
-///         copy function, on this rank alone. If the call fails on some ranks only, collectives on the
-///         duplicate end with DTL_ERROR_RANK_FAILURE on the others. Then `comm` is as before, unless a
-///         rank died. Equivalent: MPI_Comm_dup.
+///         copy function, on this rank alone. If the call fails on some ranks only, the others get a
+///         duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is then as before, unless
+///         a rank died. Equivalent: MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
@@ -117,20 +119,20 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 /// that destroy `comm` instead are left out. Without a failure, all ranks are survivors. Afterwards
 /// `comm` is of no use: destroy it.
 ///
-/// The call is collective: only one thread of a process may shrink a communicator at a time. Other
-/// calls on `comm` may be waiting; they end.
+/// The call is collective, and only one thread of a process may be in it for a communicator. Calls of
+/// other threads that wait on `comm` end.
 ///
 /// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not failed:
 /// the next call on this rank continues it. The ranks need not repeat it at the same time. Other ranks
-/// may complete it meanwhile; their new communicator includes this rank, which gets its handle from the
-/// call that succeeds. So all ranks that succeed have the same communicator. If this rank destroys
-/// `comm` instead, collectives on that communicator end with DTL_ERROR_RANK_FAILURE.
+/// may complete the shrink meanwhile. Their new communicator includes this rank, which gets its handle
+/// when its own call succeeds. So all ranks that succeed have the same communicator. If this rank
+/// destroys `comm` instead, collectives on the new communicator end with DTL_ERROR_RANK_FAILURE.
 ///
 /// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
-/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the text
-///         says where it is); call it again to continue. DTL_ERROR_RANK_FAILURE: the other ranks have
-///         agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on `comm`.
-///         DTL_ERROR_CANCELED: another thread destroyed `comm`.
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's time
+///         limit (the text says where that rank is); call it again to continue. DTL_ERROR_RANK_FAILURE: the
+///         other ranks have agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on
+///         `comm`. DTL_ERROR_CANCELED: another thread destroyed `comm`.
 ///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {

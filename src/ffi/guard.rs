@@ -114,7 +114,7 @@ fn enter(entry: impl FnOnce() -> &'static str) -> Entered {
 fn admit(inside: Guard, entry: &'static str) -> Entered {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
     let name = if lifecycle::is_traced() { name_of(entry) } else { None };
-    // Outside, as a tool's function may take its time.
+    // Outside the epoch, as a tool's callback may take long.
     drop(inside);
     let _aside = epoch::aside();
     if trace::has_ended() {
@@ -229,8 +229,9 @@ pub(super) fn hold_as<T>(
     run_as(entry, |inside| body(&*hold(inside)?))
 }
 
-/// An entry that works in every state of the library and may take locks (enumerations, log). A fork finds its
-/// thread, and a forked child in which a lock may have stayed taken is refused.
+/// An entry that works in every state of the library and may take locks (enumerations, log). It is counted in
+/// its thread's record, where a forked child finds it. It fails in a child in which a lock may have stayed
+/// taken.
 pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
     bare(|| {
         let _aside = lifecycle::aside()?;
@@ -238,7 +239,7 @@ pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
     })
 }
 
-/// An entry that works in every state and takes no lock, or looks after forks itself (init, finalize).
+/// An entry that works in every state and takes no lock, or handles forks itself (init, finalize).
 pub(super) fn bare(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
     finish(catch_unwind(AssertUnwindSafe(body)))
 }

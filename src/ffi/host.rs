@@ -44,7 +44,7 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
     dispatch_unregister: Some(host_dispatch_unregister),
 };
 
-/// The functions that plugins are handed.
+/// The table of functions that is passed to plugins.
 #[must_use]
 pub fn table() -> &'static dtl_host_api_t {
     &HOST

@@ -18,7 +18,8 @@ use std::ffi::c_void;
 /// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
 ///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the kind's own, which dtl_mem_kind_info reports (host: 64).
+/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for the kind
+///                    (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
 ///                    zeroed. Of the host: in a block of up to 63 bytes more (sizes up to 256), above at
 ///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
@@ -130,9 +131,9 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
 /// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
 /// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees, and what malloc
-/// keeps of the library's own tables (communicators, queues) and of the program's freed memory.
-/// Other backends keep nothing.
+/// that have ended keep goes at once, what others keep within their next 256 frees. For "host" it also
+/// returns the free memory of malloc to the system: that of the program, and that of the library's own
+/// tables (communicators, queues). Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 #[unsafe(no_mangle)]
@@ -142,8 +143,8 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
 /// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
-/// through a driver, if that driver is in use and knows it. Copies and messages treat the pointer
-/// accordingly.
+/// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
+/// pointer accordingly.
 ///
 /// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
 /// communicator or this function has found that the program initialised it. Backend "cuda" knows
@@ -154,8 +155,8 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 /// @param ptr       [in] any address; it is not read.
 /// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: none of these; copies and messages treat the pointer as host
-///         memory.
+/// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
+///         host memory.
 /// Equivalent: cudaPointerGetAttributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_mem_info_t) -> dtl_status_t {

@@ -62,12 +62,12 @@ pub extern "C" fn dtl_mem_unregister_host(backend: dtl_backend_t, ptr: *mut c_vo
 /// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
 /// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
 /// it as memory of this backend, device and kind, and check its bounds. The program keeps
-/// ownership: the library never frees it.
+/// ownership: the library never frees the memory.
 ///
-/// Backend "cuda" queries its driver about unknown pointers, so it needs this call only to save the
-/// query. OpenCL has no such query: adopt memory of clSVMAlloc, allocated in the context of the
-/// backend's streams. Host memory adopted with backend "host" and kind DTL_MEMORY_HOST saves the
-/// driver query for each message from and to it.
+/// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
+/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated
+/// in the context of the backend's streams. Adopting host memory with backend "host" and kind
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it.
 ///
 /// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
 ///                    one.
@@ -77,14 +77,13 @@ pub extern "C" fn dtl_mem_unregister_host(backend: dtl_backend_t, ptr: *mut c_vo
 /// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
 ///                    dtl_finalize.
 /// @param size_bytes  [in] its size in bytes, at least 1.
-/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0, or the
+/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
 ///         range wraps around the address space; a part of it is memory that the library knows
-///         already; or the driver reports another device or kind, or does not know the address.
-///         DTL_ERROR_ALREADY_EXISTS: a part of it is adopted or registered (the text names the
-///         range). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
-///         allocation ends before the range. DTL_ERROR_NOT_SUPPORTED: the backend has no such kind,
-///         or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here. A failed call changes
-///         nothing.
+///         already; the driver reports another device or kind, or does not know the address.
+///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names that
+///         memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
+///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
+///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_adopt(
@@ -109,13 +108,13 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 }
 
 /// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
-/// kernel may still use it: a pending message fails with DTL_ERROR_INVALID_STATE where the library
-/// notices. Afterwards the pointer is recognised only if a driver in use knows it, and is host
-/// memory otherwise. dtl_finalize releases memory that is still adopted; until then
+/// kernel may still use it: if the library notices a pending message, that message fails with
+/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in use
+/// knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
 /// dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
-/// @param backend  [in] as in dtl_mem_adopt.
-/// @param ptr      [in] as in dtl_mem_adopt; NULL: the call has no effect.
+/// @param backend  [in] the backend that was passed to dtl_mem_adopt.
+/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no effect.
 /// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 #[unsafe(no_mangle)]

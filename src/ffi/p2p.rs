@@ -172,7 +172,7 @@ unsafe fn recv_any(
     )
 }
 
-/// Checks where receive information is to go, for a call that must not fail after it has taken a message.
+/// Checks `info` before a call takes a message: afterwards a failure would lose the message.
 fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
     if info.is_null() { Ok(()) } else { Out::new(info, "info").map(drop) }
 }
@@ -290,10 +290,11 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or synchronous message
-///                     waits until its receive starts. If the sender's time limit passes before, or its request is
-///                     cancelled or destroyed, the message is withdrawn and its receive returns DTL_ERROR_CANCELED
-///                     (over MPI's own messages, see dtl_comm_desc_t, MPI withdraws nothing: the sender waits).
+/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or
+///                     synchronous message waits until its receive starts. If the sender's time limit passes
+///                     before that, or its request is cancelled or destroyed, the message is cancelled and
+///                     its receive returns DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t)
+///                     cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mprobe(
@@ -346,8 +347,8 @@ pub unsafe extern "C" fn dtl_comm_improbe(
 /// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
 /// arguments (buf, count, dtype) leave the message to be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender withdrew the message
-///         (see dtl_comm_mprobe), nothing was written. Equivalent: MPI_Mrecv.
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender
+///         cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent: MPI_Mrecv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mrecv(
     message: dtl_message_t,

@@ -21,8 +21,8 @@ use std::path::Path;
 /// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
 /// known, by "auto", or when backends are listed.
 ///
-/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links on the
-///              way must belong to the user or root, and nobody else may be able to write to them.
+/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links in the
+///              path must belong to the user or root, and nobody else may be able to write to them.
 /// @param out   its first backend; the others are found by name. May be NULL.
 /// @return A file that is loaded already (under whatever name): success, its first backend. If its
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
@@ -58,8 +58,8 @@ pub unsafe extern "C" fn dtl_backend_load(path: *const c_char, out: *mut dtl_bac
 /// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
 /// fails does not keep the others from being loaded: why it did is logged, and kept for dtl_plugin_at.
 ///
-/// @param path        the folder. It and symbolic links on the way must belong to the user or root, and nobody
-///                    else may be able to write to it (a folder with the sticky bit is good enough).
+/// @param path        the folder. It and symbolic links in its path must belong to the user or root, and
+///                    nobody else may be able to write to it (a folder with the sticky bit is good enough).
 /// @param out_loaded  how many of its files are loaded now; may be NULL.
 /// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or read.
 ///         DTL_ERROR_BUSY: inside a plugin's load.

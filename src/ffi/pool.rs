@@ -24,9 +24,10 @@ use std::ffi::c_void;
 /// @param kind     as for dtl_mem_alloc.
 /// @param desc     NULL = all defaults.
 /// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools, destroyed ones
-///         included that calls in progress may still use. The call waits until those of other threads have
-///         returned; it cannot wait for a call that it is in itself (in a callback).
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools. Destroyed
+///         pools count as long as a call in progress may still use them: near the limit this call waits for
+///         the calls of other threads to return. It cannot wait for a call that it is made from (in a
+///         callback).
 /// Equivalent: cudaMemPoolCreate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_pool_create(
@@ -63,7 +64,8 @@ pub unsafe extern "C" fn dtl_pool_create(
 /// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
 ///
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the least: 64, or the kind's own (dtl_mem_kind_info) if that is more.
+/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that dtl_mem_kind_info
+///                    reports for the kind.
 /// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.

@@ -92,7 +92,7 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
 ///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
 ///         every state (those of enumerations and the log) return the same status in such a child. The call never
-///         waits for a lock of a thread that does not exist here.
+///         waits for a lock that was held by a thread which does not exist here.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
     guard::bare(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
@@ -152,8 +152,8 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before the thread's
 /// second failure after this call (two buffers alternate); copy a text to keep it longer. So
-/// `printf("%d %s", dtl_x(), dtl_last_error())` never prints a text that is gone, whichever argument the compiler
-/// evaluates first; if that is dtl_last_error, the text is the one from before dtl_x.
+/// `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the compiler evaluates
+/// dtl_last_error() first, it is the text from before dtl_x().
 ///
 /// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
 /// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed

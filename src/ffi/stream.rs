@@ -87,8 +87,8 @@ pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
 }
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream
-/// (and reports 0 if the stream's own work calls).
+/// that can neither query streams nor record events: there it waits for the stream. Called from work of
+/// the stream itself, it reports 0.
 ///
 /// @param out_done  1 = done, 0 = not yet.
 /// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.

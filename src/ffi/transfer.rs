@@ -14,7 +14,7 @@ use crate::sys::epoch::Guard;
 use std::ffi::c_void;
 
 /// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
-/// side is looked up as by dtl_mem_query; memory that it does not find is host memory.
+/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
 ///
 /// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.

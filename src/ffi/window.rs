@@ -48,12 +48,13 @@ fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Off
 /// making of a window tell where the other ranks are when it has passed, and ask them before.
 ///
 /// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
-/// that of dtl_win_allocate. Between processes of one node the kernel copies puts and gets of other memory where it may
-/// (kinds "shm" and "hier"; dtl_explain says why not). dtl_win_info tells. Else, and for locks and accumulating operations on
-/// memory that the kernel copies, a rank serves the others in its calls of this library, and
-/// a thread of the library does while there is none, from the first such window to the last one's end. Over an MPI below
-/// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only within calls of
-/// this library, and dtl_win_info says so.
+/// that of dtl_win_allocate. Between processes of one node (kinds "shm" and "hier") the kernel copies puts
+/// and gets of other memory, if the system permits that; if not, dtl_explain gives the reason. dtl_win_info
+/// reports which of these applies. Otherwise, and for locks and accumulating operations on memory that the
+/// kernel copies, a rank serves the others in its calls of this library, and a thread of the library does
+/// while there is none, from the first such window to the last one's end. Over an MPI below
+/// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only
+/// within calls of this library, and dtl_win_info says so.
 ///
 /// @param comm        any kind.
 /// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0. No other rank
@@ -224,7 +225,8 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 /// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or DTL_PROC_NULL.
 /// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between fences only a fence
 ///         waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the
-///         target has died, as each flush of it says, or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
+///         target has died (each flush of it returns this status), or has destroyed the window after a
+///         failure. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {

@@ -15,17 +15,18 @@
  *     (DTL_ERROR_TRUNCATED, for one, comes with a full buffer). Compilers warn about a status that
  *     is dropped: DTL_CHECK, DTL_TRY and DTL_IGNORE at the end of this file deal with it.
  *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null, also as the
- *     initial value of a static variable. DTL_IS_NULL(h) and DTL_EQUAL(a, b) take every type. A handle
+ *     initial value of a static variable. DTL_IS_NULL(h) and DTL_EQUAL(a, b) accept handles of every type. A handle
  *     that was destroyed, is of another type or was never made gives DTL_ERROR_INVALID_HANDLE, never
  *     undefined behaviour, also when another thread destroys it at that moment. A destroy takes
  *     effect at once; who still waits on the object gets DTL_ERROR_CANCELED.
  *     DTL_BACKEND_NULL in a call means the calling thread's current backend, a null stream its
  *     current device's default stream.
  *  4. Structs that are passed by pointer begin with struct_size. Start each from its DTL_<NAME>_INIT.
- *     They only grow at the end. A struct_size that an older version of the struct had is accepted, and
- *     the missing fields take their defaults; a longer struct must be zero where this library does not
- *     know it, else DTL_ERROR_INCOMPATIBLE_ABI. Every other size is refused, and the text names the
- *     field at which it ends. Structs that are elements of arrays never change.
+ *     They only grow at the end. If struct_size is that of an older version of the struct, the missing
+ *     fields take their defaults. If the struct is longer than this library's, the bytes that the
+ *     library does not know must be 0, else DTL_ERROR_INCOMPATIBLE_ABI. Every other struct_size is
+ *     refused; if it is too small, the text names the field at which it ends. Structs that are elements
+ *     of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers
  *     int32_t; sizes and counts uint64_t; dtypes and reduction operations int32_t; kinds of memory
  *     and devices are 64-bit words (dtl_enum_word_t), to which programs and backends add members.
@@ -40,7 +41,7 @@
  *     threads and processes that a callback starts there, unless it unblocks them.
  *  8. Nothing is thrown. No exception or panic leaves the library, and callbacks and slots must not
  *     throw or longjmp out of it (the callbacks of dtl.hpp may throw: it turns that into a status). A C++
- *     exception that leaves a slot ends the process; the log names the backend and the slot before that.
+ *     exception that leaves a slot ends the process, after the log has named the backend and the slot.
  *  9. Life cycle. dtl_init is optional before the first use and may be repeated; each one wants a
  *     dtl_finalize, and the last of these destroys what is still alive. From then on calls answer
  *     DTL_ERROR_INVALID_STATE until the next dtl_init; none crashes, not in atexit or in static
@@ -70,8 +71,9 @@
 #define DTL_NODISCARD
 #endif
 
-/// Defined where an object may initialise another one with static storage duration (gcc): the form of DTL_<NOUN>_NULL for it.
-/// Other compilers take a compound literal there; gcc warns about one under -Wpedantic.
+/// Defined if a const object may initialise an object with static storage duration (gcc 8 and newer).
+/// DTL_<NOUN>_NULL is such an object then, and a compound literal otherwise: gcc warns about a
+/// compound literal in a static initialiser under -Wpedantic.
 #if defined(__GNUC__) && __GNUC__ >= 8 && !defined(__clang__) && !defined(__INTEL_COMPILER)
 #define DTL_CONSTANT_OBJECTS
 #endif
@@ -79,8 +81,8 @@
 /// True if a handle of any type is null: DTL_IS_NULL(request).
 #define DTL_IS_NULL(handle) ((handle).id == 0)
 
-/// True if two handles of one type are equal; handles of different types do not compile. In C++ also `a == b`.
-/// The arguments are evaluated once.
+/// True if two handles of the same type are equal. Comparing handles of different types does not
+/// compile. Each argument is evaluated once. In C++, `a == b` does the same.
 #define DTL_EQUAL(a, b) (sizeof(1 ? (a) : (b)) == sizeof(uint64_t) && (a).id == (b).id)
 
 /// As sbuf (as rbuf of a scatter) of a collective: this rank's part lies where its result goes.
