@@ -1,12 +1,13 @@
 #!/bin/bash
 # AddressSanitizer over the C tests: the library and the tests are compiled with it and run by CTest.
-# Needs a nightly toolchain of Rust and clang; prints "skipped: reason" without. About half an hour.
+# Needs a nightly toolchain of Rust, and clang; without them it prints "skipped: reason". About half an hour.
 #
 #   asan.sh [FOLDER=build/asan] [CTEST ARGUMENT…]      e.g. asan.sh build/asan -R test_win
 #
-# Leaks are valgrind's to find (tests/CMakeLists.txt). Left out: what runs under valgrind, counts
-# instructions, limits the address space (the sanitizer reserves terabytes of it) or builds with
-# compilers of its own, and the C++ tests: exceptions and nothing else of theirs is not in the C tests.
+# Leaks are not reported here: valgrind finds them (tests/CMakeLists.txt). Left out are tests that run
+# under valgrind, count instructions, limit the address space (the sanitizer reserves terabytes of it) or
+# build with compilers of their own, and the C++ tests, in which only exceptions are not covered by the
+# C tests.
 set -u
 cd "$(dirname "$0")/../.."
 folder=${1:-build/asan}
@@ -18,7 +19,8 @@ rustc "+$toolchain" --version >/dev/null 2>&1 || skip "no toolchain $toolchain (
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
-# Stand in for cargo and gcc where CMake calls them. Only the library is instrumented, not the programs.
+# Wrappers that CMake calls in place of cargo and gcc. Of the Rust code only the library is instrumented, not the
+# programs.
 cat >"$folder/cargo" <<END
 #!/bin/sh
 if [ "\$1" = rustc ]; then

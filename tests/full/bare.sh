@@ -1,19 +1,19 @@
 #!/bin/bash
-# Runs the README's commands on a bare Debian or Ubuntu: a fresh chroot (debootstrap, root) with a clean
-# clone of what is committed, in which nothing is installed but the base system and, if asked for, Rust.
+# Runs the README's commands on a bare Debian or Ubuntu: in a fresh chroot (made by debootstrap, as root) with
+# a clean clone of the committed files. Only the base system is installed and, depending on RUST, a compiler.
 #
 #     tests/full/bare.sh DISTRIBUTION RUST [COMMAND...]
 #         DISTRIBUTION  bookworm, trixie, noble
 #         RUST          newest (rustup's stable), minimum (rustup's rust-version), apt (the distribution's
 #                       cargo or cargo-web), none (what tools/setup.sh installs by itself)
-#         COMMAND       in the clone; without: ./run demo, then ./run test (up to an hour)
+#         COMMAND       run in the clone; default: ./run demo, then ./run test (up to an hour)
 #
-# Fails if a command fails or if the build printed a warning. The logs of `./run test` are copied to
-# build/bare/DISTRIBUTION-RUST. Variables for the network of this machine:
-#     BARE_MIRROR        instead of the distribution's own mirror
+# Fails if a command fails or if the build prints a warning. The logs of `./run test` are copied to
+# build/bare/DISTRIBUTION-RUST. Environment variables:
+#     BARE_MIRROR        mirror to use in place of the distribution's own
 #     BARE_KEYRING       the keys that sign the archive (Ubuntu's are in its package ubuntu-keyring)
 #     BARE_CERTIFICATES  file of certificates (PEM) that the chroot trusts in addition
-#     BARE_VARIABLES     NAME=value words for the environment inside, such as a proxy's
+#     BARE_VARIABLES     NAME=value words for the environment in the chroot, such as a proxy's
 #     BARE_FOLDER        where the chroot is made (20 GB; default: a new folder in /var/tmp)
 #     BARE_KEEP=1        keep the chroot
 set -euo pipefail
@@ -30,7 +30,7 @@ bookworm | trixie)
 noble)
     mirror=${BARE_MIRROR:-http://archive.ubuntu.com/ubuntu} components=main,universe
     keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
-    script=(gutsy) ;; # the script of every Ubuntu since; an older debootstrap does not know the name
+    script=(gutsy) ;; # the script of all later Ubuntus; an older debootstrap does not have the name noble
 *) echo "bare: DISTRIBUTION is bookworm, trixie or noble, not $distribution" >&2; exit 2 ;;
 esac
 case $rust in
@@ -66,7 +66,7 @@ debootstrap --variant=minbase --components="$components" --keyring="$keyring" \
     { tail "$logs/debootstrap.log"; exit 1; }
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
 if [ -n "${BARE_CERTIFICATES:-}" ]; then
-    # The package ca-certificates takes from here what is one certificate a file.
+    # The package ca-certificates reads files with one certificate each from here.
     mkdir -p "$root/usr/local/share/ca-certificates"
     awk -v to="$root/usr/local/share/ca-certificates/bare-" \
         '/BEGIN CERTIFICATE/ { n++ } n { print > (to n ".crt") }' "$BARE_CERTIFICATES"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The long form of tests/c/test_comm_make.c: 2 to 8 ranks of 2 to 8 threads that make, use and destroy communicators and
-# windows at random, one configuration and one seed after the other. Fails with the first wrong result or hang; the line
-# before names the run. Not part of CTest, whose form takes a minute.
+# The long form of tests/c/test_comm_make.c: 2 to 8 ranks of 2 to 8 threads make, use and destroy communicators and
+# windows at random. Runs one configuration and seed after the other. Fails at the first wrong result or hang; the line
+# before that result names the run. Not part of CTest, which has a form that takes a minute.
 #
 #   comm_make.sh BUILD [SECONDS] [SEED]     BUILD: CMake's build folder; an hour without SECONDS
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The long run of the fuzzer (tests/fuzz): ten million calls of all functions with hostile arguments,
-# by 1, 2, 4 and 8 threads. Minutes to an hour; not part of CTest, which has a short run.
+# The long run of the fuzzer (tests/fuzz): ten million calls with hostile arguments, a quarter of them with each
+# of 1, 2, 4 and 8 threads. Minutes to an hour; not part of CTest, which has a short run.
 #
 #   fuzz.sh BUILD [CALLS=10000000] [SEED=1]     BUILD is CMake's build folder with the tests built
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kills ranks at random moments in thousands of jobs; tests/c/test_random_kills.c says what is checked. A
-# job takes about a second, so this is not part of ./run test, whose short form runs six.
+# Kills ranks at random moments in thousands of jobs; tests/c/test_random_kills.c lists what is checked. A job
+# takes about a second, so this is not part of ./run test, which runs a short form of six jobs.
 #
 # Usage: kills.sh BUILD [JOBS [SEED]]      fails if any job has a fault
 set -u

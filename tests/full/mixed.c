@@ -1,6 +1,6 @@
-/* Mixed traffic for a long time: what a process takes must stop growing. Each rank sends messages of all sizes, starts
- * collectives, makes communicators and windows, and allocates; every tenth of the time it prints what it takes.
- * Fails if the last half added more than 2 % and 256 KiB to what was there in the middle.
+/* Mixed traffic for a long time: the memory of a process must stop growing. Each rank sends messages of all sizes,
+ * starts collectives, makes communicators and windows, and allocates memory. Every tenth of the time it prints how much
+ * memory it uses. Fails if the second half of the time added more than 2 % and 256 KiB to the memory in the middle.
  *
  *     dtlrun -n 4 mixed [SECONDS] [SEED]      C11; tests/full/mixed.sh compiles and runs it */
 #define _GNU_SOURCE
@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
         }
     }
     if (last > middle + middle / 50 + 256) {
-        fprintf(stderr, "rank %d: %ld KiB in the middle, %ld in the end: it grows\n", rank, middle, last);
+        fprintf(stderr, "rank %d: %ld KiB in the middle, %ld KiB at the end: it grows\n", rank, middle, last);
         return 1;
     }
     DTL_CHECK(dtl_finalize());

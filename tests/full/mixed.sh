@@ -1,5 +1,6 @@
 #!/bin/bash
-# What a process takes under mixed traffic stops growing: tests/full/mixed.c on four ranks. Not part of CTest.
+# Shows that the memory of a process stops growing under mixed traffic: tests/full/mixed.c on four ranks. Not part of
+# CTest.
 #
 #   mixed.sh BUILD [SECONDS] [SEED]     BUILD: CMake's build folder; an hour without SECONDS
 set -euo pipefail

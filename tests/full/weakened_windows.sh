@@ -1,6 +1,6 @@
 #!/bin/bash
-# Shows that dtl-ctk's one-sided cases and tests/c/test_comm_make.c can fail: weakens one place of the library after the
-# other, in a copy, as tests/ctk/weakened.txt says, and expects the cases to fail there. Some minutes. Not part of CTest.
+# Shows that dtl-ctk's one-sided cases and tests/c/test_comm_make.c can fail: in a copy of the library it puts in one
+# defect of tests/ctk/weakened.txt after the other and expects the cases to fail. Some minutes. Not part of CTest.
 #
 #   weakened_windows.sh [PART OF A LINE]
 set -uo pipefail
@@ -17,7 +17,7 @@ field() { # NUMBER: a field of $line; \| is a bar in it
 
 shows='(epoch [0-9]+:|misuse [0-9]+,).*|ranks hang|test_comm_make.c:[0-9]+: .*'
 
-# Runs the cases, or the program, over the weakened library.
+# Runs the cases, or the program, with the weakened library.
 attempt() {
     local made=$target/build/debug kind=${where% *} ranks=${where#* }
     if [ "$only" != test_comm_make ]; then

@@ -15,14 +15,14 @@ static int ends(const char* text, const char* part) {
     return a >= b && is(text + a - b, part);
 }
 
-/* The value of a parameter, `other` if there is none of this name. */
+/* The value of the parameter of this name, or `other` if there is none. */
 static uint64_t named(const struct call* call, const union value* v, const char* name, uint64_t other) {
     for (int i = 0; i < call->count; i++)
         if (is(call->parameters[i].name, name) && call->parameters[i].depth == 0) return v[i].word;
     return other;
 }
 
-/* Its operation may still use the buffers when the call has returned. */
+/* True if the operation may still use the buffers after the call has returned. */
 static int goes_on(const struct call* call) {
     const char* name = call->name;
     return begins(name, "dtl_win_") || ends(name, "_async") || ends(name, "_init") || has(name, "_host") || ends(name, "_prefetch") ||
@@ -58,13 +58,13 @@ static uint64_t comm_size(const struct call* call, const union value* v) {
     return dtl_comm_size(comm, &size) == DTL_SUCCESS ? (uint64_t)size : MOST_RANKS;
 }
 
-/* Product that sticks at the largest number. */
+/* Saturating product. */
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t result;
     return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
 }
 
-/* Bytes behind a `void *` of this call, as its documentation says. */
+/* Number of bytes that a `void *` of this call points to, as documented. */
 static uint64_t data_length(const struct call* call, const struct parameter* p, const union value* v) {
     const char *name = p->name, *f = call->name;
     uint64_t count = named(call, v, "count", named(call, v, "count_per_rank", 1));
@@ -96,7 +96,7 @@ static uint64_t data_length(const struct call* call, const struct parameter* p, 
     return named(call, v, "size_bytes", 64);
 }
 
-/* Elements of an array parameter, 1 of what is no array. */
+/* Number of elements of an array parameter; 1 if the parameter is not an array. */
 static uint64_t elements(const struct call* call, const struct parameter* p, const union value* v) {
     const char* name = p->name;
     if (is(name, "fields") || is(name, "attrs")) return named(call, v, "n", 0);
@@ -188,15 +188,15 @@ static void draw_arguments(const struct call* call, union value* v) {
         if (call->parameters[i].depth > 0) v[i].pointer = some_pointer(call, i, v);
 }
 
-/* Whether a failure with this status must have left this output alone. */
+/* True if a call that fails with this status must not change this output. */
 static int must_be_untouched(const struct call* call, const struct parameter* p, dtl_status_t status) {
     const int refused = status == DTL_ERROR_NULL_POINTER || status == DTL_ERROR_INVALID_ARGUMENT || status == DTL_ERROR_INVALID_STATE;
     if (p->is_const || p->depth == 0 || status == DTL_SUCCESS || status == DTL_ERROR_TRUNCATED) return 0;
-    if (status == DTL_ERROR_BUFFER_TOO_SMALL && (is(p->name, "out_len") || is(p->name, "out_count"))) return 0; /* how much room it takes */
-    /* Data that moves, and outcomes of operations that ended with a failure. */
+    if (status == DTL_ERROR_BUFFER_TOO_SMALL && (is(p->name, "out_len") || is(p->name, "out_count"))) return 0; /* the size that is needed */
+    /* Buffers of communication, and outcomes of operations that failed. */
     if (begins(call->name, "dtl_comm_") || begins(call->name, "dtl_win_") || has(call->name, "request_")) {
         if (noun_of(p->base) >= 0 && begins(p->name, "out")) return 1;
-        /* Of several requests one may be destroyed by another thread when others have completed. */
+        /* Another thread may destroy one of several requests after others have completed. */
         return status == DTL_ERROR_NULL_POINTER || (status == DTL_ERROR_INVALID_HANDLE && !has(call->name, "request_"));
     }
     if (is(p->base, "void") && p->depth == 1) return refused;

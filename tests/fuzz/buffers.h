@@ -1,5 +1,5 @@
-/* Buffers exactly as long as a call's documentation says, each before a page that cannot be touched.
- * Outputs may lie on read-only pages: a write is noticed by its fault and then let through.
+/* Buffers exactly as long as a call's documentation says, each followed by an inaccessible page.
+ * Outputs may lie on read-only pages: the fault of a write is recorded, and then the write is permitted.
  * Part of fuzz.c. */
 #ifndef DTL_TESTS_FUZZ_BUFFERS_H
 #define DTL_TESTS_FUZZ_BUFFERS_H
@@ -13,7 +13,7 @@
 #define ROOM (16 * PAGE) /* of one buffer */
 #define SLOTS MOST_PARAMETERS
 #define LONGEST ROOM
-#define LENT 64 /* buffers of operations that go on after their call */
+#define LENT 64 /* buffers of operations that continue after their call */
 #define MOST_THREADS 8
 
 struct thread {
@@ -68,7 +68,7 @@ static void report(const struct thread* thread, const char* what) {
     fprintf(stderr, ")\n");
 }
 
-/* A fault on a protected output is noted and let through; any other is a crash. */
+/* Records a fault on a protected output and permits the write; any other fault is a crash. */
 static void faulted(int number, siginfo_t* info, void* context) {
     const uint8_t* at = info->si_addr;
     (void)context;
@@ -136,11 +136,11 @@ static void change_field(const struct field* field, uint8_t* start) {
             else word = once_in(2) ? below(4) : edge();
             set_integer(at, field->size, word);
             break;
-        default: break; /* pointers stay NULL: what they point to is another test's */
+        default: break; /* pointers stay NULL: other tests cover what they point to */
     }
 }
 
-/* Sizes that a program may give: true ones, cut ones, longer ones (the buffer is as long), absurd ones. */
+/* Values of struct_size: correct, too small, larger (the buffer is as long), absurd. */
 static uint32_t some_struct_size(uint64_t size) {
     switch (below(10)) {
         case 0: return (uint32_t)below(size + 1);

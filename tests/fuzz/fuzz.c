@@ -1,9 +1,9 @@
-/* Calls every function of dtl.h at random, from several threads at once, with arguments that are null,
+/* Calls the functions of dtl.h at random, from several threads at once, with arguments that are null,
  * stale, forged, of another type or out of range, and with buffers exactly as long as documented.
- * Nothing may crash or hang, a call that fails writes nothing, and finalize gives everything back.
+ * No call may crash or hang, a call that fails writes nothing, and finalize releases everything.
  *
- * Usage: fuzz [CALLS=100000] [THREADS=4] [SEED=1] [PART=""]: only functions whose name has PART in it;
- * "-PART": all others.
+ * Usage: fuzz [CALLS=100000] [THREADS=4] [SEED=1] [PART=""]
+ * PART selects the functions whose name contains it; "-PART" selects all others.
  * The table of functions, calls.h, is generated from the header's sources. Linux; C11. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -14,8 +14,8 @@
 #include <pthread.h>
 #include <time.h>
 
-#define ROUND 20000    /* calls of each thread between two ends of the library */
-/* No call waits longer than a few ms; the rest is for a busy machine. */
+#define ROUND 20000    /* calls of each thread between two calls of dtl_finalize */
+/* No call waits longer than a few ms; the rest of the time is margin for a busy machine. */
 #define PATIENCE_SECONDS 20
 #define HANG_SECONDS 120
 
@@ -24,9 +24,9 @@ static _Atomic int running;
 static const char* part = "";
 static uint64_t seed = 1;
 
-/* Calls left out, or made less often than others. */
+/* A function is called once in so many draws; 0: never. */
 static uint64_t rarity(const char* name) {
-    if (is(name, "dtl_comm_abort")) return 0; /* ends the process, as it should */
+    if (is(name, "dtl_comm_abort")) return 0; /* ends the process, as documented */
     if (is(name, "dtl_comm_from_mpi_fint")) return 0; /* starts a foreign MPI, which aborts for a wrong handle */
     if (is(name, "dtl_finalize")) return 2000;
     if (is(name, "dtl_init")) return 50;
@@ -91,8 +91,8 @@ static void* work(void* number) {
     return NULL;
 }
 
-/* A sender waits for a message that another thread has probed and does not receive: the end of the
- * communicators ends that. No other call waits beyond its time limit. */
+/* No call waits beyond its time limit. dtl_request_destroy has none: it waits for an operation that has been
+ * matched. Destroying the communicators ends that wait. */
 static void release_waits(uint64_t count) {
     for (uint64_t t = 0; t < count; t++) {
         const struct call* call = threads[t].current;
@@ -107,7 +107,7 @@ static void release_waits(uint64_t count) {
     }
 }
 
-/* A call that does not return is reported with its arguments. */
+/* Reports a call that does not return, with its arguments. */
 static void watch(uint64_t count) {
     uint64_t last[MOST_THREADS] = {0};
     for (int quiet = 0; running > 0; usleep(10000)) {
@@ -134,7 +134,7 @@ static uint64_t entries(const char* folder) {
     return count;
 }
 
-/* The library's own threads: a vendor's library keeps its own. */
+/* Counts the library's own threads; threads of vendor libraries may stay. */
 static uint64_t library_threads(void) {
     DIR* open = opendir("/proc/self/task");
     struct dirent* entry;
@@ -159,7 +159,7 @@ static uint64_t resident_kib(void) {
     return pages * (PAGE / 1024);
 }
 
-/* Ends the library and tells what it still has. */
+/* Finalizes the library and reports which resources it still has. */
 static void end_library(uint64_t round, uint64_t made) {
     static uint64_t descriptors;
     int ends = 0;

@@ -1,4 +1,4 @@
-# The fuzzer of the whole interface (fuzz.c), with a short run in CTest; tests/full/fuzz.sh has the long one.
+# The fuzzer of the interface (fuzz.c), with a short run in CTest; tests/full/fuzz.sh is the long run.
 # Its table of functions is generated from the header's sources.
 set(calls "${CMAKE_CURRENT_BINARY_DIR}/fuzz/calls.h")
 file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/fuzz" "${bin}/tests/fuzz")

@@ -1,5 +1,5 @@
-/* What the generated table of calls is made of, and the values that calls are made with: handles,
- * numbers, strings, callbacks. Part of fuzz.c; buffers and structs are in buffers.h. */
+/* Types of the generated table of calls, and the values with which calls are made: handles, numbers,
+ * strings, callbacks. Part of fuzz.c; buffers and structs are in buffers.h. */
 #ifndef DTL_TESTS_FUZZ_MODEL_H
 #define DTL_TESTS_FUZZ_MODEL_H
 
@@ -18,7 +18,7 @@ union value {
 
 struct parameter {
     const char* name;
-    const char* base; /* its type without const and pointers */
+    const char* base; /* type without const and pointers */
     int depth;        /* number of pointers */
     int is_const;
     uint64_t size; /* of one element */
@@ -73,7 +73,7 @@ static uint64_t draw(void) {
 static uint64_t below(uint64_t n) { return draw() % n; }
 static int once_in(uint64_t n) { return below(n) == 0; }
 
-/* ---- Handles: every thread adds those it gets and takes any. ---- */
+/* ---- Handles: every thread adds the handles that it gets and uses those of all threads. ---- */
 #define KEPT 48
 
 static _Atomic uint64_t kept[NOUNS][KEPT];
@@ -114,7 +114,7 @@ static uint64_t edge(void) {
     return edges[below(sizeof edges / sizeof edges[0])];
 }
 
-/* A number of elements or bytes for which a buffer can be had, or one for which none can be. */
+/* A number of elements or bytes for which a buffer can be allocated, or one that is too large for any buffer. */
 static uint64_t some_count(uint64_t most) {
     static const uint64_t absurd[] = {UINT64_C(1) << 48, UINT64_C(1) << 56, UINT64_C(1) << 60, INT64_MAX, UINT64_C(1) << 63, UINT64_MAX};
     if (once_in(24)) return absurd[below(sizeof absurd / sizeof absurd[0])];
@@ -144,7 +144,7 @@ static uint64_t some_word(void) {
     return once_in(3) ? words[below(64)] : own[below(sizeof own / sizeof own[0])];
 }
 
-/* ---- Strings. No kind that starts a foreign MPI in this process: what it does is not ours. ---- */
+/* ---- Strings. None names a kind that starts MPI in this process, whose faults are not the library's. ---- */
 static const char* some_string(void) {
     static char longest[400];
     static const char* const texts[] = {"", "host", "null", "self", "shm", "auto", "threads", "nccl", "rdma", "fuzz", "fuzz1", "fuzz2",
@@ -156,7 +156,7 @@ static const char* some_string(void) {
     return texts[below(sizeof texts / sizeof texts[0])];
 }
 
-/* ---- Callbacks: they return what is drawn and touch nothing but what they are given. ---- */
+/* ---- Callbacks: they return random results and access nothing but their arguments. ---- */
 static dtl_status_t some_status(void) { return once_in(3) ? (dtl_status_t)(int32_t)edge() : DTL_SUCCESS; }
 
 static dtl_status_t task(void* user) { return (void)user, some_status(); }
@@ -197,7 +197,7 @@ static const struct callback callbacks[] = {CALLBACK("dtl_task_fn_t", task), CAL
     CALLBACK("dtl_kernel_fn_t", kernel), CALLBACK("dtl_policy_task_fn_t", policy_task), CALLBACK("dtl_dispatch_fn_t", invoked),
     CALLBACK("dtl_environment_probe_fn_t", environment_probed), CALLBACK("dtl_attribute_copy_fn_t", attribute_copied)};
 
-/* NULL where there is none of this type. */
+/* A callback of this type, or NULL. */
 static void (*some_callback(const char* type))(void) {
     if (once_in(8)) return NULL;
     for (size_t i = 0; i < sizeof callbacks / sizeof callbacks[0]; i++)

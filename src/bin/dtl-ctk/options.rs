@@ -160,7 +160,7 @@ pub(crate) struct Named {
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
 
-    /// Run no more tests after so many failures
+    /// End the run after this many failures
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_failures: Option<u64>,
 

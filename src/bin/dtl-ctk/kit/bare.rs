@@ -1,8 +1,7 @@
-//! The tables of the backend under test as its author filled them in, for the tests that call slots
-//! directly.
+//! Tables of the backend under test as its author filled them in, for the tests that call slots directly.
 //!
-//! A plugin is loaded with a host table that keeps what is registered and passes it on to the
-//! library.
+//! A plugin is loaded with a host table that keeps a copy of the registered tables and passes them on to
+//! the library.
 
 use crate::api::name_of;
 use crate::kit::calls::Backend;
@@ -20,7 +19,7 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// What was registered.
+/// Registered tables and their `self`.
 pub(crate) struct Bare {
     pub(crate) tables: Tables,
     pub(crate) own: *mut c_void,
@@ -34,7 +33,7 @@ unsafe impl Sync for Bare {}
 
 static BARE: OnceLock<Bare> = OnceLock::new();
 
-/// The tables of the first backend that was registered; `None` for a backend of the library's own.
+/// Returns the tables of the first registered backend; `None` for a backend of the library's own.
 pub(crate) fn tables() -> Option<&'static Bare> {
     BARE.get()
 }

@@ -19,10 +19,9 @@ pub(crate) enum Body {
     Ranks(i32, fn(&Peer) -> Outcome),
     /// The library itself: tables that the kit makes and registers.
     Tables(fn() -> Outcome),
-    /// First stage: one process, the slots of the backend's tables.
+    /// First stage: one process calls the slots of the backend's tables.
     Slots(fn(&Bare) -> Outcome),
-    /// First stage: every rank of a comm table, its slots; the number is the least of ranks that it
-    /// takes.
+    /// First stage: every rank of a comm table calls its slots. The number is the least number of ranks.
     Wire(i32, fn(&Wire) -> Outcome),
 }
 
@@ -32,8 +31,8 @@ impl Body {
         matches!(self, Body::Ranks(..) | Body::Wire(..))
     }
 
-    /// Whether it calls the slots directly; if such a test fails, those that build on the slots are
-    /// not run.
+    /// Whether it calls the slots directly. If such a test fails, the tests that build on the slots are not
+    /// run.
     pub(crate) fn is_first(&self) -> bool {
         matches!(self, Body::Slots(_) | Body::Wire(..))
     }

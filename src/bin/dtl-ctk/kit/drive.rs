@@ -1,7 +1,7 @@
-//! The process that the user starts for named tests. First the slots are called by themselves; if
-//! that fails, nothing else is run. Then a worker process for each component, watched through its
-//! report: a worker that ends or hangs is the failure of the test that it was in, and the tests
-//! behind it run in a new worker.
+//! The process that the user starts for named tests. First the slots are called by themselves; if that
+//! fails, no other test is run. Then a worker process runs the tests of each component and is watched
+//! through its report. If a worker ends or hangs, the test that it was in has failed, and the tests
+//! after it run in a new worker.
 
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
@@ -83,7 +83,7 @@ struct Shown<'a> {
     entries: Vec<Entry>,
     /// Texts of failures, with the tests that have them.
     alike: Vec<(String, Vec<&'static str>)>,
-    /// Why nothing more is run.
+    /// Reason why no more tests are run, if so.
     stopped: Option<String>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Shown<'a> {
         self.entries.push(entry);
     }
 
-    /// Whether no test before has failed with this text.
+    /// Whether no earlier test has failed with this text.
     fn is_new(&mut self, entry: &Entry) -> bool {
         let text = entry.text();
         match self.alike.iter_mut().find(|(known, _)| *known == text) {
@@ -125,18 +125,17 @@ impl<'a> Shown<'a> {
         self.alike.iter().any(|(_, tests)| tests.as_slice() == [entry.test])
     }
 
-    /// Stops the run behind a failure of the first stage and behind the last failure that is
-    /// wanted.
+    /// Stops the run after a failure of the first stage, and at the limit of `--max-failures`.
     fn count(&mut self, test: &Test) {
         let failures = 1 + self.entries.iter().filter(|entry| entry.is_bad()).count() as u64;
         if test.body.is_first() {
-            self.stopped = Some(format!("the slots come first, and {} failed", test.name));
+            self.stopped = Some(format!("the slot tests run first, and {} failed", test.name));
         } else if self.wanted.max_failures.is_some_and(|most| failures >= most) {
             self.stopped = Some(format!("{failures} failed (--max-failures)"));
         }
     }
 
-    /// Failures that the worker may still have; 0: as many as there are.
+    /// Failures that the worker may still have; 0: no limit.
     fn most(&self) -> u64 {
         let failures = self.entries.iter().filter(|entry| entry.is_bad()).count() as u64;
         self.wanted.max_failures.map_or(0, |most| most.saturating_sub(failures).max(1))
@@ -161,7 +160,7 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// A line for the tests whose failures were not shown because one with the same text was.
+    /// Prints a line for the tests whose failures were not shown because an earlier one has the same text.
     fn fold(&self) {
         for (_, tests) in &self.alike {
             let [first, others @ ..] = tests.as_slice() else { continue };
@@ -175,7 +174,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The slots, then all other tests, component by component; then stress and times.
+/// Runs the slot tests, then all other tests, component by component; then stress and times.
 fn all(wanted: &Wanted, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<Entry>, Hopeless> {
     let mut shown = Shown::new(wanted, expected, tests.len());
     for is_first in [true, false] {

@@ -30,7 +30,7 @@ pub(crate) enum Place {
 /// Kernels to test instead of the kit's own source.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Kernels {
-    /// A file whose kernel the exec.module tests take instead of source of language 0.
+    /// A file whose kernel the exec.module tests use instead of source of language 0.
     /// DTL_LANGUAGE_PTX if it ends in .ptx, DTL_LANGUAGE_SPIRV in .spv, else DTL_LANGUAGE_BINARY
     #[arg(long, value_name = "FILE")]
     pub(crate) binary: Option<PathBuf>,
@@ -39,9 +39,9 @@ pub(crate) struct Kernels {
     #[arg(long, value_name = "NAME", requires = "binary")]
     pub(crate) kernel: Option<String>,
 
-    /// Its arguments, as in dtl_kernel_get. One of "pi" has to add its int to int number i of its
-    /// pointer, as the kit's own does; others are launched with a pointer to 4000 bytes and zeros,
-    /// and what they compute is not checked [default: pi]
+    /// Its arguments, as in dtl_kernel_get. A kernel of "pi" must add the int to element i of the int
+    /// array, as the kit's own kernel does. Kernels of other signatures are launched with a pointer to
+    /// 4000 bytes and zeros; their results are not checked [default: pi]
     #[arg(long, value_name = "LETTERS", requires = "binary")]
     pub(crate) signature: Option<String>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Wanted {
     pub(crate) junit: Option<PathBuf>,
     pub(crate) expect: Option<PathBuf>,
     pub(crate) stress: Option<u64>,
-    /// Failures after which nothing more is run.
+    /// Failures after which no more tests are run.
     pub(crate) max_failures: Option<u64>,
     pub(crate) time: bool,
     pub(crate) verbose: bool,
@@ -116,7 +116,7 @@ pub(crate) struct Work {
     /// A fault of the backend "sample"
     #[arg(long)]
     pub(crate) fault: Option<String>,
-    /// Failures after which to end; 0: as many as there are
+    /// Failures after which to end; 0: no limit
     #[arg(long, default_value_t = 0)]
     pub(crate) max_failures: u64,
     /// Measure instead of testing

@@ -1,5 +1,4 @@
-//! A worker process and the watch over it: what it reports, and what is said of one that ends or
-//! hangs.
+//! A worker process and its supervision: its report, and the text for a worker that ends or hangs.
 
 use crate::kit::catalog::Test;
 use crate::kit::options::{Place, Wanted};
@@ -24,7 +23,7 @@ pub(crate) fn cannot(error: Error) -> Hopeless {
     (CANNOT, error.to_string())
 }
 
-/// Texts of ranks, each once, with the ranks that have it.
+/// Groups texts of ranks: each text once, with the ranks that have it.
 fn grouped(texts: impl Iterator<Item = (i32, String)>) -> Vec<(String, Vec<i32>)> {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in texts {
@@ -47,7 +46,7 @@ fn ranks_text(ranks: &[i32]) -> String {
 pub(crate) struct Session<'a> {
     wanted: &'a Wanted,
     tests: &'a [&'static Test],
-    /// Failures after which the worker ends; 0: as many as there are.
+    /// Failures after which the worker ends; 0: no limit.
     most: u64,
     folder: PathBuf,
     /// Ranks that report.
@@ -195,7 +194,7 @@ impl<'a> Session<'a> {
         Ok(results)
     }
 
-    /// Ranks that are in a slot, or ended in one: what and where.
+    /// Slots that ranks are in or ended in, with the ranks.
     fn places(&self) -> Option<String> {
         let places = step::read(&self.folder.join("report"), self.ranks);
         let is_alone = self.ranks == 1;
@@ -207,7 +206,7 @@ impl<'a> Session<'a> {
         (!places.is_empty()).then(|| places.join(", "))
     }
 
-    /// Of a test that failed on some ranks: where others still were.
+    /// Text for a test that failed on some ranks: the slots that other ranks were still in.
     fn stuck(&self) -> String {
         self.places().map_or(String::new(), |places| format!("; not returned: {places}"))
     }
@@ -216,7 +215,7 @@ impl<'a> Session<'a> {
     fn why(&self, status: Option<ExitStatus>) -> String {
         let said = std::fs::read_to_string(self.folder.join("said")).unwrap_or_default();
         let (place, limit) = (self.places(), self.wanted.limit.as_secs_f64());
-        // The texts of Rust's and of C++'s runtime.
+        // The texts of the Rust runtime and of the C++ runtime.
         let threw = ["cannot catch foreign exceptions", "terminate called after throwing"];
         let threw = threw.iter().any(|text| said.contains(text));
         let ended = |signal: Option<i32>, code: Option<i32>| match (signal, code, &place) {

@@ -1,19 +1,19 @@
-//! Which slot a worker is in, or which part of loading: a file for each rank, read by the process
-//! that watches when the worker has crashed or hangs.
+//! Record of the slot, or the step of loading, that a worker is in: one file for each rank. The supervising
+//! process reads it when the worker has crashed or hangs.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes of a record. One that begins with a space says that the rank is in none.
+/// Bytes of a record. A record that begins with a space means that the rank is in no step.
 const RECORD: usize = 96;
 
 thread_local! {
     static FILE: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
-/// The calling thread's steps go to a file beside the report.
+/// Records the calling thread's steps in a file beside the report.
 pub(crate) fn write_beside(report: &Path, rank: i32) {
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(place(report, rank)).ok();
     FILE.set(file);
@@ -23,17 +23,17 @@ fn place(report: &Path, rank: i32) -> std::path::PathBuf {
     report.with_extension(rank.to_string())
 }
 
-/// From here on the thread does this; an empty text ends it.
+/// Records the step that the thread enters; an empty text ends the step.
 pub(crate) fn enter(what: &str) {
     FILE.with_borrow(|file| {
         let Some(file) = file else { return };
         let record = format!("{what:RECORD$.RECORD$}");
-        // Without a record a crash is reported without its place.
+        // If the write fails, a crash is reported without its place.
         let _ = file.write_all_at(record.as_bytes(), 0);
     });
 }
 
-/// Calls a slot; `what` names it.
+/// Runs `call` as a step; `what` names the slot.
 pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     enter(what);
     let result = call();
@@ -41,7 +41,7 @@ pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Where ranks are or ended: rank and step, without ranks that are in none.
+/// Returns the steps that ranks are in or ended in. Ranks that are in no step are left out.
 pub(crate) fn read(report: &Path, ranks: usize) -> Vec<(i32, String)> {
     let of = |rank: i32| std::fs::read_to_string(place(report, rank)).unwrap_or_default();
     (0..ranks as i32)

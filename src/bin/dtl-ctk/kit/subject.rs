@@ -161,8 +161,8 @@ pub(crate) fn becomes(limit: Duration, mut condition: impl FnMut() -> bool) -> b
     }
 }
 
-/// Repeats `work`, which returns how long its step took, until one took less than `limit`. On a busy
-/// machine any single one may be delayed; one of ten is enough to show that the step does not wait.
+/// Repeats `work`, which returns the time of its step, until a step takes less than `limit`. On a busy
+/// machine any single step may be delayed; one of ten is enough to show that the step does not wait.
 pub(crate) fn quick(what: &str, limit: Duration, mut work: impl FnMut() -> Outcome<Duration>) -> Outcome {
     let mut least = Duration::MAX;
     for _ in 0..10 {
@@ -193,11 +193,11 @@ fn mapped_bytes() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// Least stack that a thread which was not joined keeps mapped.
+/// Smallest stack that a thread keeps mapped if it was not joined.
 const STACK: u64 = 64 << 10;
 
-/// Fails if each of many rounds leaves addresses mapped, as threads do that ended and were not
-/// joined. The allocator maps more now and then, so one round without growth is enough.
+/// Fails if each of many rounds leaves addresses mapped, as threads do that have ended and were not joined.
+/// The allocator maps more memory now and then, so one round without growth is enough to pass.
 pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
     const ROUNDS: u64 = 50;
     let mut least = u64::MAX;

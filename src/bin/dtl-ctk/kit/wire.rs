@@ -1,5 +1,4 @@
-//! One rank's end of a comm table, called slot by slot as the library calls it, with every result
-//! checked.
+//! One rank of a communicator of a comm table. Calls the slots as the library does and checks every result.
 
 use crate::api::name_of;
 use crate::kit::bare::{Bare, slot};
@@ -32,7 +31,7 @@ pub(crate) struct Wire {
 /// An operation that was started, with its buffer.
 pub(crate) struct Op {
     id: u64,
-    /// A receive: its source.
+    /// Source of a receive; `None` for a send.
     source: Option<i32>,
     word: u64,
     pub(crate) buffer: Vec<u8>,
@@ -100,7 +99,7 @@ impl Wire {
         (self.rank + self.size - 1) % self.size
     }
 
-    /// `None`: the table has no room now.
+    /// Starts a send. `None`: the table has no room now.
     pub(crate) fn try_send(&self, bytes: Vec<u8>, dest: i32, word: u64) -> Outcome<Option<Op>> {
         let Some(isend) = self.table.isend else { skip!("the comm table has no isend") };
         let mut op = Op { id: 0, source: None, word, buffer: bytes };
@@ -150,14 +149,14 @@ impl Wire {
         }
     }
 
-    /// Outside of the slots, so that a rank in one is one that does not return.
+    /// Waits outside the slots, so that a rank that is recorded in a slot is one that does not return.
     pub(crate) fn pause(&self, begin: Instant, what: impl Fn() -> String) -> Outcome {
         ensure!(begin.elapsed() < self.limit, "{} for {:?}", what(), self.limit);
         std::thread::sleep(Duration::from_micros(if begin.elapsed().as_millis() < 1 { 0 } else { 100 }));
         Ok(())
     }
 
-    /// Tests an operation once; of one that is complete every field of the result is checked.
+    /// Tests an operation once. If it is complete, every field of the result is checked.
     pub(crate) fn test(&self, op: &Op) -> Outcome<Option<Got>> {
         let Some(test) = self.table.test else { skip!("the comm table has no test") };
         let mut done = 0;
@@ -202,7 +201,7 @@ impl Wire {
         }
     }
 
-    /// Waits until every rank is here. `round` has a match word of its own.
+    /// Barrier. Each `round` uses a match word of its own.
     pub(crate) fn meet(&self, round: u64) -> Outcome {
         let receives: Vec<Op> =
             self.others().map(|other| self.receive(8, other, round)).collect::<Outcome<_>>()?;

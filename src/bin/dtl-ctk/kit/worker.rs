@@ -130,7 +130,7 @@ fn backend(work: &Work) -> Result<Backend, Halt> {
     Backend::find(name).map_err(said)
 }
 
-/// The backend with its tables, for tests that call the slots; it can run here.
+/// Returns the tables of the backend for tests that call the slots, if the backend can run here.
 fn tables(work: &Work) -> Result<&'static Bare, Halt> {
     let backend = backend(work)?;
     if let Err(why) = step::within("is_available", || backend.available()).map_err(Stop::from)? {
@@ -262,8 +262,8 @@ fn of_wires(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     })
 }
 
-/// One rank's way through the tests of a table, on one communicator. The first test opens it, the
-/// last one closes it.
+/// Runs the tests of a comm table on one rank, on one communicator. The first test opens it, the last one
+/// closes it.
 fn wire_rank(report: &Report, tests: &[Named], bare: &'static Bare, place: &Place, limit: Duration) {
     let mut opened: Option<Wire> = None;
     for (at, (_, test)) in tests.iter().enumerate() {
@@ -296,9 +296,9 @@ fn is_failed(outcome: &Outcome) -> bool {
     matches!(outcome, Err(Stop::Failed(_)))
 }
 
-/// Ends the process after a failure, behind which the ranks are out of step.
+/// Ends the process after a failure, as the ranks are out of step afterwards.
 fn out_of_step() -> ! {
-    // Time for the others to find out what they see of it.
+    // Gives the other ranks time to report how the failure shows there.
     std::thread::sleep(Duration::from_millis(30));
     std::process::exit(1);
 }

@@ -1,5 +1,5 @@
-//! The first stage: every slot of the tables of one process is called once, by itself. A slot that
-//! crashes, hangs or throws is named, and nothing else is run.
+//! First stage: every slot of the tables of one process is called once, by itself. A slot that crashes,
+//! hangs or throws is named, and no other test is run.
 
 use crate::kit::bare::{Bare, slot};
 use crate::kit::catalog::{Body, Group, Test};

@@ -1,5 +1,4 @@
-//! The first stage for a comm table: the five slots as the library calls them, before anything is
-//! built on them.
+//! First stage for a comm table: five slots, called in the way in which the library calls them.
 
 use crate::kit::catalog::{Body, Group, Test};
 use crate::kit::outcome::{Outcome, ensure};
@@ -19,24 +18,29 @@ pub(crate) const GROUPS: &[Group] = &[Group {
     rule: "Messages of one rank under one match word are received in the order sent, by receives in the order posted, \
            whichever of them names its source. test completes a receive when all of its bytes are there, with the \
            sender, the match word and the true size.",
-    usually: "All else is built on this: the tests behind it would report frames that are none, lost messages and \
-              ranks that are silent. They are not run.",
+    usually: "Everything else is built on these slots: later tests would report invalid frames, lost messages and \
+              silent ranks. They are not run.",
     tests: &[
         wires(
             2,
             "comm.slots.zero_bytes",
-            "a message of no bytes (buf is NULL) arrives from a named rank",
+            "a message of 0 bytes (buf is NULL) arrives from a named rank",
             zero_bytes,
         ),
-        wires(1, "comm.slots.to_itself", "a rank receives its own message of no bytes", to_itself),
+        wires(1, "comm.slots.to_itself", "a rank receives its own message of 0 bytes", to_itself),
         wires(2, "comm.slots.any_source", "a receive from any rank names the sender", any_source),
         wires(
             2,
             "comm.slots.one_word_keeps_order",
-            "200 messages under one word arrive in order, whole",
+            "200 messages with one match word arrive complete and in order",
             in_order,
         ),
-        wires(2, "comm.slots.one_mib", "1 MiB is whole when test completes its receive", one_mib),
+        wires(
+            2,
+            "comm.slots.one_mib",
+            "1 MiB has arrived completely when test completes its receive",
+            one_mib,
+        ),
     ],
 }];
 
@@ -60,7 +64,7 @@ fn to_itself(wire: &Wire) -> Outcome {
     let receive = wire.receive(8, DTL_ANY_SOURCE, 0)?;
     let send = wire.send(&[], wire.rank, 0)?;
     let got = wire.wait(&receive)?;
-    ensure!((got.source, got.size) == (wire.rank, 0), "{} bytes of rank {} arrived", got.size, got.source);
+    ensure!((got.source, got.size) == (wire.rank, 0), "{} bytes from rank {} arrived", got.size, got.source);
     wire.wait(&send).map(drop)
 }
 
