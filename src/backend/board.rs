@@ -28,7 +28,7 @@ use std::ops::Range;
 
 /// Most ranks of a transport that has boards: each reads what all others post.
 pub(super) const MOST_RANKS: usize = 64;
-/// Places in a transport: a rank has a sheet in as many boards at the same time.
+/// Places in a transport, and so the number of boards in which a rank can have a sheet at the same time.
 pub(super) const PLACES: usize = 64;
 /// The largest post.
 pub(super) const ROOM: usize = sync::size(2048, 16);
@@ -76,7 +76,8 @@ fn user(sheets: &Span, sheet: usize) -> u64 {
 }
 
 impl Board {
-    /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: of this rank's.
+    /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: offset of this rank's
+    /// sheet.
     pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
@@ -178,7 +179,7 @@ impl Drop for Board {
     }
 }
 
-/// The places of one rank: which it may use for another board.
+/// The places of one rank, and which of them it may use for another board.
 #[derive(Default)]
 pub(super) struct Places {
     /// By place, up to the highest one that was used.
@@ -187,29 +188,29 @@ pub(super) struct Places {
 
 #[derive(Default)]
 enum Place {
-    /// No rank looks at this rank's sheet there.
+    /// No rank reads this rank's sheet at the place.
     #[default]
     Free,
-    /// For a communicator that is being made.
+    /// Reserved for a communicator that is being made.
     Reserved,
-    /// For this board, the last one there.
+    /// Used by this board, the last one at the place.
     Used(Last),
 }
 
 struct Last {
     sheets: Span,
-    /// What its ranks' words say while they use it.
+    /// Value of its ranks' user words while they use it.
     user: u64,
     members: Box<[Reader]>,
 }
 
-/// A rank that looks at this rank's sheet.
+/// A rank that reads this rank's sheet.
 struct Reader {
-    /// The transport's.
+    /// Its rank in the transport.
     rank: usize,
     sheet: usize,
-    /// What its word said when this rank had made its own board: that of one that has not come so
-    /// far says so still.
+    /// Its user word when this rank had made its own board. A rank that has not come that far still has this
+    /// value.
     before: u64,
 }
 
@@ -224,8 +225,8 @@ impl Last {
 }
 
 impl Places {
-    /// Reserves a place for this rank's sheet in another board, and tells whether it is used for
-    /// the first time. The first place is kept for the communicator of all ranks.
+    /// Reserves a place for this rank's sheet in another board. Also returns whether the place is used for
+    /// the first time. Place 0 is kept for the communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
         self.all.resize_with(known, Place::default);
@@ -243,14 +244,14 @@ impl Places {
         Some((place, place == known))
     }
 
-    /// Gives back a place that was reserved and that no board has.
+    /// Releases a reserved place that no board uses.
     pub(super) fn release(&mut self, place: u32) {
         if let Some(reserved @ Place::Reserved) = self.all.get_mut(place as usize) {
             *reserved = Place::Free;
         }
     }
 
-    /// Gives back a place for which there was no memory.
+    /// Releases a place for which no memory could be allocated.
     pub(super) fn forget(&mut self, place: usize) {
         self.all.truncate(place);
     }
@@ -264,8 +265,8 @@ impl Places {
         }
     }
 
-    /// Makes the board of a transport with so many ranks, at a place that was reserved, or at the
-    /// first one, where there is never another board. `sheets`: the memory of all places, twice.
+    /// Makes a board at a reserved place, or at place 0, where there is never another board. `ranks`: number
+    /// of ranks of the transport. `sheets`: two spans over the memory of all places.
     pub(super) fn open(
         &mut self,
         sheets: [Option<Span>; 2],
@@ -279,13 +280,13 @@ impl Places {
             sheets_at(ranks, place, rank..rank + 1).start
         };
         let Some(mine) = members.iter().find(|member| at(member).0 == own) else {
-            return fail!(DTL_ERROR_INTERNAL, "rank {own} is no member of its own board");
+            return fail!(DTL_ERROR_INTERNAL, "rank {own} is not a member of its own board");
         };
         let [Some(first), Some(again)] = sheets else {
             self.release(mine.place);
-            return fail!(DTL_ERROR_INTERNAL, "the places for boards lie outside of the shared memory");
+            return fail!(DTL_ERROR_INTERNAL, "the places for boards lie outside the shared memory");
         };
-        // Far below 4 GiB (`MOST_RANKS`); nothing is found outside of the span.
+        // Offsets are far below 4 GiB (`MOST_RANKS`); an offset outside the span finds nothing.
         let sheets = members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
         let board = Board::new(first, sheets, sheet(mine), context);
         let (_, place) = at(mine);

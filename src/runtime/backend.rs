@@ -412,17 +412,17 @@ pub trait Transport: Send + Sync {
     fn nodes(&self) -> Option<&[i32]> {
         None
     }
-    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other
-    /// caller gets it until it is released, or the board that took it is gone on all ranks. `None`:
-    /// none is left, or there are no boards.
+    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other caller
+    /// gets that place until it is released, or until the board that took it is gone on all ranks.
+    /// `None`: no place is left, or the transport has no boards.
     fn reserve_place(&self) -> Option<u32> {
         None
     }
-    /// Gives back a reserved place that no board took.
+    /// Releases a reserved place that no board took.
     fn release_place(&self, _place: u32) {}
-    /// The board of a communicator with this context and these members, in its order. All have
-    /// place 0 (the first communicator), or this rank has reserved its place, which the call takes
-    /// over. `None`: the transport has no boards, on no rank.
+    /// Makes the board of a communicator with this context and these members, in the communicator's order.
+    /// Either all members have place 0 (the first communicator), or this rank has reserved its place, which
+    /// the board takes over. `None`: the transport has no boards on any rank.
     fn board(&self, _context: u32, _members: &[Member]) -> Option<Result<Box<dyn Board>>> {
         None
     }
@@ -434,8 +434,9 @@ pub trait Transport: Send + Sync {
     fn find_part(&self, _rank: i32, _key: PartKey) -> Result<Box<dyn Part>> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks of this transport share no memory")
     }
-    /// A rank's memory, copied by the kernel. `None`: no other process of this node has that rank. RANK_FAILURE: that
-    /// process has ended or runs another program; any other error: why its memory is not copied.
+    /// Opens a rank's memory for copies by the kernel. `None`: the rank is not another process of this node.
+    /// RANK_FAILURE: that process has ended or runs another program. Any other error: the reason why the
+    /// kernel does not copy its memory.
     fn remote(&self, _rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         None
     }

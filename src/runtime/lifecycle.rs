@@ -295,8 +295,8 @@ impl Drop for Settle {
     }
 }
 
-/// For code that works in every state and takes a lock: a fork finds the thread as long as the result lives. Fails in a
-/// forked child in which a lock may have stayed taken.
+/// Guard for code that works in every state and takes a lock: while the result lives, a forked child finds
+/// this thread. Fails in a forked child in which a lock may have stayed taken.
 pub fn aside() -> Result<epoch::Aside> {
     if is_fork() && epoch::another_was_inside() {
         forked_inside()?;

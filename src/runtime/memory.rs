@@ -1,9 +1,9 @@
 //! Memory: allocation through a backend, and the ledger that knows every live allocation.
 //!
 //! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
-//! was allocated here. Memory that others allocated is in the list of `foreign`, or found by a
-//! driver query (`drivers`). Any other pointer is plain host memory. What `plain` serves is not in
-//! the ledger: the allocator knows its blocks itself.
+//! was allocated here. Memory that others allocated is in the list of `foreign`, or is found by a
+//! driver query (`drivers`). Any other pointer is plain host memory. Memory that `plain` allocates is
+//! not in the ledger, because the allocator can look up its own blocks.
 
 mod asked;
 pub mod drivers;
@@ -112,7 +112,7 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     foreign::find(addr)
 }
 
-/// A block of the host's allocator as the ledger would describe it.
+/// Describes a block of the host's allocator as the ledger would.
 fn plain_allocation(found: heap::Found) -> Allocation {
     let (size, kind) = (found.size, plain::kind(found.kind));
     Allocation {
@@ -129,8 +129,8 @@ fn plain_allocation(found: heap::Found) -> Allocation {
     }
 }
 
-/// Finds the memory that a range begins in and its first byte, by a driver query if it is in no
-/// list. Inlined, because moving the large result is a tenth of a small copy (row mem_copy_8).
+/// Finds the memory in which a range begins, and its first byte, by a driver query if the memory is in
+/// no list. Inlined, because moving the large result takes a tenth of a small copy (row mem_copy_8).
 #[inline(always)]
 fn find_any(region: Region) -> Option<(usize, Allocation)> {
     let found = find(region.addr());
@@ -392,7 +392,7 @@ pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
     let Some((base, allocation)) = find(addr).or_else(query_drivers) else {
         return fail!(
             DTL_ERROR_NOT_FOUND,
-            "{addr:?} is neither memory of the library nor of a driver in use: plain host memory, as far as is known"
+            "ptr {addr:?} lies in no memory that the library or a driver in use knows: it is treated as host memory"
         );
     };
     out.backend = allocation.backend;

@@ -95,7 +95,7 @@ struct State {
 
 struct Current {
     facts: Facts,
-    /// How the first registration failed that did.
+    /// The error of the first registration that failed.
     failure: Option<Error>,
     /// The names of what was not registered before.
     environments: Vec<String>,
@@ -216,9 +216,8 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     let (backends, environments, handlers) =
         current.map(|current| (current.backends, current.environments, current.handlers)).unwrap_or_default();
     let outcome = match (outcome, failure) {
-        (Ok(()), Some(error)) if backends.is_empty() => {
-            Err(error.within("its load succeeded and registered no backend, because backend_register failed"))
-        }
+        (Ok(()), Some(error)) if backends.is_empty() => Err(error
+            .within("its load returned success but registered no backend, because backend_register failed")),
         (Ok(()), None) if backends.is_empty() => {
             fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend")
         }
@@ -258,7 +257,8 @@ pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> R
     Ok(handle)
 }
 
-/// For the host's backend_register: a registration that failed, in case the plugin's load does not return its status.
+/// For the host's backend_register: keeps the first failure, in case the plugin's load does not return its
+/// status.
 pub fn note_failure(error: &Error) {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
@@ -300,7 +300,7 @@ fn loading(call: &str) -> Result<Facts> {
     }
 }
 
-/// Names the plugin that has registered a name which another one wants: the user can remove one of the two files.
+/// Adds the plugin that has registered the name already, so that the user can remove one of the two files.
 fn error_with_owner(error: Error, name: &str) -> Error {
     let state = STATE.lock();
     let has = |record: &&Record| registered(&record.backends).iter().any(|(_, known)| known == name);

@@ -344,10 +344,10 @@ impl Drop for Pool {
     }
 }
 
-/// A label for a pool that is being made. Labels of destroyed pools become free when the last call that was
-/// inside meanwhile has left, which may belong to a thread that is not running just now: this waits for it. To
-/// be called outside the epoch, as a destroyed pool may wait for this very call otherwise; a call from within
-/// another one (a callback) cannot leave, and is refused instead.
+/// Takes a label for a pool that is being made. The label of a destroyed pool becomes free when the last call
+/// that was in progress meanwhile has left; that call may belong to a thread that is not running now, so this
+/// waits for it. Call this outside the epoch: otherwise a destroyed pool may wait for this very call. A call
+/// from within another one (a callback) cannot leave, and fails instead.
 fn take_label() -> Result<u8> {
     loop {
         if let Some(tag) = free_label() {

@@ -191,8 +191,8 @@ static TABLE: Table<Backend> = Table::new(TAG, 0);
 
 // Where both locks are held, the one of NAMED is taken first.
 
-/// The names in force. A replaced backend leaves this list but keeps its handle as long as something uses it; a
-/// built-in one until finalize.
+/// The backends under their names. A replaced backend is no longer in this list, but its handle stays valid
+/// as long as something uses the backend; that of a built-in backend, until finalize.
 static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
 /// What `dtl_backend_get(NULL)` resolved to.
 static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
@@ -295,7 +295,7 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     )
 }
 
-/// As [`remove`]; false: something uses it.
+/// Removes a backend as [`remove`] does, or returns false if something uses it.
 pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<bool> {
     let mut named = NAMED.write(); // of two who remove the same one, the second finds it stale
     let backend = pin(inside, handle)?;
@@ -325,7 +325,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     Ok(true)
 }
 
-/// Whether a backend has lost its name to another one and is still there.
+/// Whether a backend was replaced by another one of its name and still exists.
 pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
     let named = NAMED.read();
     TABLE.get(inside, handle.id).is_some() && named.iter().all(|known| known.handle() != handle)
@@ -364,8 +364,8 @@ pub fn all(inside: &Guard) -> Vec<&Backend> {
     handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
 
-/// The handle of a name. Plugins are searched for if it is not known, so that who names a built-in
-/// one never waits for them.
+/// Looks up the handle of a name. Plugins are searched for only if the name is not known, so that a lookup of
+/// a built-in backend never waits for them.
 fn handle_of(name: &str) -> Option<dtl_backend_t> {
     let look = || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
     look().or_else(|| {
@@ -374,7 +374,7 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
     })
 }
 
-/// A share of the backend of a name, for who opens something of it.
+/// Looks up a backend by name and takes a share of it, for callers that open something of the backend.
 #[must_use]
 pub fn lookup(name: &str) -> Option<Arc<Backend>> {
     pin(&epoch::enter(), handle_of(name)?).ok()

@@ -54,7 +54,7 @@ pub fn malloc_bytes() -> Option<i32> {
     None
 }
 
-/// Gives back to the system what malloc keeps of freed memory, where the C library can.
+/// Returns malloc's free memory to the system, if the C library can do that.
 pub fn trim_malloc() {
     #[cfg(target_env = "gnu")]
     {
@@ -83,7 +83,7 @@ pub fn own_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The id of the process that started another one, or that has adopted it.
+/// The id of the parent of a process.
 pub fn parent_of(pid: i32) -> io::Result<i32> {
     stat_field(pid, 4)
 }
@@ -225,7 +225,7 @@ impl Watch {
     }
 }
 
-/// Copies from another process' memory into regions, each from an address; gives the number of bytes copied. One call
+/// Copies from addresses of another process into regions, and returns the number of bytes copied. One call
 /// reads the memory of one program, whatever the process does meanwhile.
 pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::Result<usize> {
     let remote = |address: u64, len| libc::iovec {
@@ -240,29 +240,30 @@ pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::R
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Memory of the program that a process ran when it was opened. The kernel keeps hold of that memory, not of the process'
-/// id: once the process has ended or runs another program (exec), there is nothing to read or write any more, whatever
-/// has the id or lies at the address by then.
+/// Memory of the program that a process ran when its memory was opened. The kernel keeps a reference to that
+/// memory, not to the process id. Once the process has ended or runs another program (exec), nothing can be
+/// read or written any more, whichever process has the id and whatever lies at the address by then.
 pub struct ForeignMemory {
     file: File,
     pid: i32,
 }
 
 impl ForeignMemory {
-    /// Opens it for reading and writing; needs what ptrace needs. The id may have come to mean another process: the
-    /// caller compares bytes that only the process it means has.
+    /// Opens the memory for reading and writing, which needs the same permission as ptrace. The id may belong
+    /// to another process by now: the caller must compare bytes that only the intended process has.
     pub fn open(pid: i32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
         Ok(ForeignMemory { file: File::from(fd::keep(file.into())?), pid })
     }
 
-    /// Its process' id when it was opened.
+    /// Id of the process when its memory was opened.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Copies from an address. Fewer bytes: the program is gone. An error: these bytes cannot be copied.
+    /// Copies from an address. Fewer bytes are copied if the program is gone. An error: these bytes cannot be
+    /// copied.
     pub fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         all(into.len(), |done| {
             let (to, at) = (into.part(done, into.len()), offset(address, done)?);
@@ -271,7 +272,8 @@ impl ForeignMemory {
         })
     }
 
-    /// Copies to an address; else as `read`. After an error some bytes may have been copied.
+    /// Copies to an address. Fewer bytes are copied if the program is gone. After an error some bytes may
+    /// have been copied.
     pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
         all(from.len(), |done| {
             let (rest, at) = (from.part(done, from.len()), offset(address, done)?);
@@ -287,7 +289,7 @@ fn offset(address: u64, done: usize) -> io::Result<libc::off_t> {
     at.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Repeats a system call, which copies from where the last one stopped, until `len` bytes are copied or none is.
+/// Repeats a system call that continues the copy, until `len` bytes are copied or a call copies none.
 fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Result<usize> {
     let mut done = 0;
     while done < len {

@@ -11,7 +11,8 @@
 //! **Wishes.** One that waits to write leaves its name; others that come to share then give it a while, so that they
 //! cannot keep it out for ever by turns. It is no promise: who has waited its while shares all the same and takes the name
 //! away. So what a dead rank wished for costs little, and no ring of ranks can wait for each other by it. A rank that
-//! writes in quick succession can give way too (`polite`); without that it takes the lock again before others see it free.
+//! writes in quick succession can give way too (`polite`). Otherwise it takes the lock again before others
+//! see it free.
 //!
 //! **The dead.** Of a dead writer the word has the name. If it has a count, whoever looks then at the bits finds those of all
 //! that are counted; if none of them lives, and the word is still the same, nobody else has come. Either way one of those that
@@ -55,7 +56,8 @@ impl<'a> SharedLock<'a> {
         Some(SharedLock { state: words.get(STATE)?, wish: words.get(WISH)?, bits: words.get(BITS..)? })
     }
 
-    /// Takes it for this rank alone, if nobody has it; `polite`: and nobody wishes to.
+    /// Takes the lock for this rank alone, if no rank has it. `polite`: only if no rank wishes to take it,
+    /// either.
     #[must_use]
     #[inline]
     pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
@@ -70,8 +72,8 @@ impl<'a> SharedLock<'a> {
         taken
     }
 
-    /// Says that this rank waits to have it alone. Again and again, as others take it away. False: one waits already,
-    /// and each is as good as another.
+    /// Publishes that this rank waits to take the lock alone. Call it repeatedly, as other ranks remove the
+    /// wish. Returns false if another rank's wish is there already; one wish is enough.
     pub fn wish(&self, rank: usize) -> bool {
         self.wish.compare_exchange(0, name(rank), Relaxed, Relaxed).is_ok()
     }

@@ -35,13 +35,13 @@ pub struct Trusted {
 /// Symbolic links that one path may lead through, as many as the kernel allows.
 const MOST_LINKS: usize = 40;
 
-/// A path without symbolic links. Every link on the way must belong to this process' user or to root: its owner
-/// chooses what it leads to.
+/// Resolves the symbolic links of a path. Every link must belong to this process' user or to root, because
+/// its owner chooses where it leads.
 pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, false)
 }
 
-/// As [`resolve`], for a folder: creates what is missing, for this user alone.
+/// Resolves the path of a folder as [`resolve`] does; creates missing folders, accessible to this user alone.
 pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, true)
 }
@@ -50,13 +50,14 @@ fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
     owner_fault(Own::of_this_process(), link.uid())
 }
 
-/// As `link_fault`, for a file that the user has named: only a link that everybody could have put there counts.
+/// Fault of a link in the path of a file that the user has named. Only a link that everybody could have put
+/// there is a fault.
 fn named_link_fault(folder: &Path, link: &Metadata) -> Option<String> {
     let is_open = fs::metadata(folder).map_or(true, |about| about.mode() & OTHERS_WRITE != 0);
     if is_open { link_fault(folder, link) } else { None }
 }
 
-/// Follows a path link by link, as the check must see each of them and `canonicalize` shows none.
+/// Follows a path link by link, because each link must be checked and `canonicalize` does not return them.
 fn walk(
     path: &Path,
     fault: &dyn Fn(&Path, &Metadata) -> Option<String>,
@@ -96,7 +97,7 @@ fn walk(
             return Err(io::Error::from_raw_os_error(libc::ELOOP).into());
         }
         if let Some(fault) = fault(&resolved, &about) {
-            let text = format!("the symbolic link {} on the way there {fault}", next.display());
+            let text = format!("the symbolic link {} in its path {fault}", next.display());
             return Err(Refusal::Untrusted(text));
         }
         rest = fs::read_link(&next)?.join(behind);

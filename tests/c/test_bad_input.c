@@ -311,7 +311,7 @@ static void test_struct_sizes(void) {
     CHECK_TEXT("aligned");
 }
 
-/* What begins with DTL_MEMORY_ is a kind or a property of kinds; the text names the property. */
+/* A constant DTL_MEMORY_* is a memory kind or a property of memory kinds; the text names the property. */
 static void test_properties_as_kinds(void) {
     const dtl_enum_word_t unified = DTL_MEMORY_UNIFIED;
     const int64_t shape[1] = {8};
@@ -320,7 +320,7 @@ static void test_properties_as_kinds(void) {
     memcpy(&before, &o, sizeof before);
 #define NAMES_UNIFIED(call)                        \
     CHECK_STATUS(call, DTL_ERROR_NOT_SUPPORTED);   \
-    CHECK_TEXT("kind is 0x4 (DTL_MEMORY_UNIFIED, a property of kinds), which is no memory kind: use DTL_MEMORY_HOST")
+    CHECK_TEXT("kind is 0x4 (DTL_MEMORY_UNIFIED, a property of memory kinds), which is not a memory kind: use DTL_MEMORY_HOST")
     NAMES_UNIFIED(dtl_mem_alloc(good.backend, unified, 8, 0, &o.pointer));
     NAMES_UNIFIED(dtl_mem_alloc_async(good.stream, unified, 8, 0, &o.pointer));
     NAMES_UNIFIED(dtl_mem_kind_info(good.backend, unified, &o.kind_info));
@@ -328,7 +328,7 @@ static void test_properties_as_kinds(void) {
     NAMES_UNIFIED(dtl_array_alloc(good.backend, unified, 1, shape, DTL_DTYPE_INT8, 0, &o.handles.array));
     CHECK_STATUS(dtl_mem_alloc(good.backend, DTL_MEMORY_PAGEABLE | DTL_MEMORY_ATOMICS, 8, 0, &o.pointer),
                  DTL_ERROR_NOT_SUPPORTED);
-    CHECK_TEXT("kind is 0x18 (DTL_MEMORY_ATOMICS | DTL_MEMORY_PAGEABLE, a property of kinds)");
+    CHECK_TEXT("kind is 0x18 (DTL_MEMORY_ATOMICS | DTL_MEMORY_PAGEABLE, a property of memory kinds)");
     CHECK(memcmp(&before, &o, sizeof o) == 0);
 }
 
@@ -346,7 +346,7 @@ static void test_values(void) {
     CHECK_STATUS(dtl_mem_alloc(b, DTL_MEMORY_HOST, 8, UINT64_C(1) << 63, &o.pointer), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_alloc(b, 0, 8, 0, &o.pointer), DTL_ERROR_NOT_SUPPORTED);
     CHECK_STATUS(dtl_mem_alloc(b, DTL_DEVICE_CPU, 8, 0, &o.pointer), DTL_ERROR_NOT_SUPPORTED);
-    CHECK_TEXT("kind is Device.CPU, which is no memory kind");
+    CHECK_TEXT("kind is Device.CPU, which is not a memory kind");
     test_properties_as_kinds();
     CHECK_STATUS(dtl_mem_kind_info(b, 99, &o.kind_info), DTL_ERROR_NOT_SUPPORTED);
     CHECK_STATUS(dtl_mem_free(b, data), DTL_ERROR_INVALID_ARGUMENT);

@@ -99,7 +99,7 @@ static void test_refusals(void) {
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, kind, memory + 1, SIZE), DTL_ERROR_ALREADY_EXISTS);
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, kind, memory, 3 * SIZE), DTL_ERROR_ALREADY_EXISTS);
     CHECK_STATUS(dtl_mem_adopt(far_away, 0, kind, memory + 2 * SIZE - 1, 2), DTL_ERROR_ALREADY_EXISTS);
-    CHECK_TEXT("adopted with backend far: dtl_mem_release first");
+    CHECK_TEXT("adopted with backend far: call dtl_mem_release first");
     CHECK_OK(dtl_mem_adopt(far_away, 0, kind, memory, SIZE)); /* adjacent */
     CHECK_OK(dtl_mem_adopt(other, 0, kind, memory + 2 * SIZE, SIZE));
     CHECK_OK(dtl_mem_release(far_away, memory));

@@ -142,7 +142,7 @@ static void results_that_cannot_be(void) {
         dtl_status_t status;
         const char* text;
     } cases[] = {
-        {ODD_STATUS, DTL_ERROR_NATIVE_BACKEND, "wrote status 31337 into its result, which is no status"},
+        {ODD_STATUS, DTL_ERROR_NATIVE_BACKEND, "wrote status 31337 into its result, which is not a status"},
         {ODD_BOOLEAN, DTL_ERROR_NATIVE_BACKEND, "wrote 7 into its boolean output"},
         {NO_RANK, DTL_ERROR_NATIVE_BACKEND, "named rank 99 as the source of a message"},
         {OTHER_WORD, DTL_ERROR_NATIVE_BACKEND, "completed a receive of match word 0 with match word 5"},

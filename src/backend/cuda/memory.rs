@@ -42,7 +42,7 @@ pub(super) enum From {
     Opened,
     /// The program: host memory that is registered.
     Program,
-    /// The program's own call of the driver; the kind of that memory.
+    /// Allocated or registered by the program's own call of the driver; has the kind of the memory.
     Foreign(dtl_enum_word_t),
 }
 
@@ -381,7 +381,7 @@ fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
     ];
     let (count, number) = (names.len() as Uint, addr.get() as Ptr);
     let mut ask = || {
-        // SAFETY: five names, and for each room for what it is; any address may be asked after.
+        // SAFETY: five names, and for each room for its value; any address may be queried.
         unsafe {
             (driver.cuda.cuPointerGetAttributes)(count, names.as_mut_ptr(), places.as_mut_ptr(), number)
         }

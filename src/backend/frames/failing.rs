@@ -20,7 +20,7 @@ impl Engine {
         if !self.is_other(source) {
             let said = self.wire.failure_text().map_or(String::new(), |said| format!(": {said}"));
             let text = format!(
-                "{} reported a failed rank and named rank {}, which is no other rank{said}",
+                "{} reported a failed rank and named rank {}, which is not another rank of the communicator{said}",
                 self.wire.completes(),
                 got.source
             );
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// What the wire says of a failed operation; if nothing, what has failed.
+    /// Text for a failed operation: the reason that the wire gives, or else which operation failed.
     #[cold]
     pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
         let nothing = || {
@@ -46,30 +46,31 @@ impl Engine {
         self.wire.failure_text().unwrap_or_else(nothing)
     }
 
-    /// Whether it is a rank that messages can come from.
+    /// Whether messages can come from this rank.
     pub(super) fn is_other(&self, rank: usize) -> bool {
         rank < self.links.ranks() && rank != self.rank
     }
 
-    /// A frame's receive is complete, and what came cannot be a frame.
+    /// Handles a completed receive of a frame whose bytes cannot be a frame.
     #[cold]
     pub(super) fn no_frame(&mut self, source: i32, len: u64) {
         let who = self.wire.completes();
         let (status, text) = if self.is_other(index_of(source)) {
             let text = format!(
-                "{who} completed a receive with {len} bytes from rank {source} that are no frame of this library: \
-                 it was reported complete before all of its bytes were there, or they were changed"
+                "{who} completed a receive of {len} bytes from rank {source} that are not a frame of this library: \
+                 the receive was reported complete before all of its bytes had arrived, or the bytes were changed"
             );
             (DTL_ERROR_COMMUNICATION, text)
         } else {
-            let text =
-                format!("{who} named rank {source} as the source of a message, which is no other rank");
+            let text = format!(
+                "{who} named rank {source} as the source of a message, which is not another rank of the communicator"
+            );
             (DTL_ERROR_NATIVE_BACKEND, text)
         };
         self.break_down(status, Some(text));
     }
 
-    /// A frame's receive is complete, with a match word that was not asked for.
+    /// Handles a completed receive of a frame with a match word other than the one posted.
     #[cold]
     pub(super) fn wrong_word(&mut self, asked: u64, got: u64) {
         let who = self.wire.completes();
@@ -77,7 +78,7 @@ impl Engine {
         self.break_down(DTL_ERROR_NATIVE_BACKEND, Some(text));
     }
 
-    /// What is impossible about the success of a receive that named its source and match word.
+    /// Text if a receive from a named source and with a match word completed with others; else `None`.
     pub(super) fn impossible(&self, id: OpId, got: &Done) -> Option<String> {
         let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
             return None;

@@ -97,7 +97,7 @@ pub trait Wire: Send {
     fn awaits(&mut self, _source: i32) {}
     /// How the data moves, for people.
     fn describe(&self) -> String;
-    /// What completes operations, as the subject of a text about an impossible completion.
+    /// Names what completes operations: the subject of a text about an impossible completion.
     fn completes(&self) -> String {
         self.describe()
     }

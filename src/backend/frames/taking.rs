@@ -57,7 +57,7 @@ impl Engine {
         Ok(Some(Matched { message, done }))
     }
 
-    /// Marks the probed message of a source that `is` names; whether there was one.
+    /// Marks the probed message of a source that `is` selects. Returns whether there was one.
     pub(super) fn withdraw_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
         for (_, operation) in self.operations.iter_mut() {
             let Operation::Taken(taken) = operation else { continue };

@@ -99,7 +99,7 @@ impl Router {
         }
     }
 
-    /// The memory of a rank of this node.
+    /// Opens the memory of a rank of this node for copies by the kernel.
     pub(super) fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         match self.way(rank).ok()? {
             (Way::Node, local) => self.node.remote(local),

@@ -52,7 +52,7 @@ impl Boards {
         members: &[Member],
     ) -> Option<Result<Box<dyn backend::Board>>> {
         let room = self.room()?;
-        // The first member's place: one that all members know. Boards may share a bell.
+        // The bell of the first member's place, which all members know. Boards may share a bell.
         let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
         let Some(bell) = bell else {
             return Some(fail!(DTL_ERROR_INTERNAL, "there is no such place for a board: {members:?}"));

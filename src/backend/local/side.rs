@@ -40,7 +40,7 @@ pub(super) enum Operation {
     Filling,
     /// A message that was taken for a receive to come.
     Taken(matching::Message<Message>),
-    /// Such a message whose sender has withdrawn it since: the outcome of its receive.
+    /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
     Withdrawn(Done),
     Done(Done),
 }
@@ -76,8 +76,8 @@ impl Side {
         self.wake(state);
     }
 
-    /// Removes the message that `sender` sent by its operation `send`, if no receive has started on
-    /// it. True if the caller ends the send.
+    /// Removes the message that `sender` sent by its operation `send`, if its receive has not started.
+    /// Returns true if the caller must end the send.
     pub(super) fn withdraw(&self, sender: i32, send: OpId) -> bool {
         let is = |message: &Message| matches!(message, Message::Lent(_, by) if *by == send);
         let mut state = self.state.lock();

@@ -18,7 +18,7 @@ pub struct Found {
     place: Place,
     /// The file that its functions come from.
     pub file: PathBuf,
-    /// Why it is this one.
+    /// Reason why it was taken, for messages.
     pub why: String,
 }
 
@@ -132,7 +132,7 @@ fn search() -> Result<Found> {
     for Candidate { name, why } in launcher::candidates(&around) {
         match load_named(&name.to_string_lossy()) {
             Ok(found) => return Ok(Found { why, ..found }),
-            // The loader's text names the file; that of a refused one may not.
+            // The loader's text names the file; the text of a refusal may not.
             Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
             Err(error) => tried.push(error),
         }

@@ -1,8 +1,9 @@
 //! Which MPI libraries fit the launcher of this process, and in which order they are tried.
 //!
-//! A launcher works with the library of its own installation for certain, with another one of its family perhaps. So
-//! what is installed beside the program that started this process comes before whatever the loader finds: under
-//! MPICH 5's mpiexec the loader alone finds a distribution's MPICH 4, which has the older name.
+//! A launcher certainly works with the library of its own installation, and possibly with another one of its
+//! family. So libraries installed beside the program that started this process come before those that the
+//! loader finds: under MPICH 5's mpiexec the loader alone finds a distribution's MPICH 4, which has the older
+//! name.
 //!
 //! Not here: loading them (`find`).
 
@@ -17,22 +18,22 @@ pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A library to try: a path, or a soname for the loader.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What is loaded.
+    /// Path or soname to load.
     pub name: PathBuf,
     /// Why it is tried.
     pub why: String,
 }
 
-/// What tells of the launcher.
+/// Environment and ancestor processes, from which the launcher is determined.
 pub struct Around<'a> {
     variable: Variable<'a>,
     /// The programs of the processes above this one, its parent's first.
     programs: Vec<PathBuf>,
-    /// Whoever starts a privileged program must not lead it to a library.
+    /// Whether the program is privileged: the user who starts it must not choose its libraries.
     is_privileged: bool,
 }
 
-/// Processes above this one that are looked at: wrappers stand between a launcher and its ranks.
+/// Number of ancestor processes that are examined: there are wrappers between a launcher and its ranks.
 const LEVELS: usize = 16;
 
 /// The programs of launchers and of those that start ranks for them on each node.
@@ -60,7 +61,7 @@ impl Around<'_> {
         let mut programs = Vec::new();
         let mut pid = process::parent_pid();
         while programs.len() < LEVELS && pid > 1 {
-            // One of another user does not say what it runs.
+            // The program of another user's process cannot be read.
             programs.push(process::program_of(pid).unwrap_or_default());
             pid = process::parent_of(pid).unwrap_or(0);
         }
@@ -73,7 +74,7 @@ impl Around<'_> {
         folder.map(PathBuf::from)
     }
 
-    /// The nearest launcher above.
+    /// The nearest ancestor process that is a launcher.
     fn launcher(&self) -> Option<&Path> {
         let is_one = |program: &&PathBuf| {
             program.file_name().is_some_and(|name| LAUNCHERS.iter().any(|known| name == *known))
@@ -102,9 +103,10 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
     names
 }
 
-/// What to try, in this order: the installation that the launcher's environment names, the one that the launcher belongs
-/// to, LD_LIBRARY_PATH, the loader. The loader comes last as it takes a name, not a folder, at a time: the first name in
-/// the system's folders would come before the second name in LD_LIBRARY_PATH.
+/// Returns the libraries to try, in this order: the installation that the launcher's environment names, the
+/// one that the launcher belongs to, LD_LIBRARY_PATH, the loader. The loader comes last because it searches
+/// all folders for one name at a time: the first name in a system folder would be found before the second
+/// name in LD_LIBRARY_PATH.
 pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);
@@ -114,11 +116,11 @@ pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
         found.extend(files.map(|name| Candidate { name, why: why.to_owned() }));
     };
     if let Some(root) = around.path("OPAL_PREFIX").filter(|_| names.contains(&"libmpi.so.40")) {
-        look(root.join("lib"), &["libmpi.so.40"], "OPAL_PREFIX is its installation");
+        look(root.join("lib"), &["libmpi.so.40"], "it is in the installation that OPAL_PREFIX names");
     }
     if let Some(root) = around.path("I_MPI_ROOT").filter(|_| launchers.intel) {
         for lib in ["lib", "lib/release"] {
-            look(root.join(lib), &["libmpi.so.12"], "I_MPI_ROOT is its installation");
+            look(root.join(lib), &["libmpi.so.12"], "it is in the installation that I_MPI_ROOT names");
         }
     }
     if let Some((program, root)) = around.launcher().and_then(|file| Some((file, file.parent()?.parent()?))) {
@@ -130,7 +132,7 @@ pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
     }
     for folder in around.path("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths) {
         if folder.is_absolute() {
-            look(folder, &names, "LD_LIBRARY_PATH has it");
+            look(folder, &names, "it is in LD_LIBRARY_PATH");
         }
     }
     let by_name =

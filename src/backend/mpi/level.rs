@@ -1,4 +1,4 @@
-//! What MPI calls a level of thread support.
+//! MPI's levels of thread support.
 
 /// Which threads may call MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -44,7 +44,7 @@ pub struct Mpi {
     pub family: Family,
     /// The library's file.
     pub file: String,
-    /// Why it is this one.
+    /// Reason why it was taken, for messages.
     why: String,
     /// First line of what it says of itself.
     pub version: String,
@@ -155,7 +155,7 @@ impl Mpi {
         })))
     }
 
-    /// Records which library it is, and why.
+    /// Records for `dtl_explain` which library was taken, and why.
     pub fn explain(&self) {
         explain::chose("mpi", &format!("{}, {} ({})", self.file, self.version, self.why));
     }

@@ -78,7 +78,7 @@ impl Comm for NativeComm {
             native: args.native.ptr(),
         };
         let (mut comm, mut rank, mut size) = (std::ptr::null_mut(), -1, -1);
-        drop(take_error_text()); // of an operation that nobody asked after any more
+        drop(take_error_text()); // left by an operation that was never tested again
         call!(
             self.owner,
             "comm.open",
@@ -114,14 +114,14 @@ struct NativeWire {
 }
 
 impl NativeWire {
-    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and makes a result that
-    /// cannot be one.
+    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and turns an invalid result
+    /// into DTL_ERROR_NATIVE_BACKEND.
     #[cold]
     fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) {
         keep_said(before, result.status);
         let wrong = match (done, result.status) {
             (1, status) if is_status(status) => return,
-            (1, status) => format!("wrote status {status} into its result, which is no status"),
+            (1, status) => format!("wrote status {status} into its result, which is not a status"),
             _ => format!("wrote {done} into its boolean output: use 0 or 1"),
         };
         super::leave_error_text(format!("{} {wrong}", self.completes()));

@@ -76,7 +76,7 @@ impl Owner {
         foreign_error(&format!("backend {}: {slot}", self.name), status, before)
     }
 
-    /// The value of a boolean output.
+    /// Checks and converts a boolean output.
     #[inline]
     fn boolean(&self, slot: &str, value: i32) -> Result<bool> {
         match value {
@@ -127,7 +127,7 @@ pub fn set_error_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same for a fault that the adapter finds.
+/// Sets the text for a fault that the adapter finds, in place of the slot's own text.
 fn leave_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|said| said.replace(text));
 }

@@ -1,17 +1,19 @@
-//! How a slot is called: if an exception leaves it, backend and slot are named before the process ends.
+//! Calls of slots: if an exception leaves a slot, backend and slot are logged before the process ends.
 //!
-//! Nothing here can catch a foreign exception: the first `catch_unwind` on its way ends the process. Until then the
-//! frames on the way are cleaned up, which costs a call that returns nothing.
+//! Nothing here can catch a foreign exception: the first `catch_unwind` that it reaches ends the process.
+//! Before that, the frames that it passes are cleaned up, and this cleanup writes the log. A call that
+//! returns pays nothing for it.
 
 use super::Owner;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
-/// A slot, and the same slot as something that may unwind: otherwise the compiler drops the cleanup around the call.
+/// Function pointer of a slot, convertible to one that may unwind: otherwise the compiler drops the cleanup
+/// around the call.
 pub(super) trait Slot {
     /// The type of the function that may unwind.
     type Unwinding;
-    /// The same function.
+    /// Returns the function as one that may unwind.
     fn unwinding(self) -> Self::Unwinding;
 }
 
@@ -41,20 +43,21 @@ slots! {
     A B C D E F G H I J K L;
 }
 
-/// Lives while a slot is called; [`Inside::left`] when it has returned. Dropped otherwise: by unwinding.
+/// Guard of a slot call. [`Inside::left`] ends it when the slot has returned; it is dropped only by
+/// unwinding.
 pub(super) struct Inside<'a> {
     owner: &'a Owner,
     slot: &'static str,
 }
 
 impl<'a> Inside<'a> {
-    /// Before the call.
+    /// Begins the guard, before the call.
     #[inline(always)]
     pub(super) fn enter(owner: &'a Owner, slot: &'static str) -> Self {
         Inside { owner, slot }
     }
 
-    /// The slot has returned.
+    /// Ends the guard when the slot has returned.
     #[inline(always)]
     pub(super) fn left(self) {
         std::mem::forget(self);

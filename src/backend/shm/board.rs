@@ -32,14 +32,14 @@ impl backend::Board for Shared {
     }
 }
 
-/// Reserves a place for the sheet of rank `own`, with memory. `None`: there is none of either, or
-/// the transport has no boards.
+/// Reserves a place for the sheet of rank `own` and allocates its memory. `None`: no place or no memory is
+/// left, or the transport has no boards.
 pub(super) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Option<u32> {
     if !segment.has_boards() {
         return None;
     }
     let (place, is_first) = places.reserve(|rank| segment.state(rank) != State::Present)?;
-    // Before the other ranks hear of it: they read the sheet without looking whether it has pages.
+    // Before the place is sent to the other ranks: they read the sheet without checking whether it has pages.
     if is_first && segment.commit_sheets(place, own..own + 1).is_err() {
         places.forget(place);
         return None;

@@ -1,12 +1,13 @@
-//! Memory that ranks have had before, copied by the kernel to and from other processes: puts and gets of windows.
+//! Memory that the ranks allocated themselves, copied by the kernel to and from other processes: puts and
+//! gets of windows.
 //!
 //! A rank's memory is opened once (/proc/PID/mem) and compared with the word that the rank published when the
-//! communicator was opened. From then on the descriptor stands for the memory of that program and no other, so a
-//! write never reaches a process that has got the same id, nor the next program of the same process (exec). A check
-//! beside process_vm_writev could not promise that: the target may end between the check and the call.
+//! communicator was opened. From then on the descriptor refers to the memory of that program and no other, so
+//! a write never reaches a process that got the same id, nor the next program of the same process (exec). A
+//! check before process_vm_writev could not promise that: the target may end between the check and the call.
 //!
-//! process_vm_readv copies large blocks two to four times as fast. It is used for reads, where it can be checked: the
-//! word is read by the same call, which sees one program's memory.
+//! process_vm_readv copies large blocks two to four times as fast. It is used for reads, because a read can
+//! be verified: the same call also reads the word, and one call reads the memory of one program.
 
 use super::peer::Mode;
 use super::segment::Segment;
@@ -19,9 +20,9 @@ use crate::sys::process::{self, ForeignMemory};
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// Bytes from which on a read goes by process_vm_readv.
+/// Reads of at least this many bytes use process_vm_readv.
 const LONG_READ: usize = 4096;
-/// Most bytes of a write. The target copies larger ones faster by itself, if it is asked.
+/// Most bytes of a write. Larger ones are faster as messages, which the target copies itself.
 const LONGEST_WRITE: usize = 1 << 20;
 
 /// The ranks whose memory is open.
@@ -32,7 +33,7 @@ pub(super) struct Copies {
 
 struct Memory {
     memory: ForeignMemory,
-    /// Where the rank has published a word, and the word.
+    /// Address of the word that the rank has published, and the word.
     probe: (u64, u64),
 }
 
@@ -41,7 +42,8 @@ impl Copies {
         Copies { mode, open: Mutex::new(Vec::new()) }
     }
 
-    /// A rank's memory. RANK_FAILURE: it is not that rank's any more; else the kernel does not copy it.
+    /// Opens a rank's memory. RANK_FAILURE: it is not that rank's any more. Any other error: the kernel does
+    /// not copy it.
     pub(super) fn find(&self, segment: &Segment, rank: usize, pid: i32) -> Result<Arc<dyn Remote>> {
         let probe = segment.probe(rank);
         match probe.0 {
@@ -68,7 +70,7 @@ fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
     let is_gone = matches!(error.raw_os_error(), None | Some(libc::ENOENT | libc::ESRCH | libc::EIO));
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "; needs what ptrace needs: one user, and where kernel.yama.ptrace_scope is 1, DTL_CMA=allow"
+            "; it needs the same permission as ptrace: the same user, and DTL_CMA=allow if kernel.yama.ptrace_scope is 1"
         }
         _ => "",
     };
@@ -77,7 +79,8 @@ fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
 }
 
 impl Memory {
-    /// Whether it is the rank's, and can be read and written. An error without a number, or EIO: another program's.
+    /// Checks that it is the rank's memory and can be read and written. An error without an errno, or EIO,
+    /// means that it is the memory of another program.
     fn check(&self) -> io::Result<()> {
         let (address, value) = self.probe;
         let Some(word) = Scratch::new(size_of::<u64>()) else {
@@ -85,13 +88,13 @@ impl Memory {
         };
         self.memory.read(address, word.region())?;
         if word.first_words() != [value] {
-            return Err(io::Error::other("it is another program's"));
+            return Err(io::Error::other("it is the memory of another program"));
         }
-        // The rank's own word once more, which changes nothing.
+        // Writes the word that is there already, which changes nothing.
         self.memory.write(address, word.region()).map(drop)
     }
 
-    /// Reads by process_vm_readv; false: that did not read the rank's memory.
+    /// Reads by process_vm_readv. Returns false if that did not read the rank's memory.
     fn read_at_once(&self, address: u64, into: Region) -> bool {
         let (probe, value) = self.probe;
         let mut found = [0_u64];

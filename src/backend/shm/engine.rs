@@ -73,7 +73,7 @@ pub(super) enum Operation {
     Receive(Receive),
     /// A message that was taken for a receive to come.
     Taken(Message<Arrival>),
-    /// Such a message whose sender has withdrawn it since: the outcome of its receive.
+    /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
     Withdrawn(Done),
     Done(Done),
 }

@@ -168,7 +168,8 @@ pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 impl Probe {
     /// Publishes it. An address of 0 tells others not to try.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
-        // Random, so that no other process holds it at this address; not 0, which an untouched page holds.
+        // Random, so that no other process has the value at this address; not 0, the value of an untouched
+        // page.
         let value = process::random_u64().unwrap_or(1) | 1;
         let Some(word) = Scratch::of_words(&[value]) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for 8 bytes; free some");

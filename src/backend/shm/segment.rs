@@ -227,7 +227,7 @@ impl Segment {
         has_boards(self.size)
     }
 
-    /// Gets memory for some ranks' sheets at a place.
+    /// Allocates memory for some ranks' sheets at a place.
     pub(super) fn commit_sheets(&self, place: usize, ranks: Range<usize>) -> io::Result<()> {
         let sheets = board::sheets_at(self.size, place, ranks);
         self.memory.commit(boards_at(self.size) + sheets.start, sheets.len())

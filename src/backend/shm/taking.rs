@@ -1,7 +1,7 @@
 //! Looking at a message before it is received, and taking it out for one receive to come.
 //!
-//! What was only offered can still be withdrawn by its sender until its receive starts, which then
-//! ends with CANCELED: a sender's time limit holds whatever the receiver does with the message.
+//! The sender can withdraw an offered message until its receive starts; the receive then ends with
+//! CANCELED. So a sender's time limit holds whatever the receiver does with the message.
 
 use super::engine::{Arrival, Engine, Operation, Receive, done};
 use super::segment::State;
@@ -65,7 +65,7 @@ impl Engine {
         });
     }
 
-    /// Removes a message of this rank to itself that no receive has started on.
+    /// Removes a message of this rank to itself whose receive has not started.
     pub(super) fn withdraw_own(&mut self, id: OpId) -> bool {
         let own = self.own();
         let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
@@ -86,7 +86,7 @@ impl Engine {
     /// Takes the message that a receive would take now.
     pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
-        // First the place to keep it in, so that nothing is lost for want of memory.
+        // The slot is allocated first, so that no message is lost if there is no memory.
         let message = self.operations.add(Operation::Done(done))?;
         if let (Some(taken), Some(place)) =
             (self.matcher.take_unexpected(&select), self.operations.get_mut(message))
@@ -127,7 +127,7 @@ impl Engine {
     }
 }
 
-/// Marks the probed messages of a source that `is_withdrawn` names; whether there was one.
+/// Marks the probed messages of a source that `is_withdrawn` selects. Returns whether there was one.
 fn withdraw_probed(
     operations: &mut Operations<Operation>,
     from: i32,

@@ -17,9 +17,9 @@ pub struct Post {
 /// A rank of a communicator that has a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The transport's.
+    /// Its rank in the transport.
     pub rank: i32,
-    /// The place that it has reserved for what it posts; 0 = the first communicator's.
+    /// The place that it has reserved for its posts; 0 = the first communicator's.
     pub place: u32,
 }
 

@@ -117,19 +117,19 @@ pub trait Window: Send + Sync {
     fn close(&self, together: bool);
 }
 
-/// How a copy by the kernel ended.
+/// Outcome of a copy by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Copied {
     /// All bytes were copied.
     All,
     /// The process has ended or runs another program. Nothing else was written to.
     Gone,
-    /// These bytes are not copied this way; some may have been. A message does it.
+    /// The kernel does not copy these bytes; some may have been copied. A message must do it.
     Refused,
 }
 
-/// Memory of another process of this node, which the kernel copies without that process' help. Called by several
-/// threads at once.
+/// Memory of another process of this node, which the kernel copies without that process' help. Several
+/// threads may call it at once.
 pub trait Remote: Send + Sync {
     /// Copies from an address of that process.
     fn read(&self, address: u64, into: Region) -> Copied;

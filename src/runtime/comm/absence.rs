@@ -1,14 +1,14 @@
-//! Absent ranks: members of a communicator that live but take no part in it.
+//! Absent ranks: live members of a communicator that do not take part in it.
 //!
 //! A rank is absent if the call that made the communicator failed on this rank alone, or if it
-//! destroyed the communicator after a failure while others still use it. Neither is a death that the
-//! transport reports, so the rank sends a notice. Without it the others would wait for the absent
-//! rank for ever.
+//! destroyed the communicator after a failure while others still use it. The transport reports
+//! neither, because the rank has not died, so the rank sends a notice. Without the notice the others
+//! would wait for the absent rank for ever.
 //!
 //! A rank whose call failed does not know the new communicator's context. It sends its notice on the
-//! parent's context, with the number of the collective that made the communicator. The new
-//! communicator therefore shares the parent's list of absences (`Origin`), and reads the notices
-//! itself once the parent is destroyed.
+//! parent's context, with the number of the collective that made the communicator. Therefore the new
+//! communicator shares the parent's list of absences (`Origin`), and reads the notices itself once
+//! the parent is destroyed.
 
 use super::Comm;
 use super::p2p::Started;
@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// Instead of a collective's number: absent from the communicator that the notice is sent on.
+/// In place of a collective's number: the rank is absent from the communicator on which the notice is sent.
 pub(super) const HERE: u64 = u64::MAX;
 
-/// Instead of a collective's number: absent from the result of the `completed + 1`-th shrink.
+/// In place of a collective's number: the rank is absent from the result of shrink number `completed + 1`.
 pub(super) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }
@@ -36,7 +36,7 @@ pub(super) fn of_shrink(completed: u32) -> u64 {
 /// Absences reported on one communicator.
 #[derive(Default)]
 pub(super) struct Absences {
-    /// Number of the collective, and the transport's rank.
+    /// Pairs of the number of the collective and the transport's rank.
     list: Mutex<BTreeSet<(u64, i32)>>,
     /// Length of `list`, so that waiting calls read one word.
     count: AtomicUsize,
@@ -58,9 +58,9 @@ impl Absences {
     }
 }
 
-/// The communicator and the collective that made another communicator.
+/// Origin of a communicator: its parent, and the collective of the parent that made it.
 pub(super) struct Origin {
-    /// Handle of the parent; it may be destroyed.
+    /// Handle of the parent, which may have been destroyed.
     parent: u64,
     context: u32,
     /// Number of the collective, or `of_shrink`.
@@ -104,8 +104,8 @@ impl Comm {
         let absent = match absent.is_empty() {
             true => String::new(),
             false => format!(
-                "because rank(s) {} take no part in this communicator: the call that makes it failed there, or \
-                 they destroyed it after a failure",
+                "because rank(s) {} do not take part in this communicator: the call that made it failed there, \
+                 or these ranks destroyed it after a failure; dtl_comm_shrink leaves them out",
                 absent.join(", ")
             ),
         };
@@ -122,12 +122,12 @@ impl Comm {
         }
     }
 
-    /// Polls an operation with one rank. If that rank is absent, it ends as if the rank had died.
+    /// Polls an operation with one rank. If that rank is absent, the operation ends as if the rank had died.
     pub(super) fn poll_peer(&self, started: Started, peer: i32) -> Result<Option<Done>> {
         match self.poll(started)? {
             None if self.is_absent(peer) => {
                 let failed = Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
-                // Pending: the message is on its way already.
+                // Pending: the message has been matched and will complete.
                 Ok(match self.try_take_back(started)? {
                     Poll::Ready(done) => done.or(Some(failed)),
                     Poll::Pending => None,
@@ -153,14 +153,14 @@ pub(super) fn read_notices(comm: &Comm) {
     }
 }
 
-/// Whether the ranks of a communicator may end it at different times. One in order is ended by all
-/// ranks alike.
+/// Whether a communicator has failed, so that its ranks may destroy it at different times. Without a
+/// failure all ranks destroy it alike.
 pub(super) fn has_failed(comm: &Comm) -> bool {
     comm.standing.state() == State::Revoked || comm.is_broken() || comm.has_died()
 }
 
-/// Tells the other ranks of a communicator that has failed that this rank destroys it. After a
-/// completed shrink nobody waits for this rank there any more.
+/// Notifies the other ranks of a failed communicator that this rank destroys it. After a completed
+/// shrink no rank waits for this rank on it any more, so no notice is sent.
 pub(super) fn leave(comm: &Comm) {
     let (completed, is_pending) = comm.shrinking.lock().state();
     if completed == 0 || is_pending {

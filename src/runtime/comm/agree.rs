@@ -9,8 +9,8 @@
 //! and Schiper, "Uniform consensus is harder than consensus", 2004.)
 //!
 //! An agreement that does not end within the time limit is suspended, not abandoned: its receives
-//! stay posted and its words stay valid, and the next call on this rank continues it. So a rank that
-//! was late adopts the decision that the others took with its words. Attempts need no numbers.
+//! stay posted and its words stay valid, and the next call on this rank continues it. So a late rank
+//! adopts the decision that the others reached with its words, and attempts need no numbers.
 
 use super::absence;
 use super::call::{Call, Kind};
@@ -64,14 +64,14 @@ impl Word {
 pub(super) struct Shrinking {
     /// Shrinks that succeeded on this rank. All ranks complete the same ones in the same order.
     completed: u32,
-    /// A call is in progress, and has the agreement.
+    /// A call is in progress and owns the agreement.
     is_busy: bool,
     /// The agreement that a call left unfinished.
     suspended: Option<Box<Agreement>>,
 }
 
 impl Shrinking {
-    /// How many have succeeded, and whether one more has begun.
+    /// Number of shrinks that succeeded, and whether another one is in progress or suspended.
     pub(super) fn state(&self) -> (u32, bool) {
         (self.completed, self.is_busy || self.suspended.is_some())
     }
@@ -87,7 +87,7 @@ pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
         if shrinking.is_busy {
             return fail!(
                 DTL_ERROR_BUSY,
-                "another thread is in dtl_comm_shrink on this communicator: call it after that"
+                "another thread is in dtl_comm_shrink on this communicator: call it again when that call has returned"
             );
         }
         shrinking.is_busy = true;
@@ -109,7 +109,7 @@ fn continue_shrink(
     completed: u32,
     agreement: &mut Option<Box<Agreement>>,
 ) -> Result<dtl_comm_t> {
-    // Ranks that wait on the communicator shall come here too.
+    // Wakes the ranks that wait on the communicator, so that they call shrink too.
     comm.standing.revoke();
     report::revoke(comm);
     let agreement = match agreement {
@@ -136,15 +136,15 @@ struct Agreement {
     first_tag: u32,
     round: u32,
     own_context: u32,
-    /// This rank's word in this round. Decided: the result, which is sent to the survivors.
+    /// This rank's word in this round. If it is decided, it is the result, which is sent to the survivors.
     mine: Word,
     /// Words of this round, by rank.
     heard: Vec<Option<Word>>,
-    /// Ranks whose words of this round are still to be received and sent to.
+    /// Ranks for which this round's receive, and this round's send, is still to be posted.
     to_receive: Vec<i32>,
     to_send: Vec<i32>,
     receiving: Vec<(i32, Posted)>,
-    /// Of all rounds.
+    /// Sends in flight, of all rounds.
     sending: Vec<(i32, Posted)>,
 }
 
@@ -181,7 +181,7 @@ impl Agreement {
         self.to_send = others;
     }
 
-    /// Continues until there is a decision, and all survivors were sent it.
+    /// Continues until there is a decision and it has been sent to all survivors.
     fn reach(&mut self, comm: &Comm) -> Result<()> {
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
@@ -223,7 +223,7 @@ impl Agreement {
             self.to_receive.pop();
         }
         while let Some(&rank) = self.to_send.last() {
-            // One that has died meanwhile is noticed when its own word does not come.
+            // A rank that has died meanwhile is noticed when its own word does not arrive.
             let posted = Posted::send(comm, &words, (Class::Agreement, rank, tag), MEMORY);
             self.sending.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
             self.to_send.pop();
@@ -231,7 +231,7 @@ impl Agreement {
         Ok(())
     }
 
-    /// Takes in the words that have arrived. The slots of failed and absent ranks stay empty.
+    /// Stores the words that have arrived. The slots of failed and absent ranks stay empty.
     fn poll(&mut self, comm: &Comm) -> Result<()> {
         let mut at = 0;
         while let Some((rank, posted)) = self.receiving.get_mut(at) {
@@ -255,7 +255,8 @@ impl Agreement {
         Ok(())
     }
 
-    /// All words of the round are there: decides, or begins the next round with what was learned.
+    /// Ends a round of which all words have arrived: decides, or begins the next round with the failures
+    /// learned.
     fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
         let (mine, heard) = (&self.mine, &self.heard);
         let decided = heard.iter().flatten().find(|word| word.decided);
@@ -289,7 +290,7 @@ impl Agreement {
     }
 }
 
-/// A posted operation, or `None` if its peer has failed.
+/// Returns the posted operation, or `None` if its peer has failed.
 fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
     match posted {
         Ok(posted) => Ok(Some(posted)),
@@ -303,7 +304,7 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
     let done = match posted.poll()? {
         Some(done) => Some(done),
         None if posted.is_over() => return Ok(Some(true)),
-        // Its words came before its notice: what is not here now does not come.
+        // The peer sent its words before its notice: a word that has not arrived by now will not arrive.
         None if comm.is_absent(peer) => match posted.cancel()? {
             Some(done) => Some(done),
             None => return Ok(Some(false)),

@@ -107,7 +107,7 @@ impl Call {
         (self.op & ON_DEVICE != 0) != (self.op < 0)
     }
 
-    /// The same with numbers that mean the same on every rank.
+    /// This call with dtype and operation replaced by numbers that mean the same on every rank.
     #[inline]
     pub(super) fn portable(self) -> Call {
         if self.dtype < numbered::FIRST && self.op < numbered::FIRST { self } else { self.of_own_types() }

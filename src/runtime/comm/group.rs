@@ -15,10 +15,10 @@ use crate::sys::buf::Scratch;
 use crate::sys::machine;
 use std::sync::Arc;
 
-/// Allgather of a few words of each rank, in the order of ranks. In few rounds: a ring would take
-/// as many as there are ranks, and a list of steps that is as long.
+/// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring would
+/// take as many rounds, and as long a list of steps, as there are ranks.
 pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
-    let memory = |scratch| Posted::lent(&comm.link, scratch, "a few words of each rank");
+    let memory = |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");
     let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;
     let mine = memory(Scratch::of_words(mine))?;
     let (send, recv) = (mine.region(), all.region());
@@ -33,9 +33,9 @@ fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
 
-/// This rank's place for its part of a board. It is reserved before the ranks exchange their
-/// places: another thread that makes a communicator at the same time cannot get it. Released on
-/// drop, unless a board took it.
+/// Reservation of this rank's place for its part of a board. It is made before the ranks exchange
+/// their places, so that another thread that makes a communicator at the same time cannot get the
+/// place. Released on drop, unless a board took the place.
 pub(super) struct Seat<'a> {
     link: &'a Link,
     /// 0: there is none.
@@ -47,7 +47,7 @@ impl<'a> Seat<'a> {
         Seat { link: &comm.link, place: comm.link.transport.reserve_place().unwrap_or(0) }
     }
 
-    /// Gives a communicator a board if all its ranks have a place. `places`: by rank, 0 = it has
+    /// Gives a communicator a board if all its ranks have a place. `places`: by rank; 0 = the rank has
     /// none.
     fn take(mut self, comm: Comm, places: &[u32]) -> Result<Comm> {
         if places.contains(&0) {
@@ -73,15 +73,15 @@ fn context_of(proposal: u64) -> Result<u32> {
     }
 }
 
-/// Passes on whether this rank made its part of a communicator. If not, tells the others, which may
-/// have made theirs. `number`: of the collective that made it.
+/// Notifies the other ranks if this rank failed to make its part of a communicator, as they may have
+/// made theirs. Returns `made`. `number`: number of the collective that made the communicator.
 fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| report::absent(comm, number))
 }
 
-/// A communicator of chosen ranks of this one (in its own counting), which include this process.
-/// `seats`: what it needs for a board: this rank's place, and those of all ranks. `number`: of the
-/// collective that makes it.
+/// Makes a communicator of chosen ranks of `comm` (as `comm` numbers them), which include this process.
+/// `seats`: this rank's place for a board, and the places of all ranks. `number`: number of the
+/// collective that makes the communicator.
 pub(super) fn derive(
     comm: &Comm,
     ranks: &[i32],
@@ -132,7 +132,8 @@ pub(super) fn twin(comm: &Comm, kind: Kind) -> Result<Comm> {
     Ok(twin_saying(comm, kind, [])?.0)
 }
 
-/// The same, and what each rank says on the occasion, in the order of ranks.
+/// Makes a communicator of the same ranks as [`twin`] does; also returns the `says` of each rank, in the
+/// order of ranks.
 fn twin_saying<const N: usize>(comm: &Comm, kind: Kind, says: [u64; N]) -> Result<(Comm, Vec<[u64; N]>)> {
     let seat = Seat::reserve(comm);
     let mine: Vec<u64> = [proposal(comm), u64::from(seat.place)].into_iter().chain(says).collect();
@@ -149,8 +150,8 @@ fn twin_saying<const N: usize>(comm: &Comm, kind: Kind, says: [u64; N]) -> Resul
     Ok((derive(comm, &ranks, context, Some((seat, places)), comm.latest_number())?, said))
 }
 
-/// The same ranks with messages of their own, for the library itself, and what each rank says on
-/// the occasion, in the order of ranks. Its handle is told to nobody.
+/// Makes a communicator of the same ranks for the library itself; also returns the `says` of each rank,
+/// in the order of ranks. Its handle is never returned to the program.
 pub(super) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,

@@ -81,13 +81,13 @@ impl Link {
         self
     }
 
-    /// Whether the transport may still use a buffer of an operation that it failed to cancel. Memory
-    /// that was lent to operations of this link is leaked then, not freed.
+    /// Whether the transport may still use the buffer of an operation that it failed to cancel. In that
+    /// case memory that was lent to operations of this link is leaked instead of freed.
     pub(super) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Notes that an operation was given up that the transport may still carry out.
+    /// Records that the library gave up an operation which the transport may still carry out.
     pub(super) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }

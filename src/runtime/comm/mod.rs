@@ -8,8 +8,9 @@
 //! `whole` calls collectives that a transport has of its own. `staging` and `staged` are messages and collectives of memory that the host cannot reach (`on_device`: collectives that
 //! stay there), `gated` sends that wait for an event.
 //! `window` is memory that other ranks read and change.
-//! `recorder` and `report` say who is in which operation; `absence` who takes no part; `posted` is memory with an operation posted into it; `progress` moves everything on while a
-//! call waits.
+//! `recorder` and `report` record which rank is in which operation; `absence` has the live ranks that do
+//! not take part; `posted` is memory of the library with the operation posted into it; `progress` moves
+//! everything on while a call waits.
 
 mod absence;
 pub mod agree;
@@ -118,7 +119,7 @@ pub struct Comm {
     /// Step lists for reuse.
     spare: Mutex<Vec<schedule::Schedule>>,
     reports: Arc<report::Reports>,
-    /// What made it, if another communicator did.
+    /// Parent and collective that made it, if another communicator did.
     origin: Option<Box<absence::Origin>>,
     shrinking: Mutex<agree::Shrinking>,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
@@ -170,8 +171,8 @@ impl Comm {
         comm
     }
 
-    /// Gives it a board, if its transport has boards. `places`: what each rank has reserved, by
-    /// rank.
+    /// Gives it a board, if its transport has boards. `places`: the place that each rank has reserved,
+    /// by rank.
     fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.outer(rank), place };

@@ -23,7 +23,7 @@ pub(super) enum Found<'a, T> {
     Never,
 }
 
-/// Numbers from `first` on. Values stay in memory after they are destroyed.
+/// Table of values under numbers from `first` on. Values stay in memory after they are destroyed.
 pub(super) struct Numbered<T: 'static> {
     first: i32,
     next: AtomicUsize,
@@ -31,7 +31,7 @@ pub(super) struct Numbered<T: 'static> {
 }
 
 impl<T> Numbered<T> {
-    /// Tables with a `first` that is at least [`LIMIT`] apart have no number in common.
+    /// An empty table. Two tables whose `first` differ by at least [`LIMIT`] have no number in common.
     pub(super) const fn new(first: i32) -> Self {
         Numbered { first, next: AtomicUsize::new(0), slots: Chunks::new() }
     }
@@ -56,7 +56,7 @@ impl<T> Numbered<T> {
         }
     }
 
-    /// What a number means or meant before it was destroyed.
+    /// Value of a number, also after it was destroyed.
     pub(super) fn ever(&self, number: i32) -> Option<&T> {
         self.slot(number).map(|slot| &slot.value)
     }

@@ -278,8 +278,9 @@ impl Comm {
             }
             DTL_ERROR_CANCELED if what == "receive from" => {
                 format!(
-                    "{what} {peer}: the request was cancelled, or the sender withdrew a message that was probed \
-                     and not yet received (its time limit passed, or its request was cancelled or destroyed)"
+                    "{what} {peer}: the request was cancelled, or the sender cancelled a message that was probed \
+                     and not yet received (the sender's time limit passed, or its request was cancelled or \
+                     destroyed)"
                 )
             }
             DTL_ERROR_RANK_FAILURE => {

@@ -1,5 +1,5 @@
-//! Library memory with the operations posted into it. The memory is freed only when the transport
-//! has let go of it.
+//! Memory of the library together with the operation posted into it. The memory is freed only when
+//! the transport no longer uses it.
 
 use super::Comm;
 use super::link::{Class, Link};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 /// Memory of the library and at most one operation posted into it.
 ///
-/// Dropping it cancels the operation and waits until the transport has let go of the memory. If the
-/// transport cannot cancel an operation, the memory is leaked: a transport that still has a buffer
+/// Dropping it cancels the operation and waits until the transport no longer uses the memory. If the
+/// transport cannot cancel the operation, the memory is leaked: a transport that still has a buffer
 /// may write to it at any time.
 pub(super) struct Posted {
     link: Arc<Link>,
@@ -21,14 +21,15 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    /// Memory that the caller lends to operations which it completes or cancels itself. `memory` is
-    /// `None` if there was none; the error names `what` the memory is for.
+    /// Memory without an operation, which the caller lends to operations that it completes or cancels
+    /// itself. `memory` is `None` if the allocation failed; the error then names `what` it was for.
     pub(super) fn lent(link: &Arc<Link>, memory: Option<Scratch>, what: &str) -> Result<Posted> {
         match memory {
             Some(memory) => Ok(Posted { link: Arc::clone(link), memory, op: None }),
-            None => {
-                Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, format!("no memory for {what}")))
-            }
+            None => Err(Error::new(
+                crate::abi::status::DTL_ERROR_OUT_OF_MEMORY,
+                format!("no memory for {what}; free some"),
+            )),
         }
     }
 
@@ -73,7 +74,7 @@ impl Posted {
         self.op.is_none()
     }
 
-    /// Makes progress; `Some` once, when the operation completes.
+    /// Makes progress. Returns `Some` once, when the operation completes.
     pub(super) fn poll(&mut self) -> Result<Option<Done>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;
@@ -83,7 +84,7 @@ impl Posted {
         Ok(done)
     }
 
-    /// Cancels the operation; `Some`: it had completed before.
+    /// Cancels the operation. Returns `Some` if it had completed before.
     pub(super) fn cancel(&mut self) -> Result<Option<Done>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.withdraw(op)?;
@@ -127,7 +128,7 @@ mod tests {
         let [zero, one] = &ranks[..] else { panic!("two") };
         drop(Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted"));
         let sent = Posted::send(one, &[7, 8], (Class::Agreement, 0, 5), "a test").expect("sent");
-        assert!(sent.is_over(), "nothing has taken it, and it is short");
+        assert!(sent.is_over(), "no receive has matched it, and it is short");
         let mut again = Posted::recv(zero, 2, (Class::Agreement, 1, 5), "a test").expect("posted");
         assert!(matches!(again.poll(), Ok(Some(done)) if done.size == 16));
         assert_eq!((again.words(), again.is_over()), (vec![7, 8], true));

@@ -23,18 +23,18 @@ pub(super) const TURNS: usize = 4;
 /// How often each transport is moved on before this thread goes into an `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// Things that want to be moved on, and their number so that nothing is locked where there are
-/// none. No call takes longer the more there are, but for [`List::live`].
+/// List of objects that need progress. Their number is kept outside the lock, so that an empty list is
+/// never locked. The time of each call but [`List::live`] does not grow with their number.
 pub(super) struct List<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,
 }
 
 struct Listed<T: ?Sized> {
-    /// By address: that of a listed one is not used again, as its weak reference keeps the
+    /// By address. The address of a listed object is not reused, as its weak reference keeps the
     /// allocation.
     by_address: BTreeMap<usize, Weak<T>>,
-    /// The one that had its turn last.
+    /// Address of the object that had its turn last.
     last: usize,
 }
 
@@ -70,14 +70,14 @@ impl<T: ?Sized> List<T> {
         List { all: Mutex::new(Listed { by_address: BTreeMap::new(), last: 0 }), count: AtomicUsize::new(0) }
     }
 
-    /// Adds one. [`List::remove`] takes it out before its memory goes.
+    /// Adds an object. [`List::remove`] removes it before its memory is freed.
     pub(super) fn add(&self, what: &Arc<T>) {
         let mut all = self.all.lock();
         all.by_address.insert(Arc::as_ptr(what).addr(), Arc::downgrade(what));
         self.count.store(all.by_address.len(), Ordering::Relaxed);
     }
 
-    /// Takes out the one at an address. False: it was not there.
+    /// Removes the object at an address. Returns false if it was not listed.
     pub(super) fn remove(&self, address: usize) -> bool {
         let mut all = self.all.lock();
         let was_there = all.by_address.remove(&address).is_some();
@@ -94,7 +94,8 @@ impl<T: ?Sized> List<T> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// All of them. The caller drops them without the lock, which a communicator's end takes.
+    /// Returns all live objects. The caller drops them outside the lock, which the end of a communicator
+    /// takes.
     fn live(&self) -> Vec<Arc<T>> {
         self.all.lock().by_address.values().filter_map(Weak::upgrade).collect()
     }
@@ -120,7 +121,7 @@ pub(super) fn add(comm: &Arc<Comm>) {
     OPEN.add(comm);
 }
 
-/// A communicator ends.
+/// Removes a communicator that ends.
 pub(super) fn remove(comm: &Comm) {
     OPEN.remove(std::ptr::from_ref(comm).addr());
 }

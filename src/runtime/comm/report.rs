@@ -124,7 +124,7 @@ pub(super) fn revoke(comm: &Comm) {
     tell_all(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
 }
 
-/// Tells all others that this rank is absent from the communicator that the collective of this
+/// Notifies all other ranks that this rank is absent from the communicator that the collective of this
 /// number made.
 pub(super) fn absent(comm: &Comm, number: u64) {
     tell_all(comm, &own(comm, Why::Absent, DTL_SUCCESS, number));
@@ -156,15 +156,15 @@ pub(super) fn serve_own(comm: &Comm) {
     }
 }
 
-/// Reads notices on the context of a destroyed communicator, for one that was made from it.
+/// Reads notices on the context of a destroyed communicator, on behalf of one that was made from it.
 pub(super) fn read_absences(comm: &Comm, context: u32, reports: &Reports) {
     while let Some((outer, notice)) = next_notice(comm, context) {
         reports.note_absence(outer, &notice);
     }
 }
 
-/// The next notice on a context of this communicator's link, with the transport's rank of its
-/// sender.
+/// Receives the next notice on a context of this communicator's link. Also returns the transport's rank
+/// of its sender.
 fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     let transport = &comm.link.transport;
     let word = link::word(context, Class::Service, 0);
@@ -186,7 +186,7 @@ fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
 
 impl Reports {
     fn note_absence(&self, outer: i32, notice: &Notice) {
-        // A rank that gave up the collective has not got the communicator that it made either.
+        // A rank that gave up the collective does not have the communicator that the collective made.
         if matches!(notice.why, Why::Absent | Why::GaveUp) {
             self.absences.note(notice.number, outer);
         }

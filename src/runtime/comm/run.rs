@@ -34,13 +34,13 @@ const GRACE_NS: u64 = 100_000_000;
 const NUMBER_BITS: u32 = 20;
 /// Step lists kept for reuse, each with its scratch memory.
 const SPARE: usize = 4;
-/// From so many ranks on it is one list of bounded memory: what a list takes grows with the ranks,
-/// and one process may have thousands of them. An allocation more is little beside a collective of
-/// so many.
+/// A communicator of more ranks than this keeps only one list, of bounded memory: the size of a list
+/// grows with the number of ranks, and a process may have thousands of lists. One more allocation is
+/// cheap compared with a collective of so many ranks.
 const MANY_RANKS: i32 = 64;
 
-/// Bytes that the list of a communicator of many ranks may keep: 2 MiB for 128 ranks, 16 KiB for
-/// more than 1408.
+/// Bytes that the list of a communicator of more than [`MANY_RANKS`] ranks may keep: 2 MiB for 128 ranks,
+/// 16 KiB for more than 1408.
 fn kept_bytes(ranks: i32) -> usize {
     let times = ranks.unsigned_abs().div_ceil(MANY_RANKS.unsigned_abs()).max(1) as usize;
     ((8 << 20) / (times * times)).max(16 << 10)

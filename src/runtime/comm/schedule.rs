@@ -94,7 +94,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the list and its scratch memory take.
     pub(super) fn bytes(&self) -> usize {
         let scratch = self.spare.iter().chain(&self.scratch).map(|scratch| scratch.region().len());
         let pending = self.pending.capacity() * size_of::<Pending>();
@@ -199,8 +199,8 @@ impl Schedule {
         self.is_started = false;
     }
 
-    /// Takes everything in flight back, so that nothing touches the caller's buffers any more. What
-    /// the transport cannot cancel stays in the list, and the scratch memory in use.
+    /// Cancels everything in flight, so that nothing accesses the caller's buffers any more. Operations
+    /// that the transport cannot cancel stay in the list, and the scratch memory stays in use.
     pub(super) fn abandon(&mut self, comm: &Comm) {
         self.pending.retain(|pending| match pending.started {
             Started::Op(op) => comm.link.withdraw(op).is_err(),

@@ -12,7 +12,8 @@ use std::ffi::{CStr, CString};
 const NAME_LIMIT: usize = 63;
 
 static DTYPES: Numbered<Dtype> = Numbered::new(numbered::FIRST);
-/// Apart from the dtypes', so that one in the place of the other is refused.
+/// The numbers are disjoint from those of dtypes, so that an operation passed as a dtype is refused, and
+/// the reverse.
 static OPS: Numbered<Op> = Numbered::new(FIRST_OP);
 const FIRST_OP: i32 = 1 << 20;
 
@@ -249,26 +250,27 @@ pub fn destroy_all() {
     OPS.destroy_all();
 }
 
-// Numbers of user-defined dtypes and operations are this process's own. Ranks compare and name what
-// the numbers below say instead, which is equal on all of them.
-/// Added to an element's size, which ends where 24 bits with a sign do.
+// Numbers of user-defined dtypes and operations differ between processes. Where ranks compare or report
+// them, they use portable numbers instead, which are equal on all ranks.
+/// Portable number of a user-defined dtype: this plus the element's size, which is capped so that the sum
+/// fits into 24 bits with a sign.
 const DTYPE_OF_SIZE: i32 = 1 << 22;
-/// Added to the flags; above all numbers of operations.
+/// Portable number of a user-defined operation: this plus its flags. Above all numbers of operations.
 const OP_OF_FLAGS: i32 = 1 << 24;
 const _: () = assert!(FIRST_OP + numbered::LIMIT as i32 <= OP_OF_FLAGS);
 
-/// A dtype's number as it means the same on every rank.
+/// Returns the portable number of a dtype.
 pub(super) fn portable_dtype(dtype: dtl_dtype_t) -> i32 {
     let size = |own: &Dtype| i32::try_from(own.size).unwrap_or(i32::MAX).min(DTYPE_OF_SIZE - 1);
     DTYPES.ever(dtype).map_or(dtype, |own| DTYPE_OF_SIZE + size(own))
 }
 
-/// An operation's number as it means the same on every rank.
+/// Returns the portable number of an operation.
 pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
     OPS.ever(op).map_or(op, |own| OP_OF_FLAGS + i32::from(own.commutes))
 }
 
-/// A dtype in a report: its name, or its number if it has none any more. Portable numbers too.
+/// Text for a dtype, or its portable number, in a report: its name, or its number if it has been destroyed.
 #[must_use]
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     match dtype.checked_sub(DTYPE_OF_SIZE) {
@@ -281,11 +283,11 @@ pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     dtype_name(dtype).map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
 }
 
-/// An operation in a report. Portable numbers too.
+/// Text for an operation, or its portable number, in a report.
 #[must_use]
 pub fn op_text(op: dtl_reduce_op_t) -> String {
     match op.checked_sub(OP_OF_FLAGS) {
-        Some(0) => return "user-defined operation in the order of ranks".to_owned(),
+        Some(0) => return "user-defined operation that does not commute".to_owned(),
         Some(1) => return "user-defined operation".to_owned(),
         _ => {}
     }

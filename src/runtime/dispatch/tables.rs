@@ -279,8 +279,8 @@ impl Tables {
     }
 }
 
-/// Enumerations of the slots of the library's own operations, as at `dtl_dispatch_query_t`. 0: the library leaves the
-/// slot open, and any enumeration may stand there.
+/// Enumerations of the slots of the library's own operations, as listed at `dtl_dispatch_query_t`. 0: a word
+/// of any enumeration is accepted, as the library does not use the slot.
 const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
@@ -288,7 +288,8 @@ const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_COMPILE, [DTL_ENUM_LANGUAGE, 0, DTL_ENUM_SCHEDULE]),
 ];
 
-/// Fails if a key of an operation of the library has a word of another enumeration in a slot, which would fit no query.
+/// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot: no query
+/// would ever match it.
 pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     let Some((_, wanted)) = LIBRARYS.iter().find(|(known, _)| *known == operation) else { return Ok(()) };
     for ((name, word), number) in SLOT_NAMES.into_iter().zip(slots).zip(*wanted) {

@@ -16,7 +16,8 @@ fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     fail!(DTL_ERROR_TYPE, "{name} is {}, which is no {wanted}", member.full_name())
 }
 
-/// Refuses a word that is no memory kind: a property of kinds, for one, whose constants begin with DTL_MEMORY_ too.
+/// Refuses a word that is not a memory kind, for example a property of memory kinds: the constants of those
+/// begin with DTL_MEMORY_, too.
 pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     if (kind >> 48) as dtl_enum_t == DTL_ENUM_MEMORY {
         return Ok(());
@@ -26,13 +27,13 @@ pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     let is = match existing(kind) {
         Ok(member) => member.full_name(),
         Err(_) if kind != 0 && kind <= PROPERTIES.iter().map(|(bit, _)| bit).sum() => {
-            format!("{kind:#x} ({}, a property of kinds)", properties.join(" | "))
+            format!("{kind:#x} ({}, a property of memory kinds)", properties.join(" | "))
         }
         Err(_) => format!("{kind:#x}"),
     };
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
-        "kind is {is}, which is no memory kind: use DTL_MEMORY_HOST, DTL_MEMORY_DEVICE or another member of \
+        "kind is {is}, which is not a memory kind: use DTL_MEMORY_HOST, DTL_MEMORY_DEVICE or another member of \
          DTL_ENUM_MEMORY"
     )
 }

@@ -163,8 +163,8 @@ impl Stream {
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
     }
 
-    /// Query for a backend without events, where a record waits for the stream, too. The stream's
-    /// own work is still running, so the answer to it is no.
+    /// Query for a backend without events. It waits for the stream, as a record does there. If work of
+    /// the stream itself calls it, that work is still running, so the result is false.
     fn query_by_waiting(&self, foreign: &Foreign) -> bool {
         !current::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }

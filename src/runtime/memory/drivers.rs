@@ -1,6 +1,6 @@
 //! Driver queries: memory that the program allocated through a driver's own functions (cudaMalloc,
-//! Kokkos, PyTorch). A backend that can query its driver about a pointer is queried for addresses
-//! that are in no list.
+//! Kokkos, PyTorch). For addresses that are in no list, the backends that can query their driver about
+//! a pointer are queried.
 //!
 //! No query is made before such a backend is used, or before the program is found to use its driver
 //! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that the
@@ -30,7 +30,7 @@ static DRIVERS: RwLock<[u64; MOST]> = RwLock::new([0; MOST]);
 /// read either.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Adds a backend that is available, if it can query its driver.
+/// Adds an available backend to the list, if it can query its driver.
 pub fn add(backend: &Backend) {
     let id = backend.handle().id;
     if id == 0 || !backend.memory.as_ref().is_some_and(|memory| memory.can_identify()) {
@@ -48,7 +48,7 @@ pub fn add(backend: &Backend) {
     }
 }
 
-/// Removes a backend.
+/// Removes a backend from the list.
 pub fn remove(backend: dtl_backend_t) {
     let mut drivers = DRIVERS.write();
     if let Some(place) = drivers.iter_mut().find(|place| **place == backend.id) {
@@ -58,7 +58,7 @@ pub fn remove(backend: dtl_backend_t) {
     }
 }
 
-/// Removes all: at finalize, and in a forked child, whose backends are the parent's.
+/// Removes all backends: at finalize, and in a forked child, which cannot use the parent's backends.
 pub fn forget_all() {
     let drivers = *DRIVERS.read();
     for id in drivers.into_iter().filter(|id| *id != 0) {
@@ -72,8 +72,8 @@ pub(super) fn may_know(region: Region) -> bool {
     COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)
 }
 
-/// Finds the memory that a range begins in, and its first byte, if a driver knows it. Pinned memory
-/// is returned only if it holds the whole range: the program may have registered a part of a larger
+/// Finds the memory in which a range begins, and its first byte, if a driver knows it. Pinned memory
+/// is returned only if it contains the whole range: the program may have registered a part of a larger
 /// host buffer.
 #[cold]
 pub(super) fn find(region: Region) -> Option<(usize, Allocation)> {
@@ -82,8 +82,8 @@ pub(super) fn find(region: Region) -> Option<(usize, Allocation)> {
         .filter(|(base, of)| of.kind != DTL_MEMORY_PINNED || end <= base.saturating_add(of.size as usize))
 }
 
-/// Queries the drivers, also for ranges that only hold host memory (which the program may have
-/// registered).
+/// Queries the drivers, also about ranges that only hold host memory, as the program may have
+/// registered that memory.
 #[cold]
 pub(super) fn query(region: Region) -> Option<(usize, Allocation)> {
     let drivers = *DRIVERS.read();

@@ -37,14 +37,14 @@ pub fn trim(backend: &Backend) -> Result<()> {
     backend.memory()?.trim();
     if plain::serves(backend.handle()) {
         heap::trim();
-        // The tables of communicators, queues and the like are from there.
+        // The library's own tables (communicators, queues) come from malloc.
         process::trim_malloc();
     }
     Ok(())
 }
 
-/// Checks size and alignment as [`super::check`] does; the alignment to ask the backend for: 0 becomes what the kind
-/// declares.
+/// Checks size and alignment as [`super::check`] does. Returns the alignment to request from the backend: 0
+/// becomes the one that the kind declares.
 pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
     let given = super::check(size, align)?;
     if align != 0 {
@@ -52,7 +52,7 @@ pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64
     }
     let mut info = crate::runtime::zeroed_kind_info();
     let declared = kind_info(backend, kind, &mut info).map_or(0, |()| info.alignment);
-    // A kind without a usable declaration is not described, or not there, which `alloc` says better.
+    // No usable declaration: the kind is not described, or does not exist, which `alloc` reports better.
     super::check(size, declared).or(Ok(given))
 }
 

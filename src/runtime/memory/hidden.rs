@@ -1,11 +1,11 @@
 //! Memory that the host can neither read nor write: how much of it is alive, and whether a range lies in it.
 //!
-//! Nobody asks for a range while there is none, which costs one load; and for one that lies apart
-//! from all that ever was, two more: a program with device memory sends most of its messages from
-//! the host's. While drivers can be queried (`drivers`), every range that is not certain to be host
-//! memory may be device memory, too. Each allocation has a number of its own, and who keeps
-//! something about one hears of its end. Not here: where such bytes go (`transfer` copies them,
-//! `comm::staging` on their way to other ranks).
+//! While there is no such memory, a check costs one load. For a range that lies below or above all such
+//! memory that ever was, it costs two more: a program with device memory sends most of its messages from
+//! host memory. While drivers can be queried (`drivers`), any range that is not certain to be host memory
+//! may be device memory, too. Each allocation has a number of its own, and code that keeps something about
+//! an allocation is notified of its end. Not here: where such bytes go (`transfer` copies them,
+//! `comm::staging` copies them on their way to other ranks).
 
 use super::{Allocation, drivers, find_any, kind_info};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
@@ -19,9 +19,9 @@ use crate::sys::lock::Mutex;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Live allocations that the host cannot reach, plus one for each driver that can be queried.
-/// Whoever has such a pointer has got it from a thread that counted it, so relaxed loads see it,
-/// and the bounds that were written before.
+/// Live allocations that the host cannot reach, plus one for each driver that can be queried. A thread
+/// that has such a pointer got it from the thread that counted the allocation, so relaxed loads see the
+/// count, and the bounds that were written before it.
 static COUNT: &AtomicUsize = &ASKED.hidden;
 /// All that were counted lie within: the first byte, and the end. They only grow.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -78,12 +78,12 @@ fn is_near(region: Region) -> bool {
     is_within || drivers::may_know(region)
 }
 
-/// Counts a driver that may know memory of this sort.
+/// Counts a driver that may know memory which the host cannot reach.
 pub(super) fn add_source() {
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Uncounts a driver.
+/// Reverts [`add_source`].
 pub(super) fn remove_source() {
     COUNT.fetch_sub(1, Ordering::Relaxed);
 }

@@ -82,8 +82,8 @@ pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Reg
     )
 }
 
-/// Finds an allocation that a range begins in, ends in or covers. `at` looks up an address;
-/// `counts` selects among the allocations that are covered.
+/// Finds an allocation in which a range begins or ends, or which it covers. `at` looks up an address;
+/// `counts` selects among the allocations that the range covers.
 fn touched(
     region: Region,
     at: impl Fn(Addr) -> Option<(usize, Allocation)>,

@@ -1,4 +1,4 @@
-//! Memory that belongs to the program and that it announced: host memory registered for a backend's
+//! Memory of the program that it announced to the library: host memory registered for a backend's
 //! devices (`dtl_mem_register_host`), and memory of any kind from another allocator
 //! (`dtl_mem_adopt`).
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 enum Origin {
     /// `dtl_mem_register_host`: the backend has locked its pages.
     Registered,
-    /// `dtl_mem_adopt`: the backend does not know of it.
+    /// `dtl_mem_adopt`: the backend was not called.
     Adopted,
 }
 
@@ -66,7 +66,7 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     Ok(())
 }
 
-/// Enters memory from another allocator, which the backend can copy.
+/// Adds memory from another allocator, which the backend can copy.
 pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     if backend.device.is_some() || device != 0 {
@@ -85,13 +85,13 @@ pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: 
     Ok(())
 }
 
-/// Compares the program's description with the driver's.
+/// Fails if the program's description of the memory contradicts the driver's.
 fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
     let first = region.addr();
     let Some(found) = drivers::identify(backend, region) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "ptr {first:?}: the driver of backend {} does not know this address: pass memory of its allocator",
+            "ptr {first:?}: the driver of backend {} does not know this address: pass memory that this driver allocated",
             backend.name()
         );
     };
@@ -99,7 +99,7 @@ fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, regi
     if home != device {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "device {device}: ptr {first:?} is memory of device {home} of backend {}",
+            "device is {device}, but ptr {first:?} is memory of device {home} of backend {}: pass {home}",
             backend.name()
         );
     }
@@ -108,7 +108,7 @@ fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, regi
     if known != kind && !(is_hidden(known) && is_hidden(kind)) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "kind {}: ptr {first:?} is memory of kind {}",
+            "kind is {}, but ptr {first:?} is memory of kind {}: pass that kind",
             name_of(kind),
             name_of(known)
         );
@@ -117,14 +117,14 @@ fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, regi
     if region.len() as u64 > room {
         return fail!(
             DTL_ERROR_OUT_OF_BOUNDS,
-            "size_bytes {}: the allocation at {base:?} ends {room} bytes behind ptr",
+            "size_bytes is {}, but the allocation at {base:?} ends {room} bytes after ptr: pass at most that",
             region.len()
         );
     }
     Ok(())
 }
 
-/// Refuses what the library has, or was told of.
+/// Reserves the range in the list. Fails if a part of it is memory that the library knows already.
 fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()> {
     let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
     let mut list = LIST.lock();
@@ -132,7 +132,7 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
     if let Some((known, other)) = before.filter(|(known, found)| *known + found.region.len() > first.get()) {
         return fail!(
             DTL_ERROR_ALREADY_EXISTS,
-            "{} bytes at {first:?} overlap {} bytes at {known:#x}, which are {} with backend {}: {} first",
+            "{} bytes at {first:?} overlap {} bytes at {known:#x}, which are {} with backend {}: call {} first",
             region.len(),
             other.region.len(),
             other.origin.verb(),
@@ -143,7 +143,7 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
     if let Some((base, _)) = overlapping(region) {
         let (bytes, advice) = match origin {
             Origin::Registered => ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead"),
-            Origin::Adopted => ("overlap memory that the library knows", "it needs no dtl_mem_adopt"),
+            Origin::Adopted => ("overlap memory that the library knows", "do not adopt it"),
         };
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -192,7 +192,7 @@ pub fn describe(addr: Addr) -> Option<String> {
     let (known, found) = list.range(..=addr.get()).next_back()?;
     (addr.get() - known < found.region.len()).then(|| {
         format!(
-            "{addr:?} is memory of the program's own that is {} with backend {}: {} ends that",
+            "{addr:?} is memory of the program that is {} with backend {}: {} reverts that",
             found.origin.verb(),
             found.backend.name(),
             found.origin.inverse()
@@ -200,7 +200,7 @@ pub fn describe(addr: Addr) -> Option<String> {
     })
 }
 
-/// Has the backend unlock the pages of registered memory.
+/// Lets the backend unlock the pages of registered memory; does nothing for adopted memory.
 fn forget(gone: &Registered) -> Result<()> {
     if gone.origin == Origin::Adopted {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Where plugin files are searched for, and what to tell somebody who finds no backend of a name.
+//! Where plugin files are searched for, and the text for a backend name that is unknown.
 
 use super::{STATE, registered};
 use crate::error::Error;
@@ -45,8 +45,9 @@ fn installed_folders() -> Vec<PathBuf> {
     ["lib", "lib64", &multiarch].map(|lib| prefix.join(lib).join(IN_LIB)).into()
 }
 
-/// For the text of NOT_FOUND: where the backend of this name can come from. Names the plugin that had registered it, else
-/// the places that are searched, the files that are loaded, and those that could not be loaded with their reasons.
+/// Text to append to NOT_FOUND: where a backend of this name can come from. Names the plugin that had
+/// registered it, else the places that are searched, the files that are loaded, and those that could not be
+/// loaded with their reasons.
 #[must_use]
 pub fn advice(name: &str) -> String {
     let state = STATE.lock();

@@ -1,27 +1,28 @@
-//! Work for whoever leaves a call: what becomes possible when others let go of something, and nobody in particular
-//! is the last.
+//! Deferred work that threads try when they leave a call: it becomes possible when other threads stop using
+//! something, and no particular thread is the last to do so.
 //!
-//! Not here: what waits for the users of one object (`retire`).
+//! Not here: work that waits for the users of one object (`retire`).
 
 use super::ERRANDS;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{Ordering, global};
 
-/// Repeated until it returns true.
+/// Function that is called repeatedly until it returns true.
 type Chore = Box<dyn Fn() -> bool + Send>;
 
 global! {
     static CHORES: Mutex<Vec<Chore>> = Mutex::new(Vec::new());
 }
 
-/// Has leavers run `chore` until it returns true, outside the epoch. While there is one, leaving a call costs more.
+/// Lets threads that leave a call run `chore`, outside the epoch, until it returns true. Until then, leaving
+/// a call costs more.
 pub fn until_done(chore: Chore) {
     CHORES.lock().push(chore);
     ERRANDS.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(super) fn run() {
-    // Not in the list while they run: their own calls end here, too.
+    // Taken out of the list while they run, because the calls that they make run chores when they end, too.
     let Some(chores) = CHORES.try_lock().map(|mut chores| std::mem::take(&mut *chores)) else { return };
     let count = chores.len();
     let waiting: Vec<Chore> = chores.into_iter().filter(|chore| !chore()).collect();

@@ -7,30 +7,30 @@ use crate::sys::sync::{Ordering, compiler_fence};
 use std::ptr;
 
 impl Record {
-    /// Whether its thread may have locked something of the library's.
+    /// Whether its thread may hold a lock of the library.
     pub(super) fn may_hold_locks(&self) -> bool {
         self.is_in_call() || self.aside.load(Ordering::Acquire) > 0
     }
 }
 
-/// Presence of a thread that runs code of the library outside the epoch: functions that work in every state,
-/// errands, the thread's last destructors, the library's own threads at work. Such code may take locks, so a
-/// forked child must find the thread (see [`another_was_inside`]). It keeps no object alive, and finalize
-/// does not refuse because of it.
+/// Marks the calling thread as running code of the library outside the epoch: functions that work in every
+/// state, errands, the thread's last destructors, the library's own threads at work. Such code may take
+/// locks, so a forked child must find the thread (see [`another_was_inside`]). The mark keeps no object
+/// alive, and finalize does not fail because of it.
 ///
-/// Ordering: only the owner writes the number, and only a forked child, which has no other threads, reads it
+/// Ordering: only the owner writes the count, and only a forked child, which has no other threads, reads it
 /// from outside. The child's memory is a snapshot that respects the order of the owner's stores: each of them
 /// either came before the fork write-protected its page, or waits in the page fault until the fork is over. So
-/// a child that sees a lock taken sees the number above 0, as long as the owner's stores stay in program order:
-/// the release store comes before the acquiring exchange of the lock, and the releasing unlock before the
-/// release store at the end.
+/// a child that sees a lock taken sees the count above 0, as long as the owner's stores stay in program
+/// order: the release store comes before the acquiring exchange of the lock, and the releasing unlock before
+/// the release store at the end.
 #[must_use]
 pub fn aside() -> Aside {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     Aside::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
 }
 
-/// See [`aside`].
+/// Guard of [`aside`]: while it lives, a forked child finds the thread.
 pub struct Aside {
     record: &'static Record,
 }
@@ -83,7 +83,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// A record of this process that another thread's test may not change meanwhile: the thread's own.
+    /// The calling thread's own record, which tests in other threads do not change.
     fn own_record() -> &'static Record {
         // SAFETY: a leaked record.
         unsafe { mine().as_ref() }.expect("the thread has entered before")

@@ -1,7 +1,7 @@
 //! Changes of elements that other threads and processes change at the same time: `target = target ∘ operand` for every
 //! built-in pair of dtype and operation, with or without what was there before; and compare-and-swap.
 //!
-//! Two mechanisms exclude each other's users, because a dtype uses one of them only:
+//! There are two mechanisms. Elements of one dtype at one address always use the same one:
 //! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums, bits, exchange and
 //!   load are one instruction, everything else is the loop of `cell` around the kernel of `reduce`.
 //! - Elements of all other dtypes, and integers at other addresses, are changed under a lock that the caller takes,
@@ -110,7 +110,7 @@ const fn is_word(size: usize) -> bool {
     matches!(size, 4 | 8)
 }
 
-/// Whether an integer of so many bytes there needs no lock.
+/// Whether an integer of this size at this address needs no lock.
 #[must_use]
 #[inline]
 pub fn is_lock_free(target: Region, size: usize) -> bool {
@@ -151,7 +151,7 @@ impl Update {
         }
     }
 
-    /// Changes each whole element of `target` under a lock that the caller holds; else as `apply`.
+    /// Changes each whole element of `target` as `apply` does, under a lock that the caller holds.
     pub fn apply_locked(&self, target: Region, operand: Region, old: Region) {
         old.copy_from(target);
         let kernel = if target.len() == self.size() { self.kernel } else { self.wide };

@@ -1,4 +1,4 @@
-//! The message in which a rank reports its operations to another: its content, and as words.
+//! Message in which a rank reports its operations to another, and its encoding in words.
 
 use super::super::call::Call;
 use crate::abi::status::dtl_status_t;

@@ -22,12 +22,13 @@ use std::sync::Arc;
 /// The words of a part from here on are the lock of elements that need one; before them are those of the lock of all of it.
 const ELEMENTS: usize = 48;
 const _: () = assert!(ELEMENTS + shared_lock::words(0) <= PART_WORDS);
-/// Bytes that are changed before the lock of elements is released: others wait for less than a microsecond. A multiple
-/// of every element's size.
+/// Bytes that are changed before the element lock is released, so that others wait for less than a
+/// microsecond. A multiple of every element's size.
 const RUN: usize = 16 << 10;
 /// Bytes from which on a copy is worth a look at whether the two overlap.
 const LONG: usize = 4096;
-/// Polls for which one gives way to those that wish to write, and polls between two wishes.
+/// Number of polls during which a rank gives way to ranks that wish to write, and of polls between two
+/// wishes.
 const POLITE: u32 = 2_000;
 const WISH_EVERY: u32 = 32;
 /// Time between two looks whether ranks have died.
@@ -53,7 +54,7 @@ impl Target {
         SharedLock::new(self.part.words().get(..ELEMENTS)?)
     }
 
-    /// Held alone, for the time of an operation.
+    /// Held exclusively, for the duration of an operation.
     #[inline(always)]
     fn elements(&self) -> Option<SharedLock<'_>> {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
@@ -203,12 +204,12 @@ impl Direct {
         waited
     }
 
-    /// Calls `act` under the target's lock of elements.
+    /// Calls `act` while this rank holds the target's element lock.
     fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
         let own = self.own();
         let Some(lock) = self.target(rank)?.elements() else { return Err(no_words()) };
         if !lock.try_exclusive(own, true) {
-            let what = || format!("the lock for elements of target {rank}");
+            let what = || format!("the element lock of target {rank}");
             let attempt = |polls| lock.try_exclusive(own, polls < POLITE);
             self.wait_for(lock, true, (&what, self.comm.deadline()), attempt)?;
         }
@@ -217,7 +218,8 @@ impl Direct {
         Ok(())
     }
 
-    /// As `locked`, if nobody holds the lock now or waits for it; `None`: nothing has happened.
+    /// Calls `act` under the element lock if no rank holds the lock or waits for it; otherwise returns `None`
+    /// and does nothing.
     #[inline]
     pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
         let lock = self.target(rank).ok()?.elements().filter(|lock| lock.try_exclusive(self.own(), true))?;

@@ -31,7 +31,7 @@ struct Told {
     version: AtomicU64,
     /// Windows that need it.
     needed: AtomicUsize,
-    /// Of new windows, which it has not taken over.
+    /// New windows, which the thread has not taken over yet.
     new: Mutex<Vec<Weak<dyn Way>>>,
 }
 
@@ -150,7 +150,7 @@ fn work(told: &Told) {
         let version = told.version.load(Ordering::Acquire);
         if version != known {
             ways.append(&mut told.new.lock());
-            // Those of windows that are gone leave once they are as many as the others.
+            // Entries of destroyed windows are removed once there are as many of them as of live windows.
             if ways.len() > 2 * told.needed.load(Ordering::Relaxed) {
                 ways.retain(|way| way.strong_count() > 0);
             }

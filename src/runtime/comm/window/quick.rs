@@ -55,7 +55,7 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: Place) -> Option
     Some(())
 }
 
-/// Changes few elements. Where they need a lock: only if nobody holds it now.
+/// Changes a few elements. If they need a lock, only if no rank holds it now.
 #[inline(always)]
 fn change(
     inside: &Guard,

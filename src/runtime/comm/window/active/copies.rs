@@ -1,8 +1,8 @@
 //! Puts and gets that the kernel copies between the processes of a node, without a request to the target.
 //!
-//! Puts and gets have no order before a flush, so it does not matter that requests to the same target are still on
-//! their way; a flush waits for those. Operations that must be atomic stay requests: only the target changes its memory
-//! by them.
+//! Puts and gets are not ordered before a flush, so it does not matter that requests to the same target are
+//! still in flight; a flush waits for those. Operations that must be atomic are still requests, so that they
+//! change the target's memory in the target alone.
 
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result, fail};
@@ -14,30 +14,31 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// See the module's text.
+/// Targets of a window whose memory the kernel copies.
 pub(super) struct Copies {
-    /// By rank; none where no target is reached.
+    /// By rank; empty if the kernel copies for no target.
     targets: Vec<Target>,
 }
 
 struct Target {
-    /// Where its part begins, in its process.
+    /// Address of its part of the window, in its process.
     base: u64,
-    /// Opened by the first operation; `None`: it is not reached.
+    /// Opened by the first operation; `None`: the kernel does not copy its memory.
     memory: OnceLock<Option<Arc<dyn Remote>>>,
     is_gone: AtomicBool,
 }
 
 impl Copies {
-    /// No target is reached.
+    /// The kernel copies for no target.
     pub(super) const NONE: Copies = Copies { targets: Vec::new() };
 
-    /// `bases`: by rank. With it: why targets are reached or not, for people; empty where there is nothing to say.
+    /// Determines whether the kernel copies. `bases`: by rank. Also returns a text with the reason for
+    /// `dtl_explain`, empty if no other process of the node is a target.
     pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
         let own = comm.rank;
         let near = (1..comm.size).map(|by| (own + by) % comm.size);
         let mut found = near.filter_map(|rank| comm.link.transport.remote(comm.outer(rank)));
-        // One that has ended meanwhile says nothing of the others.
+        // A process that has ended meanwhile does not show whether the kernel copies for the others.
         let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
         match found.find(is_there) {
             None => (Copies::NONE, String::new()),
@@ -55,7 +56,7 @@ impl Copies {
         !self.targets.is_empty()
     }
 
-    /// Does an operation at its address in the target; false: it is left to a request.
+    /// Copies at the address of the operation in the target. Returns false if a request must do it.
     pub(super) fn copy(
         &self,
         comm: &Comm,

@@ -72,8 +72,8 @@ impl Active {
         Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
     }
 
-    /// Lets the kernel copy puts and gets where it can. `bases`: by rank, where its part begins in its process. Returns
-    /// what of that is to be explained.
+    /// Lets the kernel copy puts and gets where it can. `bases`: by rank, the address of its part in its
+    /// process. Returns the text for `dtl_explain`.
     pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
         let (copies, why) = Copies::new(&self.comm, bases);
         self.copies = copies;
