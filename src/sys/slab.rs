@@ -178,9 +178,10 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// A share of the object that outlives the guard.
     #[must_use]
-    pub fn pin(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
-        let object: *const T = self.get(inside, handle)?;
-        // SAFETY: `object` came from Arc::into_raw and the table's own share is alive (`get`).
+    pub fn pin(&self, _inside: &Guard, handle: u64) -> Option<Arc<T>> {
+        let object = self.slot(index_of(handle))?.object_of(handle)?;
+        // SAFETY: `object` is the very pointer of Arc::into_raw (one made from `get`'s reference must not be used for the counters
+        // beside the object), not null, and the table's own share is alive as long as the guard, as in `get`.
         unsafe { Arc::increment_strong_count(object) };
         // SAFETY: takes over the share made in the line above.
         Some(unsafe { Arc::from_raw(object) })
