@@ -63,6 +63,23 @@ fn bad_frees_are_told_apart() {
     }
 }
 
+/// Who asks for an address that was somebody's a moment ago may get the description after it has been given to other memory.
+#[test]
+fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
+    for size in [64, 5000, 100_000, 3 << 20] {
+        let at = alloc(size, 1, label(52)).expect("memory");
+        let segment = table::find(at.get()).expect("of the allocator");
+        for distance in [1, 5 << 21, 3 << 30] {
+            let slab = segment.slab_of(at.get().wrapping_sub(distance));
+            assert!(
+                (0..segment.slab_count()).any(|own| std::ptr::eq(segment.slab(own), slab)),
+                "{size} {distance}"
+            );
+        }
+        assert_eq!(free(at, label(52)), Freed::Done);
+    }
+}
+
 #[test]
 fn other_threads_free_and_the_owner_gets_it_back() {
     for size in [64_u64, 3000, 90_000, 700_000, 5 << 20] {
