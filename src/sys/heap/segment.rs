@@ -67,7 +67,7 @@ impl Segment {
     /// are cut are aligned to their length, so where they begin does not matter.
     #[inline]
     pub(super) fn slab_of(&self, addr: usize) -> &'static Slab {
-        self.slab(addr % class::SEGMENT >> self.shift.get())
+        self.slab((addr % class::SEGMENT) >> self.shift.get())
     }
 }
 
