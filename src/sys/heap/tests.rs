@@ -21,7 +21,7 @@ fn holds(at: Addr, size: u64, value: u8) -> bool {
 
 #[test]
 fn blocks_are_aligned_and_found() {
-    for bits in 0..=24 {
+    for bits in (0..=24).step_by(if cfg!(miri) { 8 } else { 1 }) {
         for size in [1, 63, 64, 65, 4095, 70_000, 600_000, 3 << 20] {
             let align = 1_u64 << bits;
             let at = alloc(size, align, label(60)).expect("memory");
@@ -45,7 +45,8 @@ fn bad_frees_are_told_apart() {
         assert_eq!(free(Addr::new(std::ptr::without_provenance_mut(addr)), label(61)), Freed::Foreign);
         assert_eq!(find(Addr::new(std::ptr::without_provenance_mut(addr))), None);
     }
-    for size in [64, 100, 5000, 100_000, 3 << 20, 2 << 30] {
+    // The longest is too much for Miri.
+    for size in [64, 100, 5000, 100_000, 3 << 20, 2 << 30].into_iter().take(if cfg!(miri) { 5 } else { 6 }) {
         let at = alloc(size, 1, label(61)).expect("memory");
         for offset in [1, 8, 32, 63] {
             assert_eq!(free(at.offset(offset), label(61)), Freed::Inside);
@@ -112,7 +113,9 @@ fn other_threads_free_and_the_owner_gets_it_back() {
 #[test]
 fn a_race_of_frees_has_one_winner_among_other_threads() {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    let blocks: Vec<Addr> = (0..2000).map(|n| alloc(64 + n, 1, label(58)).expect("memory")).collect();
+    let blocks: Vec<Addr> = (0..if cfg!(miri) { 60 } else { 2000 })
+        .map(|n| alloc(64 + n, 1, label(58)).expect("memory"))
+        .collect();
     let won = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -128,6 +131,7 @@ fn a_race_of_frees_has_one_winner_among_other_threads() {
 
 #[test]
 fn many_threads_allocate_pass_on_and_end() {
+    const ROUNDS: u64 = if cfg!(miri) { 50 } else { 2000 };
     let (send, receive) = std::sync::mpsc::sync_channel::<(Addr, u64, u8)>(64);
     let receive = std::sync::Mutex::new(receive);
     std::thread::scope(|scope| {
@@ -135,7 +139,7 @@ fn many_threads_allocate_pass_on_and_end() {
             let send = send.clone();
             scope.spawn(move || {
                 let mut seed = thread + 1;
-                for round in 0..2000_u64 {
+                for round in 0..ROUNDS {
                     seed =
                         seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let size = 1 + (seed >> 33) % if round % 50 == 0 { 900_000 } else { 3000 };
@@ -162,7 +166,7 @@ fn many_threads_allocate_pass_on_and_end() {
         }
     });
     let now = stats(57);
-    assert_eq!((now.live_bytes, now.live_count, now.total_count), (0, 0, 8000));
+    assert_eq!((now.live_bytes, now.live_count, now.total_count), (0, 0, 4 * ROUNDS));
 }
 
 #[test]
@@ -170,12 +174,13 @@ fn the_peak_of_one_thread_is_exact() {
     let sizes = [10, 5000, 1 << 20, 64, 300_000];
     let blocks: Vec<Addr> = sizes.iter().map(|size| alloc(*size, 1, label(56)).expect("memory")).collect();
     assert!(blocks.iter().all(|at| free(*at, label(56)) == Freed::Done));
-    for _ in 0..1000 {
+    const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1000 };
+    for _ in 0..ROUNDS {
         let at = alloc(777, 1, label(56)).expect("memory");
         assert_eq!(free(at, label(56)), Freed::Done);
     }
     let now = stats(56);
-    assert_eq!((now.peak_bytes, now.live_bytes, now.total_count), (sizes.iter().sum(), 0, 1005));
+    assert_eq!((now.peak_bytes, now.live_bytes, now.total_count), (sizes.iter().sum(), 0, 5 + ROUNDS));
 }
 
 #[test]
@@ -203,7 +208,7 @@ fn what_is_kept_stays_within_the_budget() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 32 }, ..ProptestConfig::default() })]
 
     /// Against a model: live blocks never overlap, keep their bytes and are found from any byte.
     #[test]

@@ -62,9 +62,9 @@ fn names_and_sizes_are_those_of_the_constants() {
     assert_eq!(dtype_size(DTL_DTYPE_COMPLEX128), Some(size_of::<Complex<f64>>()));
 }
 
-/// 2^exponent exactly.
+/// 2^exponent exactly, of the exponents of normal numbers.
 fn power(exponent: i32) -> f64 {
-    2_f64.powi(exponent)
+    f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
 /// The meaning of a 16-bit float, from the definition of the format.
@@ -84,7 +84,7 @@ fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
 /// Every value comes back, and what lies between two neighbours goes to the nearer, or the even one.
 fn check_format(fraction_bits: i32, bias: i32, wide: fn(u16) -> f32, rounded: fn(f32) -> u16) {
     let infinite = 0x7FFF >> fraction_bits << fraction_bits;
-    for bits in 0..=u16::MAX {
+    for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 97 } else { 1 }) {
         let exact = meaning(bits, fraction_bits, bias);
         let (wide_value, sign) = (wide(bits), bits & 0x8000);
         if exact.is_nan() {
