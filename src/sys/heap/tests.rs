@@ -131,7 +131,8 @@ fn a_race_of_frees_has_one_winner_among_other_threads() {
 
 #[test]
 fn many_threads_allocate_pass_on_and_end() {
-    const ROUNDS: u64 = if cfg!(miri) { 50 } else { 2000 };
+    const ROUNDS: u64 = if cfg!(miri) { 30 } else { 2000 };
+    const LONGEST: u64 = if cfg!(miri) { 9000 } else { 900_000 };
     let (send, receive) = std::sync::mpsc::sync_channel::<(Addr, u64, u8)>(64);
     let receive = std::sync::Mutex::new(receive);
     std::thread::scope(|scope| {
@@ -142,7 +143,7 @@ fn many_threads_allocate_pass_on_and_end() {
                 for round in 0..ROUNDS {
                     seed =
                         seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    let size = 1 + (seed >> 33) % if round % 50 == 0 { 900_000 } else { 3000 };
+                    let size = 1 + (seed >> 33) % if round % 50 == 0 { LONGEST } else { 3000 };
                     let at = alloc(size, 1, label(57)).expect("memory");
                     fill(at, size, seed as u8);
                     if seed >> 63 == 0 {
@@ -207,12 +208,16 @@ fn what_is_kept_stays_within_the_budget() {
     .expect("no panic");
 }
 
+/// Bytes and steps of `blocks_are_apart`.
+const MOST: u64 = if cfg!(miri) { 900 } else { 80_000 };
+const STEPS: usize = if cfg!(miri) { 40 } else { 300 };
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 32 }, ..ProptestConfig::default() })]
 
     /// Against a model: live blocks never overlap, keep their bytes and are found from any byte.
     #[test]
-    fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1_u64..80_000, 0_u32..14, any::<u8>()), 1..300)) {
+    fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1..MOST, 0_u32..14, any::<u8>()), 1..STEPS)) {
         let mut slots = [None; 24];
         let mut live = BTreeMap::new();
         for (slot, size, align, value) in steps {
