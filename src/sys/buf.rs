@@ -68,7 +68,7 @@ impl std::fmt::Debug for Addr {
 }
 
 /// Bytes from which on the processor's string instruction is as fast as a loop or faster, near and far.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const STRING_FROM: usize = 4096;
 
 /// A range of bytes that its maker promised to keep valid while the operation it was given to runs.
@@ -168,7 +168,7 @@ impl Region {
     /// and a loop of stores waits for each (1 MiB between far cores: 34 µs, by a loop 130 µs).
     #[inline]
     pub fn copy_across(self, source: Region) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.len.min(source.len) >= STRING_FROM && std::is_x86_feature_detected!("ermsb") {
             let len = self.len.min(source.len);
             // SAFETY: both regions' makers vouch for `len` bytes; the direction flag is clear in Rust code.

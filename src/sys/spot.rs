@@ -44,9 +44,9 @@ impl<T> Spot<T> {
 
     /// A share of it.
     #[must_use]
-    pub fn pin(self, inside: &Guard) -> Option<Arc<T>> {
-        let object: *const T = self.get(inside)?;
-        // SAFETY: `object` came from Arc::into_raw, and the table's own share is alive as long as the guard.
+    pub fn pin(self, _inside: &Guard) -> Option<Arc<T>> {
+        let object = cache::usual(self.slot)?.object_of(self.handle)?;
+        // SAFETY: as in `Table::pin`.
         unsafe { Arc::increment_strong_count(object) };
         // SAFETY: takes over the share made in the line above.
         Some(unsafe { Arc::from_raw(object) })

@@ -4,12 +4,12 @@
 //! (`__tls_get_addr`, 1.5 to 2 ns): more than the rest of a call's entry. On x86-64 Linux the
 //! pointers are therefore declared in assembly with the initial-exec model: an offset that the loader
 //! fills in once, then one load. The loader keeps room for such data (glibc: at least 1 KiB) also
-//! for libraries that are opened later; this needs 16 bytes of it. Elsewhere: the language's own.
+//! for libraries that are opened later; this needs 16 bytes of it. Elsewhere, and for Miri, which runs no assembly: the language's own.
 //! Source: U. Drepper, "ELF Handling For Thread-Local Storage", section 4.4.6.
 //!
 //! No destructor belongs to the pointers, so they can be read in any thread's last moments.
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod model {
     use std::arch::{asm, global_asm};
 
@@ -68,7 +68,7 @@ mod model {
     pointer!(heap, set_heap, "dtl_thread_heap");
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 mod model {
     use std::cell::Cell;
 

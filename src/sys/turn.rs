@@ -133,14 +133,15 @@ mod tests {
     #[test]
     fn two_threads_never_have_it_at_the_same_time() {
         epoch::prepare();
-        for _ in 0..200 {
+        let rounds = if cfg!(miri) { 20 } else { 200 };
+        for _ in 0..rounds {
             let (turn, within, had) = (Turn::default(), AtomicU64::new(0), AtomicU64::new(0));
             std::thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
                         let _record = epoch::enter();
                         let mark = epoch::thread_mark();
-                        for _ in 0..200 {
+                        for _ in 0..rounds {
                             if let Some(taken) = turn.try_take(mark) {
                                 assert_eq!(within.fetch_add(1, Ordering::Relaxed), 0);
                                 within.fetch_sub(1, Ordering::Relaxed);

@@ -32,6 +32,13 @@
 /// The call succeeds.
 #define CHECK_OK(call) CHECK_STATUS(call, DTL_SUCCESS)
 
+/// Before a function whose locals lie on the thread's stack, where AddressSanitizer would put them elsewhere.
+#ifdef __SANITIZE_ADDRESS__
+#define OWN_STACK __attribute__((no_sanitize("address")))
+#else
+#define OWN_STACK
+#endif
+
 /// Ends the test as skipped: the test runners know the text and the exit status 77.
 #define SKIP(reason)                                                                              \
     do {                                                                                          \

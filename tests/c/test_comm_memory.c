@@ -119,7 +119,10 @@ static void check_job(dtl_comm_t comm, int32_t rank, int32_t size, const char *s
     CHECK_OK(dtl_comm_allreduce(comm, &mine, &sum, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
     if (rank > 0) return;
     printf("%d ranks, %s: %lld bytes of their own, %lld shared\n", (int)size, state, (long long)sum, (long long)shared);
-    CHECK(shared > 0 && sum + shared <= MOST_OF_A_JOB);
+    CHECK(shared > 0);
+#ifndef __SANITIZE_ADDRESS__ /* which has megabytes of its own in each process */
+    CHECK(sum + shared <= MOST_OF_A_JOB);
+#endif
 }
 
 static void test_job(int32_t rank, int32_t size) {
@@ -262,7 +265,9 @@ static void test_many_ranks(void) {
     open_and_derive();
     last = resident();
     printf("threads: %lld bytes resident, %lld in the end\n", (long long)first, (long long)last);
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what was freed for a while, and maps memory of its own beside it */
     CHECK(last <= first + first / 10);
+#endif
 }
 
 int main(int argc, char **argv) {

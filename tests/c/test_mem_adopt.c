@@ -178,7 +178,7 @@ static dtl_status_t describe(void* self, const void* ptr, dtl_mem_info_t* info) 
     return DTL_SUCCESS;
 }
 
-static void test_described(void) {
+OWN_STACK static void test_described(void) {
     static struct far self;
     struct far_tables tables;
     dtl_mem_info_t info = DTL_MEM_INFO_INIT;

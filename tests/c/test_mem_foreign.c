@@ -192,7 +192,7 @@ static void refused_by_windows(unsigned char* memory) {
 }
 
 /* The driver is not queried about ranges that only hold host memory, nor about the library's memory. */
-static void not_queried(void) {
+OWN_STACK static void not_queried(void) {
     unsigned char local[64], *small = (unsigned char*)malloc(64);
     unsigned char* buffers[3];
     void* ours = NULL;

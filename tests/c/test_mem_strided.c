@@ -135,7 +135,7 @@ static void test_planes(void) {
 static void test_bad_input(void) {
     static char in[512], out[512];
     const uint64_t shape[9] = {2, 2, 2, 2, 2, 2, 2, 2, 2}, none[2] = {3, 0}, huge[2] = {UINT64_MAX, 8};
-    const int64_t same[2] = {4, 4}, less[1] = {3}, repeat[1] = {0}, far_away[1] = {INT64_MIN};
+    const int64_t same[2] = {4, 4}, less[1] = {3}, repeat[2] = {0, 0}, far_away[1] = {INT64_MIN};
     void* memory;
     CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, shape, 9, 1), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("shape [2, 2, 2");

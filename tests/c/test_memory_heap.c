@@ -233,6 +233,9 @@ static void test_fork(void) {
 
 /* No memory is a status, and what was allocated before can be used and freed. */
 static void test_limit(void) {
+#ifdef __SANITIZE_ADDRESS__
+    return; /* it maps memory of its own, beyond any such limit */
+#endif
     enum { MOST = 4096 };
     static void* blocks[MOST];
     struct rlimit limit, low;

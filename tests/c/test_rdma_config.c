@@ -112,6 +112,9 @@ static void dtl_info(int status) {
     const char *dtlrun = getenv("DTL_TEST_DTLRUN"), *end;
     char command[1024];
     int code;
+#ifdef __SANITIZE_ADDRESS__
+    return; /* that program has no sanitizer, so it cannot load a provider that has */
+#endif
     if (dtlrun == NULL || (end = strrchr(dtlrun, '/')) == NULL) return;
     snprintf(command, sizeof command, "DTL_COMM=rdma '%.*s/dtl-info' >/dev/null 2>&1", (int)(end - dtlrun), dtlrun);
     code = system(command);

@@ -166,7 +166,7 @@ static dtl_win_t raced;
 static int is_begun, is_stopped;
 
 static void *put_until_it_ends(void *unused) {
-    const int64_t value = 1;
+    static const int64_t value = 1; /* read until the next fence, when this thread may have ended */
     dtl_status_t status = DTL_SUCCESS;
     while (!__atomic_load_n(&is_begun, __ATOMIC_ACQUIRE)) {
     }

@@ -102,7 +102,9 @@ static inline void take(trace* all, const char* line) {
     found.first = line;
     found.is_open = 1;
     if (found.phase == 'B' || found.phase == 'b') {
-        all->events = (event*)realloc(all->events, ((size_t)all->count + 1) * sizeof *all->events);
+        if ((all->count & (all->count - 1)) == 0) /* a power of two, or none */
+            all->events = (event*)realloc(all->events, ((size_t)all->count * 2 + 1) * sizeof *all->events);
+        CHECK(all->events != NULL);
         all->events[all->count++] = found;
         return;
     }

@@ -194,15 +194,18 @@ pub fn retag(addr: Addr, from: u8, to: u8) -> Freed {
 /// The live block that an address (any) lies in.
 #[must_use]
 pub fn find(addr: Addr) -> Option<Found> {
-    let slab = table::find(addr.get())?.slab_of(addr.get());
-    let offset = addr.get().checked_sub(slab.base.get())?;
+    let segment = table::find(addr.get())?;
+    let slab = segment.slab_of(addr.get());
+    let (base, block) = (slab.base.get(), slab.block.get());
+    let offset = addr.get().checked_sub(base)?;
     if offset >= slab.span.get() {
         return None;
     }
-    let index = offset.checked_div(slab.block.get())?;
+    // The slab may be serving another class since.
+    let index = offset.checked_div(block).filter(|index| *index < segment.most())?;
     let word = slab.word(index).load(Ordering::Acquire);
     let found = Found {
-        base: slab.base.get() + index * slab.block.get(),
+        base: base + index * block,
         size: word & mail::SIZE,
         kind: (word >> mail::KIND_SHIFT) as u8 & 31,
         tag: (word >> mail::TAG_SHIFT) as u8,

@@ -23,7 +23,10 @@ fn reserve(len: usize) -> Option<usize> {
 
 /// Gives pages back.
 pub(super) fn unmap(at: usize, len: usize) {
-    if len > 0 {
+    if cfg!(miri) {
+        // SAFETY: what `map` gave and that nobody uses any more.
+        unsafe { libc::free(ptr::with_exposed_provenance_mut(at)) };
+    } else if len > 0 {
         // SAFETY: whole pages that `map` gave and that nobody uses any more.
         let _ = unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), len) };
     }
@@ -31,6 +34,9 @@ pub(super) fn unmap(at: usize, len: usize) {
 
 /// Zeroed pages, `len` a multiple of the page size, aligned to `align`; `None` without memory.
 pub(super) fn map(len: usize, align: usize) -> Option<usize> {
+    if cfg!(miri) {
+        return allocate(len, align);
+    }
     let at = reserve(len)?;
     if at % align == 0 {
         return Some(at);
@@ -44,9 +50,21 @@ pub(super) fn map(len: usize, align: usize) -> Option<usize> {
     Some(at)
 }
 
+/// As `map`, from the C library: Miri has no advice about pages, and gives no part of a mapping back.
+fn allocate(len: usize, align: usize) -> Option<usize> {
+    let mut at = ptr::null_mut();
+    // SAFETY: new memory; writes the pointer to it.
+    if unsafe { libc::posix_memalign(&raw mut at, align, len) } != 0 {
+        return None;
+    }
+    // SAFETY: so many bytes were given just now.
+    unsafe { ptr::write_bytes(at.cast::<u8>(), 0, len) };
+    Some(at.expose_provenance())
+}
+
 /// Asks for huge pages where they fit. Advice: where they are switched off nothing happens.
 pub(super) fn prefer_huge(at: usize, len: usize) {
-    if HUGE.load(Ordering::Relaxed) {
+    if HUGE.load(Ordering::Relaxed) && !cfg!(miri) {
         // SAFETY: advice about pages of ours; their contents stay.
         let _ = unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_HUGEPAGE) };
     }
@@ -54,6 +72,10 @@ pub(super) fn prefer_huge(at: usize, len: usize) {
 
 /// Keeps the addresses and gives the memory behind them back; it is zero when used again.
 pub(super) fn purge(at: usize, len: usize) {
+    if cfg!(miri) {
+        // SAFETY: as below.
+        return unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(at), 0, len) };
+    }
     // SAFETY: whole pages of ours whose contents nobody needs.
     let _ = unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_DONTNEED) };
 }

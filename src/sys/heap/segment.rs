@@ -43,6 +43,11 @@ impl Segment {
         CUTS.get(self.cut.get()).map_or(1, |cut| class::SEGMENT >> cut.shift)
     }
 
+    /// Most blocks that a slab can have.
+    pub(super) fn most(&self) -> usize {
+        CUTS.get(self.cut.get()).map_or(1, |cut| cut.most)
+    }
+
     /// The mask of all slabs.
     pub(super) fn all_free(&self) -> usize {
         (1 << self.slab_count()) - 1
@@ -58,10 +63,11 @@ impl Segment {
         unsafe { &*slab }
     }
 
-    /// The slab that an address of this segment lies in.
+    /// The slab that an address of this segment lies in. Some slab of it if the description serves other memory by now: segments that
+    /// are cut are aligned to their length, so where they begin does not matter.
     #[inline]
     pub(super) fn slab_of(&self, addr: usize) -> &'static Slab {
-        self.slab(addr.wrapping_sub(self.base.get()) >> self.shift.get())
+        self.slab((addr % class::SEGMENT) >> self.shift.get())
     }
 }
 

@@ -95,11 +95,10 @@ impl Store {
         let segment = self.describe::<Segment>(1)?.first()?;
         segment.cut.set(cut);
         segment.shift.set(CUTS.get(cut).map_or(63, |cut| cut.shift));
-        let most = CUTS.get(cut).map_or(1, |cut| cut.most);
         let slabs = self.describe::<Slab>(segment.slab_count())?;
         for slab in slabs {
             // Not from a page's first bytes on: see `Slab`.
-            let words = self.describe::<AtomicU64>(most + SKIPPED)?.get(SKIPPED..)?;
+            let words = self.describe::<AtomicU64>(segment.most() + SKIPPED)?.get(SKIPPED..)?;
             slab.words.store(words.as_ptr().cast_mut(), Ordering::Relaxed);
             slab.segment.set(Some(segment));
         }
