@@ -4831,6 +4831,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 /// handles become stale; messages that were sent stay receivable by the peers. A collective that is
 /// in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
+/// The call waits for no other rank. What another rank still needs of this rank on this communicator ends there with
+/// DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out, where a rank that left is noticed
+/// (docs/explanation/promises.md: by which kinds, and of which communicators). Elsewhere it ends at the time limit.
+///
 /// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
 /// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
 /// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.
@@ -5500,8 +5504,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 /// Makes a working communicator of the ranks that survived a failure, in their order. Every survivor
 /// calls it. The call first ends all operations that wait on `comm`, on every rank, with
 /// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and ranks
-/// that destroy `comm` instead are left out. Without a failure, all ranks are survivors. Afterwards
-/// `comm` is of no use: destroy it.
+/// that destroy `comm` instead are left out, if it is noticed that they do (after a failure: always; without one:
+/// docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT. Without a failure, all other ranks are
+/// survivors. Afterwards `comm` is of no use: destroy it.
 ///
 /// The call is collective, and only one thread of a process may be in it for a communicator. Calls of
 /// other threads that wait on `comm` end.

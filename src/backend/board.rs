@@ -42,6 +42,8 @@ const ALIGN: usize = 128;
 const USER_AT: usize = 0;
 /// Added when that communicator has gone.
 const GONE: u64 = 1 << 63;
+/// Added when the rank destroys that communicator, of which its other threads may still use the sheet for a moment.
+const LEFT: u64 = 1 << 62;
 /// What this rank has done with: context, and the low half of the number.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
@@ -71,8 +73,9 @@ fn user_word(sheets: &Span, sheet: usize) -> Option<&AtomicU64> {
     sheets.word(sheet + USER_AT)
 }
 
+/// Who uses a sheet, whether it has left or not.
 fn user(sheets: &Span, sheet: usize) -> u64 {
-    user_word(sheets, sheet).map_or(0, |word| word.load(Acquire))
+    user_word(sheets, sheet).map_or(0, |word| word.load(Acquire) & !LEFT)
 }
 
 impl Board {
@@ -169,13 +172,30 @@ impl Board {
             word.store(self.stamp(number), Release);
         }
     }
+
+    fn add_to_user(&self, mark: u64) {
+        if let Some(word) = user_word(&self.sheets, self.own) {
+            word.fetch_or(mark, Release);
+        }
+    }
+
+    /// Tells the others that this rank has left: it posts nothing more.
+    pub(super) fn leave(&self) {
+        self.add_to_user(LEFT);
+    }
+
+    /// Whether a rank has left. Its sheet is used again only after this board has gone, so the mark stays. What the
+    /// rank posted before is seen by who has seen that.
+    pub(super) fn has_left(&self, rank: i32) -> bool {
+        let word = self.members.get(rank as usize).and_then(|sheet| user_word(&self.sheets, *sheet as usize));
+        let user = LEFT | (u64::from(self.context) + 1);
+        word.is_some_and(|word| word.load(Acquire) & !GONE == user)
+    }
 }
 
 impl Drop for Board {
     fn drop(&mut self) {
-        if let Some(word) = user_word(&self.sheets, self.own) {
-            word.store(GONE | (u64::from(self.context) + 1), Release);
-        }
+        self.add_to_user(GONE);
     }
 }
 

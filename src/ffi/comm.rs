@@ -77,6 +77,10 @@ unsafe fn take_description(inside: &Guard, desc: *const dtl_comm_desc_t) -> Resu
 /// handles become stale; messages that were sent stay receivable by the peers. A collective that is
 /// in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
+/// The call waits for no other rank. What another rank still needs of this rank on this communicator ends there with
+/// DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out, where a rank that left is noticed
+/// (docs/explanation/promises.md: by which kinds, and of which communicators). Elsewhere it ends at the time limit.
+///
 /// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
 /// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
 /// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.

@@ -116,8 +116,9 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 /// Makes a working communicator of the ranks that survived a failure, in their order. Every survivor
 /// calls it. The call first ends all operations that wait on `comm`, on every rank, with
 /// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and ranks
-/// that destroy `comm` instead are left out. Without a failure, all ranks are survivors. Afterwards
-/// `comm` is of no use: destroy it.
+/// that destroy `comm` instead are left out, if it is noticed that they do (after a failure: always; without one:
+/// docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT. Without a failure, all other ranks are
+/// survivors. Afterwards `comm` is of no use: destroy it.
 ///
 /// The call is collective, and only one thread of a process may be in it for a communicator. Calls of
 /// other threads that wait on `comm` end.

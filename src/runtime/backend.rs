@@ -460,6 +460,8 @@ pub trait Transport: Send + Sync {
     fn has_left(&self, _rank: i32) -> bool {
         false
     }
+    /// Takes in all messages that a rank had sent by now, if others can see more of it than its messages (a board).
+    fn catch_up(&self, _rank: i32) {}
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {
         Vec::new()

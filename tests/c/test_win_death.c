@@ -6,6 +6,9 @@
 
 enum { VICTIM = 1, CELLS = 4096 };
 
+/* The memory of a window that is created, not allocated. */
+static int64_t elsewhere[CELLS];
+
 /* It holds a lock of rank 0 when it goes. */
 static void be_the_victim(dtl_comm_t comm, dtl_win_t win) {
     char ready = 0;
@@ -251,6 +254,40 @@ static void test_unlock_alone(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     destroyed_by_other(comm, win, 0);
 }
 
+/* After the death a survivor destroys the window: nothing more is done to its part. */
+static void test_destroyed(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    int64_t value = 1;
+    char ready = 0;
+    dtl_status_t unlocked;
+    CHECK_OK(dtl_win_fence(win));
+    if (me == VICTIM) kill(getpid(), SIGKILL);
+    fails(dtl_win_fence(win));
+    if (me == 2) {
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 0, 3, NULL));
+        CHECK_OK(dtl_win_destroy(win));
+        CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, 0, 4));
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 0, 5, NULL)); /* it lives on */
+    } else {
+        CHECK_OK(dtl_win_lock(win, DTL_LOCK_SHARED, 2));
+        CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, 2, 3));
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 2, 4, NULL));
+        if (dtl_win_accumulate(win, &value, 1, DTL_DTYPE_INT64, 2, 0, DTL_OP_SUM) != DTL_SUCCESS) CHECK_TEXT("2");
+        CHECK_STATUS(dtl_win_flush(win, 2), DTL_ERROR_RANK_FAILURE);
+        unlocked = dtl_win_unlock(win, 2); /* by messages, the flush has told all that was not done */
+        if (base != elsewhere || unlocked != DTL_SUCCESS) CHECK_STATUS(unlocked, DTL_ERROR_RANK_FAILURE);
+        CHECK_STATUS(dtl_win_lock(win, DTL_LOCK_SHARED, 2), DTL_ERROR_RANK_FAILURE);
+        CHECK_TEXT("2");
+        CHECK_STATUS(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, 2), DTL_ERROR_RANK_FAILURE);
+        CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, 0)); /* this rank's own part is there */
+        CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, 0, 1));
+        CHECK_OK(dtl_win_unlock(win, 0));
+        CHECK(base[1] == 1);
+        CHECK_OK(dtl_win_destroy(win));
+        CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, 2, 5));
+    }
+    printf("rank %d is well\n", me);
+}
+
 /* Whether a process is in one of these states of /proc. */
 static int is_in_state(pid_t pid, const char *states) {
     char path[64], text[512];
@@ -371,6 +408,7 @@ static const struct {
              {"fence", test_fence, 128 + SIGKILL},
              {"fence_alone", test_fence_alone, 128 + SIGKILL},
              {"unlock_alone", test_unlock_alone, 128 + SIGKILL},
+             {"destroyed", test_destroyed, 128 + SIGKILL},
              {"silent", test_silent, 0},
              {"stopped", test_stopped, 0},
              {"exec", test_exec, 128 + SIGKILL},
@@ -379,8 +417,7 @@ static const struct {
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static int be_a_rank(const char *name, const char *how) {
-    static int64_t own[CELLS];
-    void *base = own;
+    void *base = elsewhere;
     dtl_comm_t comm;
     dtl_win_t win;
     int i;
@@ -390,9 +427,9 @@ static int be_a_rank(const char *name, const char *how) {
     CHECK(ranks == 3);
     comm = open_with(MILLISECONDS(20000));
     if (strcmp(how, "allocate") != 0) {
-        CHECK_OK(dtl_win_create(comm, own, sizeof own, 8, &win));
+        CHECK_OK(dtl_win_create(comm, elsewhere, sizeof elsewhere, 8, &win));
     } else {
-        CHECK_OK(dtl_win_allocate(comm, sizeof own, 8, &base, &win));
+        CHECK_OK(dtl_win_allocate(comm, sizeof elsewhere, 8, &base, &win));
     }
     for (i = 0; i < CASES; i++)
         if (strcmp(name, cases[i].name) == 0) cases[i].run(comm, win, (int64_t *)base);

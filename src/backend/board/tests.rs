@@ -145,6 +145,26 @@ fn a_place_is_free_when_all_its_ranks_have_gone_through() {
 }
 
 #[test]
+fn a_rank_that_has_left_keeps_its_sheet_until_its_board_goes() {
+    let mut two = Two::new();
+    let places = [two.reserve(0), two.reserve(1)];
+    let (one, other) = (two.open(0, 3, places), two.open(1, 3, places));
+    assert!(!one.has_left(1) && !other.has_left(0) && !one.has_left(-1) && !one.has_left(2));
+    other.leave();
+    assert!(one.has_left(1) && !other.has_left(0));
+    assert!(!two.is_free(0, 1, false) && !two.is_free(1, 1, false), "its threads may still use it");
+    drop(other);
+    assert!(one.has_left(1) && !two.is_free(1, 1, false), "rank 0 still looks");
+    one.leave();
+    drop(one);
+    assert!(two.is_free(0, 1, false) && two.is_free(1, 1, false));
+    let later = [two.reserve(0), two.reserve(1)];
+    let (one, other) = (two.open(0, 5, later), two.open(1, 5, later));
+    drop(other);
+    assert!(!one.has_left(1), "its board has gone, but it has not said that it leaves");
+}
+
+#[test]
 fn communicators_made_at_the_same_time_share_no_sheet() {
     let mut two = Two::new();
     // Threads of rank 1 come in the other order.

@@ -92,6 +92,15 @@ impl backend::Board for Local {
         self.board.finish(number, met);
     }
 
+    fn leave(&self) {
+        self.board.leave();
+        self.bell.ring();
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.board.has_left(rank)
+    }
+
     fn rest(&self, rank: i32, number: u64, limit: Duration) -> bool {
         self.bell.sleep(|| self.board.look(rank, number).is_some(), limit);
         true

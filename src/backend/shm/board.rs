@@ -30,6 +30,14 @@ impl backend::Board for Shared {
     fn finish(&self, number: u64, met: bool) {
         self.0.finish(number, met);
     }
+
+    fn leave(&self) {
+        self.0.leave();
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.0.has_left(rank)
+    }
 }
 
 /// Reserves a place for the sheet of rank `own` and allocates its memory. `None`: no place or no memory is

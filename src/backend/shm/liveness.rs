@@ -58,8 +58,7 @@ impl Engine {
     /// Ends everything that needs a rank that is gone. First its ring is read to the end: what it
     /// had sent stays receivable. False: that is not possible yet, for want of memory.
     fn settle(&mut self, rank: usize, state: State) -> bool {
-        self.find_rings();
-        while self.read_ring(rank, usize::MAX) > 0 {}
+        self.catch_up(rank);
         if !self.is_read(rank) {
             return false;
         }
@@ -83,6 +82,12 @@ impl Engine {
             self.finish_failed(id, rank);
         }
         true
+    }
+
+    /// Reads a rank's ring to the end, as far as there is memory.
+    pub(super) fn catch_up(&mut self, rank: usize) {
+        self.find_rings();
+        while self.read_ring(rank, usize::MAX) > 0 {}
     }
 
     fn is_read(&mut self, rank: usize) -> bool {

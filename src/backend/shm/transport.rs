@@ -299,6 +299,14 @@ impl Transport for Endpoint {
         self.with(is_gone).unwrap_or(false)
     }
 
+    fn catch_up(&self, rank: i32) {
+        // An error: closed, or a forked child.
+        let _ = self.with(|engine| {
+            engine.catch_up(engine.rank_of(rank)?);
+            Ok(())
+        });
+    }
+
     fn failed_ranks(&self) -> Vec<i32> {
         let gone = |engine: &mut Engine| {
             let gone = (0_i32..).zip(engine.peers.all()).filter(|(_, peer)| peer.state != State::Present);

@@ -35,6 +35,10 @@ pub trait Board: Send + Sync {
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
     /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
     fn finish(&self, number: u64, met: bool);
+    /// Tells the others that this rank leaves: it posts nothing more.
+    fn leave(&self);
+    /// Whether a rank has left. What it posted before is seen by who has seen that.
+    fn has_left(&self, rank: i32) -> bool;
     /// Sleeps until that post is there, `limit` at most. False, at once: nobody would wake it.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false

@@ -100,12 +100,13 @@ impl Comm {
 
     /// Why an operation cannot complete: which members have died or are absent.
     pub(super) fn gone_text(&self) -> String {
-        let absent: Vec<_> = self.absent_ranks().iter().map(ToString::to_string).collect();
+        let absent: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
+        let absent: Vec<_> = absent.iter().map(ToString::to_string).collect();
         let absent = match absent.is_empty() {
             true => String::new(),
             false => format!(
                 "because rank(s) {} do not take part in this communicator: the call that made it failed there, \
-                 or these ranks destroyed it after a failure; dtl_comm_shrink leaves them out",
+                 or these ranks destroyed it; dtl_comm_shrink leaves them out",
                 absent.join(", ")
             ),
         };
@@ -127,6 +128,7 @@ impl Comm {
         match self.poll(started)? {
             None if self.is_absent(peer) => {
                 let failed = Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
+                self.link.transport.catch_up(self.outer(peer));
                 // Pending: the message has been matched and will complete.
                 Ok(match self.try_take_back(started)? {
                     Poll::Ready(done) => done.or(Some(failed)),
@@ -139,7 +141,7 @@ impl Comm {
 
     /// Whether a member is known to be absent.
     pub(super) fn is_absent(&self, rank: i32) -> bool {
-        self.absent_ranks().contains(&rank)
+        self.has_left(rank) || self.absent_ranks().contains(&rank)
     }
 }
 
@@ -159,10 +161,17 @@ pub(super) fn has_failed(comm: &Comm) -> bool {
     comm.standing.state() == State::Revoked || comm.is_broken() || comm.has_died()
 }
 
-/// Notifies the other ranks of a failed communicator that this rank destroys it. After a completed
-/// shrink no rank waits for this rank on it any more, so no notice is sent.
-pub(super) fn leave(comm: &Comm) {
+/// Tells the other ranks that this rank destroys a communicator: by its mark, and by a notice if the communicator
+/// has failed. After a completed shrink no rank waits for this rank on it any more; a late rank that
+/// found it gone would leave it out of a communicator in which it is.
+pub(super) fn leave(comm: &Comm, has_failed: bool) {
     let (completed, is_pending) = comm.shrinking.lock().state();
+    if let Some(flat) = comm.flat.as_ref().filter(|_| completed == 0) {
+        flat.leave();
+    }
+    if !has_failed {
+        return;
+    }
     if completed == 0 || is_pending {
         report::absent(comm, HERE);
     }

@@ -14,7 +14,7 @@
 
 use super::absence;
 use super::call::{Call, Kind};
-use super::group::derive;
+use super::group::{Seat, derive};
 use super::link::Class;
 use super::posted::Posted;
 use super::standing::State;
@@ -36,6 +36,16 @@ struct Word {
     context: u32,
     /// By rank.
     failed: Vec<bool>,
+    /// By rank: the place that it has reserved for the new communicator's board, as far as that is known. Who decides has
+    /// heard those of all survivors. Empty if there are too many ranks for a board.
+    places: Vec<u32>,
+}
+
+/// Ranks of a communicator beyond which no places are told: boards have few ranks.
+const MOST_PLACES: usize = 64;
+
+fn places_told(size: usize) -> usize {
+    if size > MOST_PLACES { 0 } else { size }
 }
 
 impl Word {
@@ -44,14 +54,17 @@ impl Word {
             .failed
             .chunks(64)
             .map(|chunk| (0..).zip(chunk).fold(0_u64, |bits, (at, failed)| bits | u64::from(*failed) << at));
-        [u64::from(self.decided) << 32 | u64::from(self.context)].into_iter().chain(bits).collect()
+        let head = u64::from(self.decided) << 32 | u64::from(self.context);
+        [head].into_iter().chain(bits).chain(self.places.iter().copied().map(u64::from)).collect()
     }
 
     fn parse(words: &[u64], size: usize) -> Word {
         let (head, bits) = words.split_first().map_or((0, words), |(head, bits)| (*head, bits));
         let failed =
             (0..size).map(|rank| bits.get(rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1));
-        Word { decided: head >> 32 != 0, context: head as u32, failed: failed.collect() }
+        let places = bits.iter().skip(size.div_ceil(64)).take(places_told(size)).map(|place| *place as u32);
+        let (failed, places) = (failed.collect(), places.collect());
+        Word { decided: head >> 32 != 0, context: head as u32, failed, places }
     }
 
     fn survivors(&self) -> Vec<i32> {
@@ -124,9 +137,17 @@ fn continue_shrink(
     if !decision.survivors().contains(&comm.rank) {
         return fail!(DTL_ERROR_RANK_FAILURE, "the other ranks have agreed that this rank failed");
     }
-    // Without a board: that would have to be agreed on too.
-    let number = absence::of_shrink(completed);
-    let made = derive(comm, &decision.survivors(), decision.context, None, number)?;
+    let (survivors, context, number) =
+        (decision.survivors(), decision.context, absence::of_shrink(completed));
+    let place = |rank: &i32| decision.places.get(*rank as usize).copied().unwrap_or(0);
+    let places = survivors.iter().map(place).collect();
+    let Some(seat) = agreement.seat.take() else {
+        return fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "an earlier call failed to make the communicator that the ranks had agreed on, and the others have been told"
+        );
+    };
+    let made = derive(comm, &survivors, context, Some((seat, places)), number)?;
     insert(on_device::pass_on(comm, made)?)
 }
 
@@ -136,6 +157,8 @@ struct Agreement {
     first_tag: u32,
     round: u32,
     own_context: u32,
+    /// This rank's place for the new communicator's board, until that takes it.
+    seat: Option<Seat>,
     /// This rank's word in this round. If it is decided, it is the result, which is sent to the survivors.
     mine: Word,
     /// Words of this round, by rank.
@@ -154,14 +177,20 @@ impl Agreement {
     fn new(comm: &Comm, completed: u32) -> Result<Agreement> {
         let size = comm.size as usize;
         let own_context = comm.link.new_context()?;
-        let mut mine = Word { decided: false, context: own_context, failed: vec![false; size] };
-        for rank in comm.failed_ranks().into_iter().chain(comm.absent_ranks()) {
+        let (failed, places) = (vec![false; size], vec![0; places_told(size)]);
+        let mut mine = Word { decided: false, context: own_context, failed, places };
+        let seat = Seat::reserve(comm);
+        if let Some(place) = mine.places.get_mut(comm.rank as usize) {
+            *place = seat.place;
+        }
+        for rank in comm.failed_ranks().into_iter().chain(comm.absent_ranks()).chain(comm.left_ranks()) {
             note(&mut mine.failed, rank);
         }
         let mut agreement = Agreement {
             first_tag: completed % 0xFFFF * ROUNDS,
             round: 0,
             own_context,
+            seat: Some(seat),
             mine,
             heard: Vec::new(),
             to_receive: Vec::new(),
@@ -260,7 +289,10 @@ impl Agreement {
     fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
         let (mine, heard) = (&self.mine, &self.heard);
         let decided = heard.iter().flatten().find(|word| word.decided);
-        let mut failed = mine.failed.clone();
+        let (mut failed, mut places) = (mine.failed.clone(), mine.places.clone());
+        for word in heard.iter().flatten() {
+            places.iter_mut().zip(&word.places).for_each(|(known, told)| *known = (*known).max(*told));
+        }
         for (rank, word) in (0..).zip(heard) {
             match word {
                 Some(word) => {
@@ -277,9 +309,9 @@ impl Agreement {
                 let leader = mine.survivors().first().copied().unwrap_or(comm.rank);
                 let theirs = heard.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
                 let context = if leader == comm.rank { self.own_context } else { theirs.unwrap_or(0) };
-                Word { decided: true, context, failed }
+                Word { decided: true, context, failed, places }
             }
-            None => Word { decided: false, context: self.own_context, failed },
+            None => Word { decided: false, context: self.own_context, failed, places },
         };
         self.round += 1;
         if self.round >= ROUNDS {
@@ -305,10 +337,13 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
         Some(done) => Some(done),
         None if posted.is_over() => return Ok(Some(true)),
         // The peer sent its words before its notice: a word that has not arrived by now will not arrive.
-        None if comm.is_absent(peer) => match posted.cancel()? {
-            Some(done) => Some(done),
-            None => return Ok(Some(false)),
-        },
+        None if comm.is_absent(peer) => {
+            comm.link.transport.catch_up(comm.outer(peer));
+            match posted.cancel()? {
+                Some(done) => Some(done),
+                None => return Ok(Some(false)),
+            }
+        }
         None => return Ok(None),
     };
     match done {
@@ -340,8 +375,11 @@ mod tests {
     fn words_survive_the_way() {
         let mut failed = vec![false; 70];
         (failed[3], failed[69]) = (true, true);
-        let word = Word { decided: true, context: 77, failed };
+        let word = Word { decided: true, context: 77, failed, places: Vec::new() };
         let again = Word::parse(&word.words(), 70);
         assert!(again == word && again.survivors().len() == 68);
+        let failed = vec![false, true, false];
+        let word = Word { decided: false, context: u32::MAX, failed, places: vec![7, 0, 63] };
+        assert!(Word::parse(&word.words(), 3) == word);
     }
 }

@@ -60,6 +60,16 @@ impl Flat {
         bytes <= self.most
     }
 
+    /// Tells the others that this rank destroys the communicator.
+    pub(super) fn leave(&self) {
+        self.board.leave();
+    }
+
+    /// Whether a rank has done that.
+    pub(super) fn has_left(&self, rank: i32) -> bool {
+        self.board.has_left(rank)
+    }
+
     /// Of collectives that use the board. Called by one thread at a time.
     fn next_number(&self) -> u64 {
         let number = self.begun.load(Ordering::Relaxed) + 1;
@@ -227,10 +237,12 @@ impl Steps {
     }
 
     /// Whether the rank that it waits for has gone without its part.
-    pub(super) fn is_lost(&self, comm: &Comm, flat: &Flat) -> bool {
+    /// `looks`: also at the marks of ranks that have destroyed the communicator.
+    pub(super) fn is_lost(&self, comm: &Comm, flat: &Flat, looks: bool) -> bool {
         // First whether it has gone: what it did before is seen after that.
         self.awaited(comm, flat).next().is_some_and(|rank| {
-            comm.link.transport.has_left(comm.outer(rank)) && flat.board.look(rank, self.number).is_none()
+            let has_gone = comm.link.transport.has_left(comm.outer(rank)) || (looks && comm.has_left(rank));
+            has_gone && flat.board.look(rank, self.number).is_none()
         })
     }
 

@@ -36,15 +36,17 @@ fn proposal(comm: &Comm) -> u64 {
 /// Reservation of this rank's place for its part of a board. It is made before the ranks exchange
 /// their places, so that another thread that makes a communicator at the same time cannot get the
 /// place. Released on drop, unless a board took the place.
-pub(super) struct Seat<'a> {
-    link: &'a Link,
+pub(super) struct Seat {
+    link: Arc<Link>,
     /// 0: there is none.
-    place: u32,
+    pub(super) place: u32,
 }
 
-impl<'a> Seat<'a> {
-    fn reserve(comm: &'a Comm) -> Self {
-        Seat { link: &comm.link, place: comm.link.transport.reserve_place().unwrap_or(0) }
+impl Seat {
+    pub(super) fn reserve(comm: &Comm) -> Self {
+        let link = Arc::clone(&comm.link);
+        let place = link.transport.reserve_place().unwrap_or(0);
+        Seat { link, place }
     }
 
     /// Gives a communicator a board if all its ranks have a place. `places`: by rank; 0 = the rank has
@@ -58,7 +60,7 @@ impl<'a> Seat<'a> {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Seat {
     fn drop(&mut self) {
         if self.place != 0 {
             self.link.transport.release_place(self.place);
@@ -86,7 +88,7 @@ pub(super) fn derive(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
-    seats: Option<(Seat<'_>, Vec<u32>)>,
+    seats: Option<(Seat, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
     or_absent(comm, number, derive_part(comm, ranks, context, seats, number))
@@ -96,7 +98,7 @@ fn derive_part(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
-    seats: Option<(Seat<'_>, Vec<u32>)>,
+    seats: Option<(Seat, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
     let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {

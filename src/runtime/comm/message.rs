@@ -6,7 +6,7 @@ use super::link::Class;
 use super::p2p::{self, Data, Started};
 use super::staging::{self, Staged};
 use super::{probing, progress};
-use crate::abi::comm::DTL_PROC_NULL;
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId};
@@ -55,7 +55,7 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
 
 /// Waits for a message that a receive would take, and takes it.
 pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
-    probing::until(comm, || improbe(comm, source, tag))
+    probing::until(comm, source, || improbe(comm, source, tag))
 }
 
 fn insert(message: Message) -> Result<dtl_message_t> {
@@ -84,7 +84,7 @@ pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
         if hidden::is_any() {
             start_staged(message, data)?.complete(comm, comm.deadline())
         } else {
-            comm.complete(start(message, data.bytes)?, comm.deadline())
+            comm.complete(start(message, data.bytes)?, DTL_ANY_SOURCE, comm.deadline())
         }
     })?;
     Ok((done, Arc::clone(comm)))

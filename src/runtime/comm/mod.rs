@@ -9,7 +9,7 @@
 //! stay there), `gated` sends that wait for an event.
 //! `window` is memory that other ranks read and change.
 //! `recorder` and `report` record which rank is in which operation; `absence` has the live ranks that do
-//! not take part; `posted` is memory of the library with the operation posted into it; `progress` moves
+//! not take part (`left`: those that destroyed it); `posted` is memory of the library with the operation posted into it; `progress` moves
 //! everything on while a call waits.
 
 mod absence;
@@ -22,6 +22,7 @@ pub mod collective;
 mod direct;
 mod flat;
 pub mod group;
+mod left;
 mod life;
 mod link;
 mod members;
@@ -379,7 +380,7 @@ pub fn abort(comm: &Comm, code: i32) -> ! {
 /// Describes a communicator.
 pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
     (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
-    out.failed_count = i32::try_from(comm.failed_ranks().len()).unwrap_or(i32::MAX);
+    out.failed_count = i32::try_from(comm.gone_count()).unwrap_or(i32::MAX);
     out.kind = comm.kind().as_ptr();
     let below = comm.link.transport.describe();
     match &comm.device {

@@ -141,7 +141,7 @@ impl Comm {
         if started.op().is_none() {
             return Ok(());
         }
-        let done = self.complete(started, self.deadline())?;
+        let done = self.complete(started, self.outer(dest), self.deadline())?;
         self.check_done(&done, "send to", dest)
     }
 
@@ -178,7 +178,7 @@ impl Comm {
         }
         let op = self.link.transport.irecv(data, select)?;
         let started = if is_from_any { Started::FromAny(op) } else { Started::Op(op) };
-        *told = self.complete(started, self.deadline())?;
+        *told = self.complete(started, source, self.deadline())?;
         Ok(())
     }
 
@@ -217,9 +217,9 @@ impl Comm {
         Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
     }
 
-    /// Waits for an operation. At the deadline, or when the communicator ends, it is withdrawn, so
+    /// Waits for an operation with the transport's rank `peer`. At the deadline, or when the communicator ends, it is withdrawn, so
     /// that nothing touches its buffer after the return; one that has been matched finishes first.
-    pub(super) fn complete(&self, started: Started, deadline: Deadline) -> Result<Done> {
+    pub(super) fn complete(&self, started: Started, peer: i32, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();
         loop {
             match self.poll(started) {
@@ -237,6 +237,9 @@ impl Comm {
                 break;
             }
             progress::others(self);
+            if let Some(done) = self.poll_if_left(started, peer)? {
+                return Ok(done);
+            }
         }
         match self.take_back(started)? {
             Some(done) => Ok(done),
@@ -456,10 +459,10 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
         let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
         let sent = comm
             .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
-            .and_then(|sending| comm.complete(sending, deadline))
+            .and_then(|sending| comm.complete(sending, comm.outer(dest), deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => comm.complete(receiving, deadline),
+            Ok(()) => comm.complete(receiving, comm.outer(source), deadline),
             Err(error) => {
                 if let Some(op) = receiving.op() {
                     comm.link.withdraw(op)?;

@@ -11,7 +11,7 @@ use crate::sys::park::Backoff;
 /// Waits for a message that a receive would take; it stays.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
     let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
-    comm.recorder.during(&call, || until(comm, || iprobe(comm, source, tag)))
+    comm.recorder.during(&call, || until(comm, source, || iprobe(comm, source, tag)))
 }
 
 /// Looks for a message that a receive would take; it stays.
@@ -42,8 +42,9 @@ pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
     Ok(())
 }
 
-/// Repeats `look` until it finds something, the communicator's time limit or its end.
-pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
+/// Repeats `look` for a message of `source` until it finds one, that rank has left, or the communicator's time limit
+/// or its end comes.
+pub(super) fn until<T>(comm: &Comm, source: i32, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
     let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
     loop {
         if let Some(found) = look()? {
@@ -55,6 +56,9 @@ pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Res
                 return Err(comm.gave_up());
             }
             progress::others(comm);
+            if let Some(found) = comm.look_if_left(source, &look)? {
+                return Ok(found);
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::sys::pool::{Missed, Pool, Then};
 use crate::sys::spot::Spot;
 pub(super) use ask::{Asked, ask, is_over};
 pub use begin::{begin, begin_any, issend};
-pub(super) use ending::{check_revocable, end_all, end_with_comm, withdraw_all};
+pub(super) use ending::{check_revocable, end_all, end_if_left, end_with_comm, withdraw_all};
 pub use ending::{destroy, destroy_all, forget_all};
 use other::Other;
 pub use other::isend_on;

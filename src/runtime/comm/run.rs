@@ -9,6 +9,7 @@ use super::algorithms::Group;
 use super::begun::Begun;
 use super::call::Call;
 use super::flat::{self, Flat, Shape};
+use super::left::Turns;
 use super::on_device;
 use super::recorder::Ticket;
 use super::report::{self, Inquiry};
@@ -67,6 +68,8 @@ pub struct Run {
     ticket: Ticket,
     turn: Taken,
     death_seen: Option<u64>,
+    /// Of polls as a request.
+    turns: Turns,
     /// Buffers that the host cannot reach.
     stage: Option<Box<Stage>>,
 }
@@ -92,7 +95,7 @@ impl Beginning {
     fn run(self, work: Work) -> Run {
         let (tag, number) = (self.tag() as i32, u64::from(self.number()));
         let Beginning { ticket, call, turn } = self;
-        Run { work, number, tag, call, ticket, turn, death_seen: None, stage: None }
+        Run { work, number, tag, call, ticket, turn, death_seen: None, turns: Turns::default(), stage: None }
     }
 
     /// One that is not called at once.
@@ -270,7 +273,8 @@ impl Run {
     pub(super) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = self.advance(comm).map_err(|error| self.placed(comm, error))?;
         if advance == Advance::Waiting {
-            self.check_hope(comm, &Inquiry::never())?;
+            let looks = self.turns.is_turn();
+            self.check_hope(comm, &Inquiry::never(), looks)?;
             if let (Work::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
                 steps.move_others(comm, flat);
             }
@@ -370,7 +374,7 @@ impl Run {
             }
             if backoff.is_long() {
                 progress::others(comm);
-                self.check_hope(comm, &inquiry)?;
+                self.check_hope(comm, &inquiry, true)?;
                 if deadline.passed() {
                     return Err(self.too_late(comm, &inquiry));
                 }
@@ -398,10 +402,10 @@ impl Run {
         self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text), inquiry)
     }
 
-    /// Whether it can still come to its end.
-    fn check_hope(&mut self, comm: &Comm, inquiry: &Inquiry) -> Result<()> {
+    /// Whether it can still come to its end; `looks`: also whether ranks have destroyed the communicator.
+    fn check_hope(&mut self, comm: &Comm, inquiry: &Inquiry, looks: bool) -> Result<()> {
         comm.check_open()?;
-        if self.is_lost(comm) {
+        if self.is_lost(comm, looks)? {
             return self.cannot_complete(comm);
         }
         if let Some((number, who, status)) = comm.reports.given_up(self.number) {
@@ -434,10 +438,11 @@ impl Run {
     }
 
     /// Whether a rank has gone without its part.
-    fn is_lost(&self, comm: &Comm) -> bool {
-        match (&self.work, &comm.flat) {
-            (Work::Flat(steps), Some(flat)) => steps.is_lost(comm, flat),
-            _ => false,
+    fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
+        match (&mut self.work, &comm.flat) {
+            (Work::Flat(steps), Some(flat)) => Ok(steps.is_lost(comm, flat, looks)),
+            (Work::Steps(schedule), Some(_)) if looks => schedule.end_with_left(comm).map(|()| false),
+            _ => Ok(false),
         }
     }
 

@@ -164,10 +164,20 @@ impl Schedule {
 
     /// Takes what is over off the list; whether anything was.
     fn poll(&mut self, comm: &Comm) -> Result<bool> {
+        self.poll_with(comm, |started, _| comm.poll(started))
+    }
+
+    /// The same, asking after an operation with a rank by `ask`.
+    #[inline]
+    pub(super) fn poll_with(
+        &mut self,
+        comm: &Comm,
+        ask: impl Fn(Started, i32) -> Result<Option<Done>>,
+    ) -> Result<bool> {
         let before = self.pending.len();
         for index in (0..before).rev() {
             let Some(pending) = self.pending.get(index) else { continue };
-            let Some(done) = comm.poll(pending.started)? else { continue };
+            let Some(done) = ask(pending.started, pending.peer)? else { continue };
             let pending = self.pending.swap_remove(index);
             check_size(&done, pending.expected, pending.peer)?;
             let what = if pending.expected.is_some() { "receive from" } else { "send to" };

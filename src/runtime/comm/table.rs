@@ -129,9 +129,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
         return Err(error);
     }
     on_device::leave(comm);
-    if has_failed {
-        absence::leave(comm);
-    }
+    absence::leave(comm, has_failed);
     let handle = comm.handle();
     match TABLE.remove(&epoch::enter(), handle.id) {
         Some(comm) => {

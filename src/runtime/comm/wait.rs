@@ -74,6 +74,10 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
                 }
             }
             progress::others(&comm);
+            if let Some(outcome) = request::end_if_left(&comm, handle)? {
+                *told = outcome;
+                return Ok(());
+            }
             if deadline.passed() {
                 return Err(late(&comm, handle, timeout_ns, asking.flatten()));
             }
@@ -271,6 +275,18 @@ fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     }
 }
 
+/// The first one that ends because its peer has destroyed the communicator.
+#[cold]
+fn find_left(requests: &[dtl_request_t]) -> Result<Option<(usize, Outcome)>> {
+    for (index, handle) in requests.iter().enumerate() {
+        let Some(comm) = request::comm_of(*handle) else { continue };
+        if let Some(outcome) = request::end_if_left(&comm, *handle).map_err(at(index))? {
+            return Ok(Some((index, outcome)));
+        }
+    }
+    Ok(None)
+}
+
 /// Waits until at least one is over and takes up to `most` of them. 0: none was active.
 pub fn wait_some(
     requests: &mut [dtl_request_t],
@@ -294,6 +310,11 @@ pub fn wait_some(
         if backoff.is_long() || timeout_ns == 0 {
             if let Some(comm) = &first {
                 progress::others(comm);
+            }
+            if let Some((index, outcome)) = find_left(requests)? {
+                clear_if_over(requests, index);
+                told(index, outcome);
+                return Ok(1);
             }
             if deadline.passed() {
                 return fail!(

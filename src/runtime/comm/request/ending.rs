@@ -5,9 +5,11 @@
 //! communicator would wait with him.
 
 use super::super::{Comm, destroyed, withdrawing};
-use super::{Life, Operation, Outcome, Request, TABLE, comm_of, is_alive, stale};
+use super::{Life, Operation, Outcome, Request, TABLE, comm_of, is_alive, outcome, stale};
 use crate::abi::handle::dtl_request_t;
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Result, fail};
+use crate::runtime::backend::Done;
 use crate::sys::epoch;
 use crate::sys::pool::{Missed, Then};
 use std::task::Poll;
@@ -72,6 +74,32 @@ pub(in crate::runtime::comm) fn end_with_comm(comm: &Comm, handle: dtl_request_t
         Some(Ok(Poll::Ready(None))) => Err(comm.ended()),
         None => Err(destroyed()),
     }
+}
+
+/// For a wait that has lasted for long: ends a message whose peer has destroyed the communicator and has sent nothing
+/// for it. `None`: it goes on.
+#[cold]
+pub(in crate::runtime::comm) fn end_if_left(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
+    let ended = TABLE.with(handle.id, |request| {
+        let (kind, peer) = (request.what.kind(), request.peer);
+        let is_message = matches!(request.life, Life::Active(Operation::Started(..)));
+        if !is_message || !comm.has_left(peer) {
+            return Then::Keep(Ok(None));
+        }
+        comm.link.transport.catch_up(comm.outer(peer));
+        let failed = Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
+        let lost = || (failed, outcome(comm, (kind, peer), &failed));
+        let ended = request.take_back(comm).map(|taken| match taken {
+            Poll::Ready(told) => Some(told.unwrap_or_else(lost)),
+            Poll::Pending => None,
+        });
+        if matches!(ended, Ok(Some(_))) && request.again.is_none() {
+            Then::End(ended)
+        } else {
+            Then::Keep(ended)
+        }
+    });
+    ended.unwrap_or(Ok(None))
 }
 
 /// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing. May wait for a

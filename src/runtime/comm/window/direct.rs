@@ -14,13 +14,15 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::park::Backoff;
 use crate::sys::rmw;
 use crate::sys::shared_lock::{self, SharedLock};
-use crate::sys::sync::Ordering::{Relaxed, SeqCst};
+use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sys::sync::{AtomicU64, fence};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The words of a part from here on are the lock of elements that need one; before them are those of the lock of all of it.
 const ELEMENTS: usize = 48;
+/// The word that is not 0 when its rank has destroyed the window. Nobody writes to its line before.
+const CLOSED: usize = ELEMENTS - 1;
 const _: () = assert!(ELEMENTS + shared_lock::words(0) <= PART_WORDS);
 /// Bytes that are changed before the element lock is released, so that others wait for less than a
 /// microsecond. A multiple of every element's size.
@@ -51,7 +53,7 @@ struct Target {
 
 impl Target {
     fn lock(&self) -> Option<SharedLock<'_>> {
-        SharedLock::new(self.part.words().get(..ELEMENTS)?)
+        SharedLock::new(self.part.words().get(..CLOSED)?)
     }
 
     /// Held exclusively, for the duration of an operation.
@@ -59,11 +61,23 @@ impl Target {
     fn elements(&self) -> Option<SharedLock<'_>> {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
+
+    fn close(&self) {
+        if let Some(word) = self.part.words().get(CLOSED) {
+            word.store(1, Release);
+        }
+    }
+
+    /// Whether its rank has destroyed the window.
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.part.words().get(CLOSED).is_some_and(|word| word.load(Acquire) != 0)
+    }
 }
 
 /// Whether the words of a part are enough for so many ranks.
 pub(super) fn has_room(ranks: usize) -> bool {
-    shared_lock::words(ranks) <= ELEMENTS
+    shared_lock::words(ranks) <= CLOSED
 }
 
 /// Copies between a caller's buffer and a target's memory.
@@ -255,7 +269,9 @@ impl Direct {
     #[inline(always)]
     pub(super) fn flush_at_once(&self, target: i32) -> bool {
         fence(SeqCst);
-        !self.is_due(clock::coarse_ns()) && !self.comm.link.transport.has_left(self.comm.outer(target))
+        !self.is_due(clock::coarse_ns())
+            && !self.comm.link.transport.has_left(self.comm.outer(target))
+            && self.target(target).is_ok_and(|target| !target.is_closed())
     }
 
     #[inline(always)]
@@ -263,7 +279,8 @@ impl Direct {
         now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
     }
 
-    /// Whether targets are there, as far as is known. Their memory is, in any case.
+    /// Whether targets are there, as far as is known: neither dead nor gone, nor done with the window. Their memory is, in
+    /// any case.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         let now = clock::coarse_ns();
         if self.is_due(now) {
@@ -275,8 +292,15 @@ impl Direct {
 
     fn find_dead(&self, targets: &Range<i32>) -> Result<()> {
         let mut targets = targets.clone().filter_map(|rank| usize::try_from(rank).ok());
-        match targets.find(|rank| self.has_left(*rank)) {
-            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left"),
+        let is_closed = |rank: &usize| self.targets.get(*rank).is_some_and(Target::is_closed);
+        match targets.find(|rank| self.has_left(*rank) || is_closed(rank)) {
+            Some(rank) if self.has_left(rank) => {
+                fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left")
+            }
+            Some(rank) => fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "target {rank} has destroyed the window after a failure: destroy it here, too"
+            ),
             None => Ok(()),
         }
     }
@@ -374,6 +398,11 @@ impl Way for Direct {
         Ok(())
     }
 
-    /// What has a share of it may not call any more; the memory goes with the last share.
-    fn close(&self, _together: bool) {}
+    /// Tells those that lock or flush this rank after a failure. What has a share of it may not call any more; the
+    /// memory goes with the last share.
+    fn close(&self, _together: bool) {
+        if let Some(own) = self.targets.get(self.own()) {
+            own.close();
+        }
+    }
 }
