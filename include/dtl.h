@@ -2571,10 +2571,14 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t *out_offset_bytes);
     /// Describes memory that the program allocated through the backend's driver itself. `ptr` is any
     /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
-    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Messages and copies
-    /// call it once for each buffer that the library does not know and wait for the result, so it must be
-    /// fast. It must not read the memory at `ptr`. The slots of the transfer table are then called with
-    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other failure says
+    /// nothing about the address: the query, copy or message fails with that status, and nothing is copied.
+    /// A kind that is not a memory kind, a device below 0, or a base and size_bytes that do not contain
+    /// `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it once for each buffer that the library
+    /// does not know and wait for the result, so it must be fast. It must not read the memory at `ptr`. It
+    /// must not call dtl_mem_query or functions for copies and messages, not even for another backend: these
+    /// functions call it, so it would recurse. The slots of the transfer table are then called with such
+    /// memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
@@ -3747,7 +3751,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 /// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
 /// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory.
+///         host memory. Any other failure of the slot pointer_info or of the driver's query: its status.
+///         Copies and messages with the pointer fail with it, too, unless another driver knows the pointer.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 

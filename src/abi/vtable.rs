@@ -195,10 +195,14 @@ pub struct dtl_memory_vtable_t {
     >,
     /// Describes memory that the program allocated through the backend's driver itself. `ptr` is any
     /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
-    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Messages and copies
-    /// call it once for each buffer that the library does not know and wait for the result, so it must be
-    /// fast. It must not read the memory at `ptr`. The slots of the transfer table are then called with
-    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other failure says
+    /// nothing about the address: the query, copy or message fails with that status, and nothing is copied.
+    /// A kind that is not a memory kind, a device below 0, or a base and size_bytes that do not contain
+    /// `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it once for each buffer that the library
+    /// does not know and wait for the result, so it must be fast. It must not read the memory at `ptr`. It
+    /// must not call dtl_mem_query or functions for copies and messages, not even for another backend: these
+    /// functions call it, so it would recurse. The slots of the transfer table are then called with such
+    /// memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     /// cbindgen:appended
     pub pointer_info: Option<
         unsafe extern "C" fn(

@@ -92,6 +92,12 @@ impl Owner {
         Error::new(DTL_ERROR_NATIVE_BACKEND, text)
     }
 
+    /// The error for an output of a slot that is not what the slot has to write.
+    #[cold]
+    fn invalid(&self, slot: &str, what: std::fmt::Arguments<'_>) -> Error {
+        Error::new(DTL_ERROR_NATIVE_BACKEND, format!("backend {}: {slot} {what}", self.name))
+    }
+
     /// What a creating slot answered; null would be taken for the null object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
@@ -170,16 +176,25 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
     if left.is_empty() { before.explain(error) } else { error }
 }
 
-/// Calls a slot with the backend's `self` and turns its status into a result.
-macro_rules! call {
+/// Calls a slot with the backend's `self`: its status.
+macro_rules! status_of {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::native::slot_call::Slot::unwinding($slot);
-        let before = $crate::last_error::Mark::now();
         let inside = $crate::backend::native::slot_call::Inside::enter(&$owner, $name);
         // SAFETY: the slot came in a table whose author promised the header's contract for it;
         // the arguments are what the contract says, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
         inside.left();
+        status
+    }};
+}
+use status_of;
+
+/// Calls a slot with the backend's `self` and turns its status into a result.
+macro_rules! call {
+    ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
+        let before = $crate::last_error::Mark::now();
+        let status = $crate::backend::native::status_of!($owner, $name, $slot $(, $arg)*);
         $owner.check($name, status, before)
     }};
 }
