@@ -17,6 +17,9 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+mod names;
+pub use names::check_name;
+
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;
 
@@ -213,7 +216,7 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
     if flags & !DTL_REGISTER_REPLACE != 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_REGISTER_REPLACE is known");
     }
-    check_name("backend", backend.name())?;
+    names::check_backend_name(backend.name())?;
     let mut named = NAMED.write();
     let taken = named.iter().position(|known| known.name == backend.name);
     if taken.is_some() && flags & DTL_REGISTER_REPLACE == 0 {
@@ -262,18 +265,6 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
 /// Forgets what `dtl_backend_get(NULL)` resolved to: there are new candidates or settings.
 pub fn choose_again() {
     *DEFAULT.write() = None;
-}
-
-/// The rule for names of backends and plugins.
-pub fn check_name(noun: &str, name: &str) -> Result<()> {
-    let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || name.len() > 63 || !name.chars().all(good) || name == "auto" {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{noun} name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
-        );
-    }
-    Ok(())
 }
 
 /// Removes a backend that nothing uses, but for so many shares of what goes with it.
