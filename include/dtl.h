@@ -793,7 +793,8 @@ typedef struct dtl_config_t {
 #define DTL_CONFIG_INIT {sizeof(dtl_config_t), 0, 0, 0, NULL, NULL}
 
 /// A function run by the library on the caller's behalf, for example by `dtl_executor_run`.
-/// A status other than DTL_SUCCESS travels to whoever waits for it.
+/// A status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status becomes
+/// DTL_ERROR_NATIVE_BACKEND, and the text has the number.
 /// Thread: as the function that takes it says. Locks held: none. It must not throw.
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
@@ -1408,7 +1409,8 @@ typedef struct dtl_waitable_t {
 
 /// A task. `resource` is the element of the list that was selected (not what an adapter made of it), valid during the
 /// call. `out_wait` is all zero; the task may say there what it has left running. A status other than DTL_SUCCESS is
-/// the task's failure: it has ended all the same.
+/// the task's failure: it has ended all the same. A number that is not a status makes calls that return the task's
+/// status return DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number.
 /// Thread: the one that submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
 /// dtl_ functions and submit to the same policy; it must not throw.
 typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, void *arg,
@@ -1693,7 +1695,7 @@ typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query
 
 /// Does what is asked for.
 /// @param out_event  an event for the end of work that goes on after the return; the caller of dtl_dispatch_invoke then
-///                   owns it. Left null: all is done. NULL (the pointer): nobody waits for an event, so do all
+///                   owns it. Left null: all is done. Anything but a live event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an event, so do all
 ///                   before returning; so it is for everything that the library asks by itself.
 /// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not throw. A call of the
 /// library that would lead to the handler which makes it goes the library's own way instead.
@@ -2449,14 +2451,14 @@ typedef struct dtl_comm_vtable_t {
 /// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value makes the call fail with
-/// DTL_ERROR_NATIVE_BACKEND.
+/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value, a device that does not exist and a
+/// number that is not a status make the call fail with DTL_ERROR_NATIVE_BACKEND.
 typedef struct dtl_device_vtable_t {
     /// sizeof(dtl_device_vtable_t).
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Number of devices.
+    /// (required) Number of devices, 0 or more.
     dtl_status_t (*count)(void *self, int32_t *out_count);
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     dtl_status_t (*set)(void *self, int32_t device);
@@ -2502,7 +2504,9 @@ typedef struct dtl_memory_vtable_t {
                          uint64_t size_bytes,
                          uint64_t alignment,
                          dtl_enum_word_t kind);
-    /// Describes a kind. `out_info` is zeroed, struct_size set. Unknown kind: NOT_SUPPORTED. NULL:
+    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to 2^30, or 0 =
+    /// none declared, which dtl_mem_kind_info reports as 1; any other value makes dtl_mem_kind_info and
+    /// dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND. Unknown kind: NOT_SUPPORTED. NULL:
     /// HOST is taken to be host memory, DEVICE memory that only this backend can touch.
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
@@ -2764,7 +2768,8 @@ typedef struct dtl_backend_vtable_t {
     /// DTL_BACKEND_NO_COMPUTE or 0.
     uint64_t flags;
     /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
-    /// fail on a machine without the hardware. NULL: always available.
+    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the reason. NULL:
+    /// always available.
     dtl_status_t (*is_available)(void *self, int32_t *out_yes, char *why, uint64_t cap);
     /// Whether it has a feature of this name. NULL: the components are its features.
     dtl_status_t (*supports)(void *self, const char *feature, int32_t *out_yes);

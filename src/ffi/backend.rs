@@ -209,7 +209,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     guard::wait(
         |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
         |(backend, out)| {
-            let answer = backend.availability();
+            let answer = backend.asked()?;
             out.set(i32::from(answer.is_ok()));
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
             unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap) }

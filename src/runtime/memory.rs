@@ -221,10 +221,13 @@ fn admit(
     Ok(addr)
 }
 
+/// The largest alignment.
+pub const MOST_ALIGNMENT: u64 = 1 << 30;
+
 /// Checks size and alignment; the alignment to ask for.
 pub fn check(size: u64, align: u64) -> Result<u64> {
     let align = if align == 0 { 1 } else { align };
-    if !align.is_power_of_two() || align > 1 << 30 {
+    if !align.is_power_of_two() || align > MOST_ALIGNMENT {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "alignment {align}: use a power of two up to 2^30, or 0 for the kind's own"

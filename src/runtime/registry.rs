@@ -107,13 +107,21 @@ impl Backend {
             | bit(self.comm.is_some(), DTL_COMPONENT_COMM)
     }
 
-    /// Whether it can run here, asked afresh.
+    /// Whether it can run here, asked afresh; with an invalid answer it cannot.
     pub fn availability(&self) -> Availability {
-        let needs = self.needs.iter().try_for_each(environment::availability);
-        let answer = needs.map_err(|error| error.text().to_owned()).and_then(|()| self.presence.available());
+        self.asked().unwrap_or_else(|error| Err(error.text().to_owned()))
+    }
+
+    /// Whether it can run here, asked afresh. Fails if the answer is invalid.
+    pub fn asked(&self) -> Result<Availability> {
+        let answer = match self.needs.iter().try_for_each(environment::availability) {
+            Ok(()) => self.presence.asked(),
+            Err(error) => Ok(Err(error.text().to_owned())),
+        };
+        let is_yes = matches!(answer, Ok(Ok(())));
         // What needs nothing is as good as used.
-        self.available.store(answer.is_ok() && self.needs.is_empty(), Ordering::Relaxed);
-        if answer.is_ok() {
+        self.available.store(is_yes && self.needs.is_empty(), Ordering::Relaxed);
+        if is_yes {
             drivers::add(self);
         }
         answer
@@ -130,7 +138,7 @@ impl Backend {
 
     #[cold]
     fn ready_slow(&self) -> Result<()> {
-        match self.availability() {
+        match self.asked()? {
             Ok(()) => self.start_needs(),
             Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name()),
         }

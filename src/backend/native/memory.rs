@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::last_error::Mark;
 use crate::runtime::backend::{Exports, Extent, Found, Memory, Place, Ticket, Token, Transfer};
 use crate::runtime::enums::{describe, schedule::check_memory_kind};
+use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -71,6 +72,20 @@ impl NativeMemory {
 }
 
 impl NativeMemory {
+    /// The alignment that `kind_info` declared; 0 declares none, which is 1.
+    fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
+        info.alignment = info.alignment.max(1);
+        if info.alignment.is_power_of_two() && info.alignment <= MOST_ALIGNMENT {
+            return Ok(());
+        }
+        let text = format_args!(
+            "declared alignment {} for kind {}: use a power of two up to 2^30, or 0 for none",
+            info.alignment,
+            describe(kind)
+        );
+        Err(self.owner.invalid("memory.kind_info", text))
+    }
+
     /// The memory that `pointer_info` described, if the description is one of memory at the address.
     fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<Found> {
         const SLOT: &str = "memory.pointer_info";
@@ -123,7 +138,7 @@ impl Memory for NativeMemory {
         if let Some(end) = out.name.last_mut() {
             *end = 0;
         }
-        Some(answer)
+        Some(answer.and_then(|()| self.check_alignment(kind, out)))
     }
 
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
