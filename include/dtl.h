@@ -3133,7 +3133,8 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 ///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
 ///         them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
+/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library calls is DTL_ERROR_BUSY.
+/// Never call it from a static destructor: it is not needed.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
