@@ -793,7 +793,8 @@ typedef struct dtl_config_t {
 #define DTL_CONFIG_INIT {sizeof(dtl_config_t), 0, 0, 0, NULL, NULL}
 
 /// A function run by the library on the caller's behalf, for example by `dtl_executor_run`.
-/// A status other than DTL_SUCCESS travels to whoever waits for it.
+/// A status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status becomes
+/// DTL_ERROR_NATIVE_BACKEND, and the text has the number.
 /// Thread: as the function that takes it says. Locks held: none. It must not throw.
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
@@ -1408,7 +1409,8 @@ typedef struct dtl_waitable_t {
 
 /// A task. `resource` is the element of the list that was selected (not what an adapter made of it), valid during the
 /// call. `out_wait` is all zero; the task may say there what it has left running. A status other than DTL_SUCCESS is
-/// the task's failure: it has ended all the same.
+/// the task's failure: it has ended all the same. A number that is not a status makes calls that return the task's
+/// status return DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number.
 /// Thread: the one that submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
 /// dtl_ functions and submit to the same policy; it must not throw.
 typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, void *arg,
@@ -1693,7 +1695,7 @@ typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query
 
 /// Does what is asked for.
 /// @param out_event  an event for the end of work that goes on after the return; the caller of dtl_dispatch_invoke then
-///                   owns it. Left null: all is done. NULL (the pointer): nobody waits for an event, so do all
+///                   owns it. Left null: all is done. Anything but a live event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an event, so do all
 ///                   before returning; so it is for everything that the library asks by itself.
 /// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not throw. A call of the
 /// library that would lead to the handler which makes it goes the library's own way instead.
@@ -2449,14 +2451,14 @@ typedef struct dtl_comm_vtable_t {
 /// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value makes the call fail with
-/// DTL_ERROR_NATIVE_BACKEND.
+/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value, a device that does not exist and a
+/// number that is not a status make the call fail with DTL_ERROR_NATIVE_BACKEND.
 typedef struct dtl_device_vtable_t {
     /// sizeof(dtl_device_vtable_t).
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Number of devices.
+    /// (required) Number of devices, 0 or more.
     dtl_status_t (*count)(void *self, int32_t *out_count);
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     dtl_status_t (*set)(void *self, int32_t device);
@@ -2502,7 +2504,9 @@ typedef struct dtl_memory_vtable_t {
                          uint64_t size_bytes,
                          uint64_t alignment,
                          dtl_enum_word_t kind);
-    /// Describes a kind. `out_info` is zeroed, struct_size set. Unknown kind: NOT_SUPPORTED. NULL:
+    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to 2^30, or 0 =
+    /// none declared, which dtl_mem_kind_info reports as 1; any other value makes dtl_mem_kind_info and
+    /// dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND. Unknown kind: NOT_SUPPORTED. NULL:
     /// HOST is taken to be host memory, DEVICE memory that only this backend can touch.
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
@@ -2571,10 +2575,14 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t *out_offset_bytes);
     /// Describes memory that the program allocated through the backend's driver itself. `ptr` is any
     /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
-    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Messages and copies
-    /// call it once for each buffer that the library does not know and wait for the result, so it must be
-    /// fast. It must not read the memory at `ptr`. The slots of the transfer table are then called with
-    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other failure says
+    /// nothing about the address: the query, copy or message fails with that status, and nothing is copied.
+    /// A kind that is not a memory kind, a device below 0, or a base and size_bytes that do not contain
+    /// `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it once for each buffer that the library
+    /// does not know and wait for the result, so it must be fast. It must not read the memory at `ptr`. It
+    /// must not call dtl_mem_query or functions for copies and messages, not even for another backend: these
+    /// functions call it, so it would recurse. The slots of the transfer table are then called with such
+    /// memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
@@ -2760,7 +2768,8 @@ typedef struct dtl_backend_vtable_t {
     /// DTL_BACKEND_NO_COMPUTE or 0.
     uint64_t flags;
     /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
-    /// fail on a machine without the hardware. NULL: always available.
+    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the reason. NULL:
+    /// always available.
     dtl_status_t (*is_available)(void *self, int32_t *out_yes, char *why, uint64_t cap);
     /// Whether it has a feature of this name. NULL: the components are its features.
     dtl_status_t (*supports)(void *self, const char *feature, int32_t *out_yes);
@@ -3124,7 +3133,8 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 ///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
 ///         them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
+/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library calls is DTL_ERROR_BUSY.
+/// Never call it from a static destructor: it is not needed.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
@@ -3412,15 +3422,16 @@ DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
 /// Registers a backend of the program's own under a name. From then on it is found, chosen and
 /// used like a built-in one; whatever its tables leave NULL is made from what they have.
 ///
-/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied.
+/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor "cpu", "CPU" and
+///                "GPU", which dtl_backend_get takes as other names of backends host and cuda.
 /// @param vtable  its tables; they are copied, component tables too. Start from the _INIT macros.
 /// @param self    passed to every slot; must live until the table's `destroy` is called.
 /// @param flags   DTL_REGISTER_REPLACE or 0.
 /// @param out     its handle; valid until unregistered or finalized.
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
-///         required slot or has a bad value (the text names the first). DTL_ERROR_INCOMPATIBLE_ABI:
-///         compiled for a newer library. After a failure nothing is registered and `destroy` is
-///         not called.
+///         required slot or has a bad value (the text names the first), or the name is not allowed.
+///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is registered
+///         and `destroy` is not called.
 /// Threads: any. One table may serve several names.
 DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
     const dtl_backend_vtable_t *vtable, void *self, uint64_t flags, dtl_backend_t *out);
@@ -3747,7 +3758,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 /// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
 /// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory.
+///         host memory. Any other failure of the slot pointer_info or of the driver's query: its status.
+///         Copies and messages with the pointer fail with it, too, unless another driver knows the pointer.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 

@@ -38,6 +38,19 @@ impl Error {
         &self.0.text
     }
 
+    /// A failure that a function of the program's told: "`what` DTL_ERROR_X (number)". A number that is not a
+    /// status is DTL_ERROR_NATIVE_BACKEND, as for the slots of registered backends.
+    #[cold]
+    #[must_use]
+    pub fn told(what: &str, status: dtl_status_t) -> Self {
+        if !is_status(status) {
+            let text =
+                format!("{what} {status}, which is not a status: use DTL_SUCCESS or a DTL_ERROR_ constant");
+            return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
+        }
+        Error::new(status, format!("{what} {} ({status})", status_name(status).to_string_lossy()))
+    }
+
     /// The same status with `context: ` before the text.
     #[must_use]
     pub fn within(mut self, context: &str) -> Self {

@@ -101,7 +101,7 @@ pub type dtl_dispatch_predicate_fn_t =
 
 /// Does what is asked for.
 /// @param out_event  an event for the end of work that goes on after the return; the caller of dtl_dispatch_invoke then
-///                   owns it. Left null: all is done. NULL (the pointer): nobody waits for an event, so do all
+///                   owns it. Left null: all is done. Anything but a live event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an event, so do all
 ///                   before returning; so it is for everything that the library asks by itself.
 /// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not throw. A call of the
 /// library that would lead to the handler which makes it goes the library's own way instead.

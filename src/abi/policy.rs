@@ -68,7 +68,8 @@ pub struct dtl_waitable_t {
 
 /// A task. `resource` is the element of the list that was selected (not what an adapter made of it), valid during the
 /// call. `out_wait` is all zero; the task may say there what it has left running. A status other than DTL_SUCCESS is
-/// the task's failure: it has ended all the same.
+/// the task's failure: it has ended all the same. A number that is not a status makes calls that return the task's
+/// status return DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number.
 /// Thread: the one that submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
 /// dtl_ functions and submit to the same policy; it must not throw.
 pub type dtl_policy_task_fn_t = Option<

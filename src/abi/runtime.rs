@@ -46,6 +46,7 @@ pub struct dtl_config_t {
 }
 
 /// A function run by the library on the caller's behalf, for example by `dtl_executor_run`.
-/// A status other than DTL_SUCCESS travels to whoever waits for it.
+/// A status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status becomes
+/// DTL_ERROR_NATIVE_BACKEND, and the text has the number.
 /// Thread: as the function that takes it says. Locks held: none. It must not throw.
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;

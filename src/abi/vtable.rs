@@ -14,8 +14,8 @@ pub use super::vtable_comm::*;
 /// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value makes the call fail with
-/// DTL_ERROR_NATIVE_BACKEND.
+/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value, a device that does not exist and a
+/// number that is not a status make the call fail with DTL_ERROR_NATIVE_BACKEND.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_vtable_t {
@@ -23,7 +23,7 @@ pub struct dtl_device_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Number of devices.
+    /// (required) Number of devices, 0 or more.
     pub count: Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
@@ -92,7 +92,9 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// Describes a kind. `out_info` is zeroed, struct_size set. Unknown kind: NOT_SUPPORTED. NULL:
+    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to 2^30, or 0 =
+    /// none declared, which dtl_mem_kind_info reports as 1; any other value makes dtl_mem_kind_info and
+    /// dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND. Unknown kind: NOT_SUPPORTED. NULL:
     /// HOST is taken to be host memory, DEVICE memory that only this backend can touch.
     pub kind_info: Option<
         unsafe extern "C" fn(
@@ -195,10 +197,14 @@ pub struct dtl_memory_vtable_t {
     >,
     /// Describes memory that the program allocated through the backend's driver itself. `ptr` is any
     /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
-    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Messages and copies
-    /// call it once for each buffer that the library does not know and wait for the result, so it must be
-    /// fast. It must not read the memory at `ptr`. The slots of the transfer table are then called with
-    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other failure says
+    /// nothing about the address: the query, copy or message fails with that status, and nothing is copied.
+    /// A kind that is not a memory kind, a device below 0, or a base and size_bytes that do not contain
+    /// `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it once for each buffer that the library
+    /// does not know and wait for the result, so it must be fast. It must not read the memory at `ptr`. It
+    /// must not call dtl_mem_query or functions for copies and messages, not even for another backend: these
+    /// functions call it, so it would recurse. The slots of the transfer table are then called with such
+    /// memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
     /// cbindgen:appended
     pub pointer_info: Option<
         unsafe extern "C" fn(
@@ -459,7 +465,8 @@ pub struct dtl_backend_vtable_t {
     /// DTL_BACKEND_NO_COMPUTE or 0.
     pub flags: u64,
     /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
-    /// fail on a machine without the hardware. NULL: always available.
+    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the reason. NULL:
+    /// always available.
     pub is_available: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

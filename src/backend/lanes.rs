@@ -7,7 +7,7 @@
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail, status_name};
+use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::lifecycle;
 use crate::sys::buf::Addr;
@@ -215,6 +215,5 @@ fn outcome(function: extern "C" fn(*mut c_void) -> dtl_status_t, user: Addr) -> 
     if status == DTL_SUCCESS {
         return Ok(());
     }
-    let name = status_name(status).to_string_lossy();
-    Err(before.explain(Error::new(status, format!("a stream's host callback returned {name} ({status})"))))
+    Err(before.explain(Error::told("a stream's host callback returned", status)))
 }

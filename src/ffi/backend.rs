@@ -17,15 +17,16 @@ use std::sync::Arc;
 /// Registers a backend of the program's own under a name. From then on it is found, chosen and
 /// used like a built-in one; whatever its tables leave NULL is made from what they have.
 ///
-/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied.
+/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor "cpu", "CPU" and
+///                "GPU", which dtl_backend_get takes as other names of backends host and cuda.
 /// @param vtable  its tables; they are copied, component tables too. Start from the _INIT macros.
 /// @param self    passed to every slot; must live until the table's `destroy` is called.
 /// @param flags   DTL_REGISTER_REPLACE or 0.
 /// @param out     its handle; valid until unregistered or finalized.
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
-///         required slot or has a bad value (the text names the first). DTL_ERROR_INCOMPATIBLE_ABI:
-///         compiled for a newer library. After a failure nothing is registered and `destroy` is
-///         not called.
+///         required slot or has a bad value (the text names the first), or the name is not allowed.
+///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is registered
+///         and `destroy` is not called.
 /// Threads: any. One table may serve several names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_register(
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     guard::wait(
         |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
         |(backend, out)| {
-            let answer = backend.availability();
+            let answer = backend.asked()?;
             out.set(i32::from(answer.is_ok()));
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
             unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap) }

@@ -156,7 +156,8 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 /// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
 /// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory.
+///         host memory. Any other failure of the slot pointer_info or of the driver's query: its status.
+///         Copies and messages with the pointer fail with it, too, unless another driver knows the pointer.
 /// Equivalent: cudaPointerGetAttributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_mem_info_t) -> dtl_status_t {

@@ -12,7 +12,7 @@ use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothin
 use crate::runtime::policy::{self, End, Given, Picked, Policy, Quick, Run};
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{Guard, Running};
 use crate::sys::stopwatch::Stopwatch;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -280,8 +280,7 @@ fn quick(call: Call) -> Option<dtl_status_t> {
     let Some((picked, given)) = policy.at_hand() else {
         return searched((call.policy, call.out), (function, call.arg), policy, call.key);
     };
-    drop(policy);
-    Some(run((call.policy, call.out), (function, call.arg), picked, given))
+    Some(run((call.policy, call.out), (function, call.arg), (picked, given), policy.into_running()))
 }
 
 /// The same by a policy that has to look for one: apart, so that who has one at hand needs nothing in memory.
@@ -293,8 +292,7 @@ fn searched(
     key: dtl_task_key_t,
 ) -> Option<dtl_status_t> {
     let (picked, given) = policy.choose(key_of(key, function))?;
-    drop(policy);
-    Some(run((id, out), (function, arg), picked, given))
+    Some(run((id, out), (function, arg), (picked, given), policy.into_running()))
 }
 
 /// Outside: the task, and what is to be done at its end.
@@ -302,11 +300,12 @@ fn searched(
 fn run(
     (policy, out): (dtl_policy_t, *mut dtl_submission_t),
     (function, arg): (TaskFn, *mut c_void),
-    Picked { index, end, started }: Picked,
-    given: Given,
+    (Picked { index, end, started }, given): (Picked, Given),
+    running: Running,
 ) -> dtl_status_t {
     let (resource, mut left, before) = (given.plain(), NOTHING_LEFT, Mark::now());
     let status = function(&raw const resource, arg, &raw mut left);
+    drop(running);
     let is_over = status == DTL_SUCCESS
         && is_nothing(&left)
         && match end {

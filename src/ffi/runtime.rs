@@ -79,7 +79,8 @@ fn apply(
 ///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
 ///         them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
+/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library calls is DTL_ERROR_BUSY.
+/// Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
     guard::bare(|| lifecycle::finalize(SHUTDOWN))

@@ -48,6 +48,10 @@ pub trait Presence: Send + Sync {
     fn available(&self) -> Availability {
         Ok(())
     }
+    /// The same for a backend whose answer may be invalid, which is the failure.
+    fn asked(&self) -> Result<Availability> {
+        Ok(self.available())
+    }
     /// Why the automatic choice passes it over, although it might be able to run here.
     fn stands_aside(&self) -> Option<String> {
         None

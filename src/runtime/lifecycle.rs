@@ -178,6 +178,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
 /// Logs what is odd in the environment; after the initialisation, so that a log callback may call
 /// the library.
 fn warn(complaints: &[String]) {
+    let _aside = epoch::aside(); // the callback is one of a call
     for complaint in complaints {
         log::warning!("{complaint}");
     }
@@ -259,6 +260,13 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if count.inits > 1 {
         count.inits -= 1;
         return Ok(());
+    }
+    if epoch::is_aside() {
+        return fail!(
+            DTL_ERROR_BUSY,
+            "dtl_finalize in a callback of the library (a log, trace or destroy function, or a backend's thread): let it \
+             return first"
+        );
     }
     // Close first, look second: whoever passed the gate before is seen inside by the look.
     set_gate(gate::CLOSED)?;

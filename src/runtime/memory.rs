@@ -132,12 +132,12 @@ fn plain_allocation(found: heap::Found) -> Allocation {
 /// Finds the memory in which a range begins, and its first byte, by a driver query if the memory is in
 /// no list. Inlined, because moving the large result takes a tenth of a small copy (row mem_copy_8).
 #[inline(always)]
-fn find_any(region: Region) -> Option<(usize, Allocation)> {
+fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
     let found = find(region.addr());
     if found.is_none() && drivers::may_know(region) {
         return drivers::find(region);
     }
-    found
+    Ok(found)
 }
 
 /// Whose an allocation is: nobody else frees it.
@@ -221,10 +221,13 @@ fn admit(
     Ok(addr)
 }
 
+/// The largest alignment.
+pub const MOST_ALIGNMENT: u64 = 1 << 30;
+
 /// Checks size and alignment; the alignment to ask for.
 pub fn check(size: u64, align: u64) -> Result<u64> {
     let align = if align == 0 { 1 } else { align };
-    if !align.is_power_of_two() || align > 1 << 30 {
+    if !align.is_power_of_two() || align > MOST_ALIGNMENT {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "alignment {align}: use a power of two up to 2^30, or 0 for the kind's own"
@@ -385,11 +388,12 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
 /// Describes the memory at an address. NOT_FOUND if neither the library nor a driver in use knows
 /// it.
 pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
-    let query_drivers = || {
+    let mut found = find(addr);
+    if found.is_none() {
         registry::detect_driver_use();
-        drivers::query(Region::allocated(addr, 1))
-    };
-    let Some((base, allocation)) = find(addr).or_else(query_drivers) else {
+        found = drivers::query(Region::allocated(addr, 1))?;
+    }
+    let Some((base, allocation)) = found else {
         return fail!(
             DTL_ERROR_NOT_FOUND,
             "ptr {addr:?} lies in no memory that the library or a driver in use knows: it is treated as host memory"

@@ -17,6 +17,9 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+mod names;
+pub use names::check_name;
+
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;
 
@@ -104,13 +107,21 @@ impl Backend {
             | bit(self.comm.is_some(), DTL_COMPONENT_COMM)
     }
 
-    /// Whether it can run here, asked afresh.
+    /// Whether it can run here, asked afresh; with an invalid answer it cannot.
     pub fn availability(&self) -> Availability {
-        let needs = self.needs.iter().try_for_each(environment::availability);
-        let answer = needs.map_err(|error| error.text().to_owned()).and_then(|()| self.presence.available());
+        self.asked().unwrap_or_else(|error| Err(error.text().to_owned()))
+    }
+
+    /// Whether it can run here, asked afresh. Fails if the answer is invalid.
+    pub fn asked(&self) -> Result<Availability> {
+        let answer = match self.needs.iter().try_for_each(environment::availability) {
+            Ok(()) => self.presence.asked(),
+            Err(error) => Ok(Err(error.text().to_owned())),
+        };
+        let is_yes = matches!(answer, Ok(Ok(())));
         // What needs nothing is as good as used.
-        self.available.store(answer.is_ok() && self.needs.is_empty(), Ordering::Relaxed);
-        if answer.is_ok() {
+        self.available.store(is_yes && self.needs.is_empty(), Ordering::Relaxed);
+        if is_yes {
             drivers::add(self);
         }
         answer
@@ -127,7 +138,7 @@ impl Backend {
 
     #[cold]
     fn ready_slow(&self) -> Result<()> {
-        match self.availability() {
+        match self.asked()? {
             Ok(()) => self.start_needs(),
             Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name()),
         }
@@ -213,7 +224,7 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
     if flags & !DTL_REGISTER_REPLACE != 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_REGISTER_REPLACE is known");
     }
-    check_name("backend", backend.name())?;
+    names::check_backend_name(backend.name())?;
     let mut named = NAMED.write();
     let taken = named.iter().position(|known| known.name == backend.name);
     if taken.is_some() && flags & DTL_REGISTER_REPLACE == 0 {
@@ -262,18 +273,6 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
 /// Forgets what `dtl_backend_get(NULL)` resolved to: there are new candidates or settings.
 pub fn choose_again() {
     *DEFAULT.write() = None;
-}
-
-/// The rule for names of backends and plugins.
-pub fn check_name(noun: &str, name: &str) -> Result<()> {
-    let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || name.len() > 63 || !name.chars().all(good) || name == "auto" {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{noun} name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
-        );
-    }
-    Ok(())
 }
 
 /// Removes a backend that nothing uses, but for so many shares of what goes with it.

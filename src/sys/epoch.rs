@@ -26,9 +26,11 @@
 mod chores;
 #[path = "epoch/fork.rs"] // also where tests/models compiles this file
 mod fork;
+mod running;
 
 pub use chores::until_done;
-pub use fork::{Aside, another_was_inside, aside, forget_other_threads};
+pub use fork::{Aside, another_was_inside, aside, forget_other_threads, is_aside};
+pub use running::Running;
 
 use super::barrier;
 use super::pool::SpareSlots;
@@ -53,6 +55,8 @@ pub(super) struct Record {
     blocked: AtomicU32,
     /// The object that a call of this thread goes on using while it waits outside the epoch.
     held: AtomicPtr<()>,
+    /// Functions of the program's that this thread runs in calls that are outside ([`Running`]).
+    running: AtomicU32,
     /// Nesting of [`aside`].
     aside: AtomicU32,
     /// Whether a thread owns the record.
@@ -98,6 +102,7 @@ impl Record {
     fn is_in_call(&self) -> bool {
         self.seq.load(Ordering::Acquire) % 2 == 1
             || self.blocked.load(Ordering::Acquire) > 0
+            || self.running.load(Ordering::Acquire) > 0
             || !self.held.load(Ordering::Acquire).is_null()
     }
 }
@@ -166,6 +171,7 @@ fn adopt_record() -> &'static Record {
             nested: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
             held: AtomicPtr::new(ptr::null_mut()),
+            running: AtomicU32::new(0),
             aside: AtomicU32::new(0),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),

@@ -1,6 +1,6 @@
 //! Objects of a table (`slab`) in the hands of a call: for a short stay inside the epoch, or while it waits outside.
 
-use super::epoch::{Blocking, Guard, Holding, Visit};
+use super::epoch::{Blocking, Guard, Holding, Running, Visit};
 use crate::sys::sync::Arc;
 use std::ptr;
 
@@ -25,6 +25,13 @@ impl<T> Visited<T> {
         let object = self.object;
         let noted = self.stay.into_holding(object.cast())?;
         Some(Kept { object, noted })
+    }
+
+    /// Ends the stay for a function of the program's that runs before the call is over.
+    #[must_use]
+    #[inline(always)]
+    pub fn into_running(self) -> Running {
+        self.stay.into_running()
     }
 
     /// A part of it.

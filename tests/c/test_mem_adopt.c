@@ -167,6 +167,8 @@ static void test_threads(void) {
 
 static unsigned char* described;
 static int query_count;
+static dtl_status_t describe_status;          /* the status of `describe` for its memory, and */
+static void (*describe_change)(dtl_mem_info_t*); /* what it changes in the description */
 
 static dtl_status_t describe(void* self, const void* ptr, dtl_mem_info_t* info) {
     const unsigned char* at = (const unsigned char*)ptr;
@@ -175,7 +177,62 @@ static dtl_status_t describe(void* self, const void* ptr, dtl_mem_info_t* info) 
     __atomic_add_fetch(&query_count, 1, __ATOMIC_RELAXED);
     if (described == NULL || at < described || at >= described + SIZE) return DTL_ERROR_NOT_FOUND;
     info->device = 0, info->kind = DTL_MEMORY_DEVICE, info->base = described, info->size_bytes = SIZE;
-    return DTL_SUCCESS;
+    if (describe_change != NULL) describe_change(info);
+    return describe_status;
+}
+
+static void no_kind(dtl_mem_info_t* info) { info->kind = 0; }
+static void other_kind(dtl_mem_info_t* info) { info->kind = DTL_DEVICE_CPU; }
+static void no_device(dtl_mem_info_t* info) { info->device = -1; }
+static void behind(dtl_mem_info_t* info) { info->base = (char*)info->base + 64, info->size_bytes -= 64; }
+static void before_it(dtl_mem_info_t* info) { info->base = (char*)info->base - 64, info->size_bytes = 64; }
+static void endless(dtl_mem_info_t* info) { info->size_bytes = UINT64_MAX; }
+
+/* A failure of pointer_info says nothing of the pointer, which is not host memory then: nothing is copied. */
+static void fails(dtl_backend_t describer, dtl_status_t wanted, const char* text) {
+    dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    char local[64] = {0};
+    int i;
+    for (i = 0; i < 6; i++) {
+        const dtl_status_t status =
+            i == 0   ? dtl_mem_query(described + 8, &info)
+            : i == 1 ? dtl_mem_copy(local, described + 8, 16)
+            : i == 2 ? dtl_mem_copy(described + 8, local, 16)
+            : i == 3 ? dtl_mem_fill(described + 8, 1, 16)
+            : i == 4 ? dtl_mem_adopt(describer, 0, DTL_MEMORY_DEVICE, described + 8, 16)
+                     : dtl_comm_sendrecv(DTL_COMM_SELF, described + 8, 4, 0, 1, local, 4, 0, 1, DTL_DTYPE_UINT8, NULL);
+        CHECK_STATUS(status, wanted);
+        CHECK_TEXT("backend describer: memory.pointer_info");
+        CHECK_TEXT(text);
+    }
+    describe_status = DTL_SUCCESS, describe_change = NULL;
+    CHECK_OK(dtl_mem_copy(local, described + 8, 16));
+}
+
+static void test_describe_fails(dtl_backend_t describer) {
+    static const struct {
+        void (*change)(dtl_mem_info_t*);
+        const char* text;
+    } wrong[] = {{no_kind, "kind is 0x0, which is not a memory kind"},
+                 {other_kind, "which is not a memory kind"},
+                 {no_device, "device -1"},
+                 {behind, "do not contain it"},
+                 {before_it, "do not contain it"},
+                 {endless, "is not a range of addresses"}};
+    const dtl_status_t odd[] = {999, -1};
+    char text[64];
+    int i;
+    describe_status = DTL_ERROR_DEVICE_LOST;
+    fails(describer, DTL_ERROR_DEVICE_LOST, "a device failed");
+    for (i = 0; i < 2; i++) {
+        describe_status = odd[i];
+        snprintf(text, sizeof text, "%d, which is no status", odd[i]);
+        fails(describer, DTL_ERROR_NATIVE_BACKEND, text);
+    }
+    for (i = 0; i < (int)(sizeof wrong / sizeof *wrong); i++) {
+        describe_change = wrong[i].change;
+        fails(describer, DTL_ERROR_NATIVE_BACKEND, wrong[i].text);
+    }
 }
 
 OWN_STACK static void test_described(void) {
@@ -205,6 +262,7 @@ OWN_STACK static void test_described(void) {
     CHECK_OK(dtl_mem_release(describer, described + 8));
     CHECK_OK(dtl_mem_query(described + 8, &info));
     CHECK(info.base == described && info.size_bytes == SIZE);
+    test_describe_fails(describer);
     CHECK_OK(dtl_backend_unregister(describer));
     before = query_count;
     CHECK_STATUS(dtl_mem_query(described, &info), DTL_ERROR_NOT_FOUND);

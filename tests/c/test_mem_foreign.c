@@ -3,7 +3,8 @@
  * tests/cuda; the host faults when it accesses the addresses of its device memory.
  *
  * Arguments: DTL_CUDA_LIBRARY=PATH, and
- *     late  the program initialises CUDA after the library */
+ *     late   the program initialises CUDA after the library
+ *     fails  the driver's queries fail */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -267,6 +268,27 @@ static void host_reached(void) {
     CHECK(munmap(registered, 2 * size) == 0);
 }
 
+/* A failed query says nothing about the address, so nothing is copied. Device memory is gone with its context. */
+static void failed_queries(const char* path) {
+    dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    unsigned char *device, local[8];
+    CHECK(setenv("FAKE_CUDA_FAIL",
+                 "cuPointerGetAttributes:1:999,cuPointerGetAttributes:1:999,cuPointerGetAttributes:1:1,"
+                 "cuPointerGetAttributes:1:709", 1) == 0);
+    begin_cuda(path);
+    CHECK_OK(dtl_init(NULL));
+    device = device_memory(0, SIZE);
+    CHECK_STATUS(dtl_mem_query(device, &info), DTL_ERROR_CUDA);
+    CHECK(strstr(dtl_last_error(), "cuPointerGetAttributes") != NULL);
+    CHECK_STATUS(dtl_mem_copy(local, device, sizeof local), DTL_ERROR_CUDA);
+    CHECK_STATUS(dtl_mem_query(device, &info), DTL_ERROR_NOT_FOUND);
+    CHECK_STATUS(dtl_mem_query(device, &info), DTL_ERROR_NOT_FOUND);
+    CHECK_OK(dtl_mem_query(device, &info));
+    CHECK_OK(dtl_mem_copy(local, device, sizeof local));
+    CHECK(function("cuMemFree_v2")(device) == 0);
+    CHECK_OK(dtl_finalize());
+}
+
 int main(int argc, char** argv) {
     dtl_mem_info_t info = DTL_MEM_INFO_INIT;
     unsigned char *one, *other, *pooled, *pieces;
@@ -275,6 +297,7 @@ int main(int argc, char** argv) {
     for (i = 1; i < argc; i++) late |= strcmp(argv[i], "late") == 0;
     path = getenv("DTL_CUDA_LIBRARY");
     if (path == NULL) SKIP("DTL_CUDA_LIBRARY names no driver");
+    if (argc > 1 && strcmp(argv[argc - 1], "fails") == 0) return failed_queries(path), printf("ok\n"), 0;
     if (!late) begin_cuda(path);
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));

@@ -14,7 +14,7 @@ static dtl_backend_t find(const char* name) {
 }
 
 static void test_names(void) {
-    const char* const bad[] = {"", "auto", "a b", "\xc3\xa9", "a/b", "a\n",
+    const char* const bad[] = {"", "auto", "cpu", "CPU", "GPU", "a b", "\xc3\xa9", "a/b", "a\n",
         "0123456789012345678901234567890123456789012345678901234567890123"};
     struct far_tables tables;
     dtl_backend_t backend = {77}, other;
@@ -24,6 +24,8 @@ static void test_names(void) {
         CHECK_STATUS(dtl_backend_register(bad[i], &tables.main, &plain, 0, &backend), DTL_ERROR_INVALID_ARGUMENT);
         CHECK(backend.id == 77);
     }
+    CHECK_STATUS(dtl_backend_register("GPU", &tables.main, &plain, DTL_REGISTER_REPLACE, &backend), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("\"GPU\" is an alias of \"cuda\"");
     CHECK_STATUS(dtl_backend_register("x", &tables.main, &plain, 2, &backend), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_backend_register("host", &tables.main, &plain, 0, &backend), DTL_ERROR_ALREADY_EXISTS);
     CHECK(backend.id == 77 && plain.destroyed == 0);

@@ -11,6 +11,8 @@ pub const SUCCESS: Code = 0;
 pub const NOT_READY: Code = 600;
 /// The device or the driver has no such thing.
 pub const NOT_SUPPORTED: Code = 801;
+/// An argument is not valid; of a pointer query: the driver does not know the address.
+pub const INVALID_VALUE: Code = 1;
 /// Not enough memory.
 pub const OUT_OF_MEMORY: Code = 2;
 /// Host memory that was registered before.
@@ -29,6 +31,7 @@ pub const NAMES: &[(Code, &str)] = &[
     (SUCCESS, "CUDA_SUCCESS"),
     (NOT_READY, "CUDA_ERROR_NOT_READY"),
     (NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"),
+    (INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"),
     (OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"),
     (NO_DEVICE, "CUDA_ERROR_NO_DEVICE"),
     (OF_THIS_PROCESS, "CUDA_ERROR_INVALID_CONTEXT"),

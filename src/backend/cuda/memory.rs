@@ -2,7 +2,7 @@
 //!
 //! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and waited for.
 
-use super::codes::{NO_CONTEXT, SUCCESS};
+use super::codes::{INVALID_VALUE, NO_CONTEXT, SUCCESS, is_lost};
 use super::driver::{Driver, Use};
 use super::exec::lane;
 use super::functions::*;
@@ -321,7 +321,10 @@ impl Memory for Arc<Cuda> {
             |Found { kind, device, base, size }| Block { base, size, device, from: From::Foreign(kind) };
         let make = |driver: Arc<Driver>| {
             let block = self.block(region.addr());
-            let block = block.or_else(|| identify(&driver, region.addr()).map(foreign));
+            let block = match block {
+                None => identify(&driver, region.addr())?.map(foreign),
+                block => block,
+            };
             crossing::dmabuf(&driver, block, region)
         };
         Some(self.driver.get().and_then(make))
@@ -351,8 +354,8 @@ impl Memory for Arc<Cuda> {
         self.driver.known().is_some()
     }
 
-    fn identify(&self, addr: Addr) -> Option<Found> {
-        identify(&*self.driver.known()?, addr)
+    fn identify(&self, addr: Addr) -> Result<Option<Found>> {
+        self.driver.known().map_or(Ok(None), |driver| identify(&driver, addr))
     }
 
     fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
@@ -361,7 +364,10 @@ impl Memory for Arc<Cuda> {
 }
 
 /// Queries the driver about an address. An unknown address has memory type 0.
-fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
+///
+/// If the context is lost, so is all device memory, and a program must still be able to send from host
+/// memory: every address is unknown then. Any other failure is the result.
+fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
     let (mut kind, mut managed, mut ordinal): (Uint, Uint, Int) = (0, 0, 0);
     let (mut base, mut size): (Ptr, Size) = (0, 0);
     let mut names = [
@@ -390,19 +396,24 @@ fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
     // its own. Retaining a primary context would cost device memory and time.
     let code = match ask() {
         NO_CONTEXT => {
-            let _inside = driver.enter_any()?;
+            let Some(_inside) = driver.enter_any() else { return Ok(None) };
             ask()
         }
         code => code,
     };
-    let kind = match (code, i64::from(kind)) {
-        (SUCCESS, _) if managed != 0 => DTL_MEMORY_MANAGED,
-        (SUCCESS, CU_MEMORYTYPE_DEVICE) => DTL_MEMORY_DEVICE,
-        (SUCCESS, CU_MEMORYTYPE_HOST) => DTL_MEMORY_PINNED,
-        _ => return None, // the driver does not know it
+    if code == INVALID_VALUE || is_lost(code) {
+        return Ok(None);
+    }
+    driver.cuda.check(code, "cuPointerGetAttributes")?;
+    let kind = match i64::from(kind) {
+        _ if managed != 0 => DTL_MEMORY_MANAGED,
+        CU_MEMORYTYPE_DEVICE => DTL_MEMORY_DEVICE,
+        CU_MEMORYTYPE_HOST => DTL_MEMORY_PINNED,
+        _ => return Ok(None), // the driver does not know it
     };
-    let device = driver.cards.iter().position(|card| card.id == ordinal)? as i32;
-    Some(Found { kind, device, base: address(base), size: size as u64 })
+    let device = driver.cards.iter().position(|card| card.id == ordinal);
+    let found = |device| Found { kind, device: device as i32, base: address(base), size: size as u64 };
+    Ok(device.map(found))
 }
 
 fn is_shortage(error: &Error) -> bool {

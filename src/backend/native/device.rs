@@ -3,9 +3,10 @@
 use super::{Owner, call, required};
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::vtable::dtl_device_vtable_t;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::backend::Device;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 type Get = unsafe extern "C" fn(*mut std::ffi::c_void, *mut i32) -> i32;
 type Set = unsafe extern "C" fn(*mut std::ffi::c_void, i32) -> i32;
@@ -16,6 +17,8 @@ pub(super) struct NativeDevice {
     count: Get,
     get: Get,
     set: Set,
+    /// What `count` wrote last; 0 before the first call.
+    known: AtomicI32,
 }
 
 impl NativeDevice {
@@ -23,6 +26,7 @@ impl NativeDevice {
         Ok(NativeDevice {
             owner,
             table: *table,
+            known: AtomicI32::new(0),
             count: required!(table, "device", count),
             get: required!(table, "device", get),
             set: required!(table, "device", set),
@@ -30,10 +34,27 @@ impl NativeDevice {
     }
 }
 
+impl NativeDevice {
+    #[cold]
+    fn not_device(&self, device: i32) -> Error {
+        let count = self.known.load(Ordering::Relaxed);
+        let text =
+            format_args!("wrote device {device}, and device.count {count}: use a number below it, from 0");
+        self.owner.invalid("device.get", text)
+    }
+}
+
 impl Device for NativeDevice {
     fn count(&self) -> Result<i32> {
         let mut count = 0;
         call!(self.owner, "device.count", self.count, &raw mut count)?;
+        if count < 0 {
+            return Err(self
+                .owner
+                .invalid("device.count", format_args!("wrote {count}: use a number from 0")));
+        }
+        // Only a bound to compare with, which `get` reads anew before it fails.
+        self.known.store(count, Ordering::Relaxed);
         Ok(count)
     }
 
@@ -44,6 +65,10 @@ impl Device for NativeDevice {
     fn get(&self) -> Result<i32> {
         let mut device = 0;
         call!(self.owner, "device.get", self.get, &raw mut device)?;
+        let is_known = (0..self.known.load(Ordering::Relaxed)).contains(&device);
+        if !is_known && !(0..self.count()?).contains(&device) {
+            return Err(self.not_device(device));
+        }
         Ok(device)
     }
 

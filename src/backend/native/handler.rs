@@ -7,6 +7,7 @@ use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::dispatch::{Handler, Query};
+use crate::runtime::exec::{event::Event, objects};
 use crate::sys::buf::Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,14 +57,23 @@ impl Handler for NativeHandler {
         let Some(invoke) = self.invoke else {
             return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
         };
-        let event = event.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let mut event = event;
+        let place = event.as_deref_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
         let before = Mark::now();
         // SAFETY: as in `accepts`; the event is null or a place of the caller's.
-        let status = unsafe { invoke(query, event, self.user.ptr()) };
-        if status == DTL_SUCCESS {
-            return Ok(());
+        let status = unsafe { invoke(query, place, self.user.ptr()) };
+        if status != DTL_SUCCESS {
+            return Err(foreign_error(&format!("handler \"{}\"", self.name), status, before));
         }
-        Err(foreign_error(&format!("handler \"{}\"", self.name), status, before))
+        match event {
+            Some(event) if event.id != 0 && !objects::is_live::<Event>(event.id) => fail!(
+                DTL_ERROR_NATIVE_BACKEND,
+                "handler \"{}\" has succeeded and wrote {:#x} to out_event, which is not the handle of an event",
+                self.name,
+                event.id
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn forget(&self) {

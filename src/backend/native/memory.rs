@@ -1,14 +1,16 @@
 //! C memory and transfer tables as [`Memory`] and [`Transfer`].
 
-use super::{Owner, call, required, whole};
+use super::{Owner, call, required, status_of, whole};
 use crate::abi::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::status::DTL_SUCCESS;
+use crate::abi::status::DTL_ERROR_NOT_FOUND;
 use crate::abi::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result};
+use crate::last_error::Mark;
 use crate::runtime::backend::{Exports, Extent, Found, Memory, Place, Ticket, Token, Transfer};
-use crate::runtime::enums::describe;
+use crate::runtime::enums::{describe, schedule::check_memory_kind};
+use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -69,6 +71,48 @@ impl NativeMemory {
     }
 }
 
+impl NativeMemory {
+    /// The alignment that `kind_info` declared; 0 declares none, which is 1.
+    fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
+        info.alignment = info.alignment.max(1);
+        if info.alignment.is_power_of_two() && info.alignment <= MOST_ALIGNMENT {
+            return Ok(());
+        }
+        let text = format_args!(
+            "declared alignment {} for kind {}: use a power of two up to 2^30, or 0 for none",
+            info.alignment,
+            describe(kind)
+        );
+        Err(self.owner.invalid("memory.kind_info", text))
+    }
+
+    /// The memory that `pointer_info` described, if the description is one of memory at the address.
+    fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<Found> {
+        const SLOT: &str = "memory.pointer_info";
+        let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
+        let base = Addr::new(info.base);
+        if let Err(error) = check_memory_kind(kind) {
+            let text = format_args!("described {addr:?} wrongly: {}", error.text());
+            return Err(self.owner.invalid(SLOT, text));
+        }
+        if device < 0 {
+            let text =
+                format_args!("described {addr:?} as memory of device {device}: devices are counted from 0");
+            return Err(self.owner.invalid(SLOT, text));
+        }
+        let offset = addr.get().checked_sub(base.get()).map_or(u64::MAX, |offset| offset as u64);
+        let is_range = size > 0 && (base.get() as u64).checked_add(size - 1).is_some();
+        if offset >= size || !is_range {
+            let text = format_args!(
+                "described {addr:?} as part of {size} bytes at {base:?}, which {}",
+                if is_range { "do not contain it" } else { "is not a range of addresses" }
+            );
+            return Err(self.owner.invalid(SLOT, text));
+        }
+        Ok(Found { kind, device, base, size })
+    }
+}
+
 /// A slot may not say what it was asked for.
 #[cold]
 fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
@@ -94,7 +138,7 @@ impl Memory for NativeMemory {
         if let Some(end) = out.name.last_mut() {
             *end = 0;
         }
-        Some(answer)
+        Some(answer.and_then(|()| self.check_alignment(kind, out)))
     }
 
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
@@ -150,8 +194,8 @@ impl Memory for NativeMemory {
         self.table.pointer_info.is_some()
     }
 
-    fn identify(&self, addr: Addr) -> Option<Found> {
-        let slot = self.table.pointer_info?;
+    fn identify(&self, addr: Addr) -> Result<Option<Found>> {
+        let Some(slot) = self.table.pointer_info else { return Ok(None) };
         let mut info = dtl_mem_info_t {
             struct_size: size_of::<dtl_mem_info_t>() as u32,
             device: 0,
@@ -160,14 +204,14 @@ impl Memory for NativeMemory {
             base: std::ptr::null_mut(),
             size_bytes: 0,
         };
-        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host
-        // buffer. SAFETY: the slot comes from a table whose author promises the header's contract
-        // for it; the address is passed as a number and the output is a local.
-        let status = unsafe { slot(self.owner.self_.ptr(), addr.ptr(), &raw mut info) };
-        let found =
-            Found { kind: info.kind, device: info.device, base: Addr::new(info.base), size: info.size_bytes };
-        let offset = addr.get().checked_sub(found.base.get())? as u64;
-        (status == DTL_SUCCESS && offset < found.size).then_some(found)
+        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host buffer.
+        let before = Mark::now();
+        let status = status_of!(self.owner, "memory.pointer_info", slot, addr.ptr(), &raw mut info);
+        if status == DTL_ERROR_NOT_FOUND {
+            return Ok(None);
+        }
+        self.owner.check("memory.pointer_info", status, before)?;
+        self.found(addr, &info).map(Some)
     }
 
     fn exports(&self) -> Option<&dyn Exports> {

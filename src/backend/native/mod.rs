@@ -92,6 +92,12 @@ impl Owner {
         Error::new(DTL_ERROR_NATIVE_BACKEND, text)
     }
 
+    /// The error for an output of a slot that is not what the slot has to write.
+    #[cold]
+    fn invalid(&self, slot: &str, what: std::fmt::Arguments<'_>) -> Error {
+        Error::new(DTL_ERROR_NATIVE_BACKEND, format!("backend {}: {slot} {what}", self.name))
+    }
+
     /// What a creating slot answered; null would be taken for the null object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
@@ -165,21 +171,33 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
         let text = format!("{who} answered {status}, which is no status{said}");
         return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
     }
-    let meaning = error::status_message(status).to_string_lossy();
+    let meaning = match status {
+        DTL_ERROR_INTERNAL => "it reports an error of its own (DTL_ERROR_INTERNAL)".into(),
+        status => error::status_message(status).to_string_lossy(),
+    };
     let error = Error::new(status, format!("{who}: {meaning}{said}"));
     if left.is_empty() { before.explain(error) } else { error }
 }
 
-/// Calls a slot with the backend's `self` and turns its status into a result.
-macro_rules! call {
+/// Calls a slot with the backend's `self`: its status.
+macro_rules! status_of {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::native::slot_call::Slot::unwinding($slot);
-        let before = $crate::last_error::Mark::now();
         let inside = $crate::backend::native::slot_call::Inside::enter(&$owner, $name);
         // SAFETY: the slot came in a table whose author promised the header's contract for it;
         // the arguments are what the contract says, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
         inside.left();
+        status
+    }};
+}
+use status_of;
+
+/// Calls a slot with the backend's `self` and turns its status into a result.
+macro_rules! call {
+    ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
+        let before = $crate::last_error::Mark::now();
+        let status = $crate::backend::native::status_of!($owner, $name, $slot $(, $arg)*);
         $owner.check($name, status, before)
     }};
 }
@@ -315,20 +333,24 @@ unsafe impl Send for NativePresence {}
 unsafe impl Sync for NativePresence {}
 
 impl Presence for NativePresence {
-    fn available(&self) -> Availability {
-        let Some(slot) = self.table.is_available else { return Ok(()) };
+    fn asked(&self) -> Result<Availability> {
+        let Some(slot) = self.table.is_available else { return Ok(Ok(())) };
         let mut yes = 0;
         let mut why: [c_char; 512] = [0; 512];
         let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the slot does
-        let answer = call!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
-        match answer.and_then(|()| self.owner.boolean("is_available", yes)) {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(error) => return Err(error.text().to_owned()),
+        let before = Mark::now();
+        let status = status_of!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
+        if let Err(error) = self.owner.check("is_available", status, before) {
+            // A failure is a reason why it cannot run here; what is no status is no answer.
+            return if error::is_status(status) { Ok(Err(error.text().to_owned())) } else { Err(error) };
+        }
+        if self.owner.boolean("is_available", yes)? {
+            return Ok(Ok(()));
         }
         // SAFETY: the array ends in a NUL that the slot was not told of.
         let why = unsafe { CStr::from_ptr(why.as_ptr()) };
-        Err(if why.is_empty() { "it gives no reason".to_owned() } else { why.to_string_lossy().into_owned() })
+        let why = why.to_string_lossy();
+        Ok(Err(if why.is_empty() { "it gives no reason".to_owned() } else { why.into_owned() }))
     }
 
     fn supports(&self, feature: &str) -> Option<Result<bool>> {

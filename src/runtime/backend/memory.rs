@@ -73,9 +73,10 @@ pub trait Memory: Send + Sync {
         false
     }
     /// Queries the driver about an address that was not allocated here; `None` = unknown to the
-    /// driver. Messages wait for the result. Any thread, with any device current.
-    fn identify(&self, _addr: Addr) -> Option<Found> {
-        None
+    /// driver. A failure says nothing about the address, so the caller must not touch the memory.
+    /// Messages wait for the result. Any thread, with any device current.
+    fn identify(&self, _addr: Addr) -> Result<Option<Found>> {
+        Ok(None)
     }
     /// Allocations that cross to other processes.
     fn exports(&self) -> Option<&dyn Exports> {

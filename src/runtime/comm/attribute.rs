@@ -105,15 +105,9 @@ pub(super) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &Comm) -> Result<()>
             Ok(Some(copy)) => drop(to.attributes.0.lock().insert(number, (key, copy))),
             Ok(None) => {}
             Err(said) => {
-                let status = if crate::error::is_status(said) {
-                    said
-                } else {
-                    crate::abi::status::DTL_ERROR_NATIVE_BACKEND
-                };
-                let text = format!(
-                    "the copy function of attribute key {number} answered {said}: no duplicate was made"
-                );
-                let error = before.explain(Error::new(status, text));
+                let what =
+                    format!("no duplicate was made: the copy function of attribute key {number} returned");
+                let error = before.explain(Error::told(&what, said));
                 end_all(to, dtl_comm_t::NULL);
                 return Err(error);
             }

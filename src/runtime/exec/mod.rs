@@ -30,7 +30,7 @@ mod tests;
 
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::status::*;
-use crate::error::{Error, Result, status_name};
+use crate::error::{Error, Result};
 use crate::last_error::Mark;
 use crate::runtime::backend::Exec;
 use crate::runtime::device;
@@ -94,8 +94,7 @@ fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -
 
 #[cold]
 fn failed(status: dtl_status_t, what: &str) -> Error {
-    let name = status_name(status).to_string_lossy();
-    Error::new(status, format!("{what} returned {name} ({status}); its documentation says what that means"))
+    Error::told(&format!("{what} returned"), status)
 }
 
 /// A device description with nothing in it.

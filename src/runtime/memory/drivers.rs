@@ -11,6 +11,7 @@
 use super::{Allocation, hidden};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::DTL_MEMORY_PINNED;
+use crate::error::Result;
 use crate::runtime::backend::Found;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::buf::{Addr, Region};
@@ -76,45 +77,54 @@ pub(super) fn may_know(region: Region) -> bool {
 /// is returned only if it contains the whole range: the program may have registered a part of a larger
 /// host buffer.
 #[cold]
-pub(super) fn find(region: Region) -> Option<(usize, Allocation)> {
+pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
     let end = region.addr().get().saturating_add(region.len());
-    query(region)
-        .filter(|(base, of)| of.kind != DTL_MEMORY_PINNED || end <= base.saturating_add(of.size as usize))
+    let is_whole = |(base, of): &(usize, Allocation)| {
+        of.kind != DTL_MEMORY_PINNED || end <= base.saturating_add(of.size as usize)
+    };
+    Ok(query(region)?.filter(is_whole))
 }
 
 /// Queries the drivers, also about ranges that only hold host memory, as the program may have
-/// registered that memory.
+/// registered that memory. If a query fails, the range may be that driver's memory, which the host
+/// perhaps cannot read: the failure is the result, unless another driver knows the range.
 #[cold]
-pub(super) fn query(region: Region) -> Option<(usize, Allocation)> {
+pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
     let drivers = *DRIVERS.read();
     let inside = epoch::enter();
-    drivers.into_iter().filter(|id| *id != 0).find_map(|id| {
-        let backend = registry::find(&inside, dtl_backend_t { id }).ok()?;
-        let Found { kind, device, base, size } = identify(backend, region)?;
-        Some((base.get(), Allocation::of_others(backend, device, kind, size)))
-    })
+    let mut failure = None;
+    for id in drivers.into_iter().filter(|id| *id != 0) {
+        let Ok(backend) = registry::find(&inside, dtl_backend_t { id }) else { continue };
+        match identify(backend, region) {
+            Ok(Some(Found { kind, device, base, size })) => {
+                return Ok(Some((base.get(), Allocation::of_others(backend, device, kind, size))));
+            }
+            Ok(None) => {}
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(None), Err)
 }
 
 /// Queries one backend's driver. A program that maps memory in pieces (cuMemMap) uses it as one
 /// buffer, so adjacent ranges of the same kind and device are joined, as far as the range needs.
-#[must_use]
-pub fn identify(backend: &Backend, region: Region) -> Option<Found> {
-    let memory = backend.memory.as_ref()?;
-    let mut found = memory.identify(region.addr())?;
+pub fn identify(backend: &Backend, region: Region) -> Result<Option<Found>> {
+    let Some(memory) = backend.memory.as_ref() else { return Ok(None) };
+    let Some(mut found) = memory.identify(region.addr())? else { return Ok(None) };
     let end = region.addr().get().saturating_add(region.len());
     loop {
         let next = found.base.get().saturating_add(found.size as usize);
         if next >= end {
-            return Some(found);
+            return Ok(Some(found));
         }
         let next = Addr::new(std::ptr::with_exposed_provenance_mut(next));
-        match memory.identify(next) {
+        match memory.identify(next)? {
             Some(Found { kind, device, base, size })
                 if (kind, device, base) == (found.kind, found.device, next) && size > 0 =>
             {
                 found.size += size;
             }
-            _ => return Some(found),
+            _ => return Ok(Some(found)),
         }
     }
 }

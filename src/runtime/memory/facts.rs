@@ -2,6 +2,7 @@
 
 use super::plain;
 use crate::abi::device::*;
+use crate::abi::status::DTL_ERROR_NATIVE_BACKEND;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::runtime::copy_text;
@@ -51,9 +52,12 @@ pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64
         return Ok(given);
     }
     let mut info = crate::runtime::zeroed_kind_info();
-    let declared = kind_info(backend, kind, &mut info).map_or(0, |()| info.alignment);
-    // No usable declaration: the kind is not described, or does not exist, which `alloc` reports better.
-    super::check(size, declared).or(Ok(given))
+    match kind_info(backend, kind, &mut info) {
+        Ok(()) => super::check(size, info.alignment),
+        Err(error) if error.status() == DTL_ERROR_NATIVE_BACKEND => Err(error),
+        // No declaration: the kind is not described, or does not exist, which `alloc` reports better.
+        Err(_) => Ok(given),
+    }
 }
 
 /// Describes a memory kind of a backend.

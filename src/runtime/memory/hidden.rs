@@ -134,7 +134,7 @@ pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     if region.is_empty() {
         return Ok(None);
     }
-    let Some((base, allocation)) = find_any(region) else { return Ok(None) };
+    let Some((base, allocation)) = find_any(region)? else { return Ok(None) };
     let first = Addr::new(std::ptr::with_exposed_provenance_mut(base));
     let all = Region::allocated(first, usize::try_from(allocation.size).unwrap_or(usize::MAX));
     let offset = (region.addr().get() - base) as u64;

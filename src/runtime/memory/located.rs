@@ -43,7 +43,7 @@ fn within<'g>(inside: &'g Guard, region: Region, allocation: &Allocation) -> Res
 
 /// Locates a range. Fails with OUT_OF_BOUNDS if it crosses the end of its allocation.
 pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Located<'g>> {
-    let Some((base, allocation)) = find_any(region) else { return Ok(Located::host(region)) };
+    let Some((base, allocation)) = find_any(region)? else { return Ok(Located::host(region)) };
     let offset = (region.addr().get() - base) as u64;
     if region.len() as u64 > allocation.size - offset {
         return fail!(
@@ -62,16 +62,18 @@ pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Reg
     let end = region.addr().get() + region.len();
     let holds_all =
         |(base, of): &(usize, Allocation)| *base <= region.addr().get() && (end - *base) as u64 <= of.size;
-    let own = find_any(Region::allocated(first, 1));
-    let found = own.filter(holds_all).or_else(|| find_any(region).filter(holds_all));
+    let own = find_any(Region::allocated(first, 1))?;
+    let found = match own.filter(holds_all) {
+        None => find_any(region)?.filter(holds_all),
+        found => found,
+    };
     if let Some((_, allocation)) = found {
         return within(inside, region, &allocation);
     }
     let is_one = |(_, of): &(usize, Allocation)| of.hidden || !of.imported;
-    let at = |addr| find_any(Region::allocated(addr, 1)).filter(is_one);
-    let Some((base, allocation)) = own.or_else(|| touched(region, at, is_one)) else {
-        return Ok(Located::host(region));
-    };
+    let at = |addr| Ok(find_any(Region::allocated(addr, 1))?.filter(is_one));
+    let touched = if own.is_some() { own } else { touched(region, at, is_one)? };
+    let Some((base, allocation)) = touched else { return Ok(Located::host(region)) };
     fail!(
         DTL_ERROR_OUT_OF_BOUNDS,
         "{name}: elements from offset {} to {} of the allocation of {} bytes at {:?}: see pointer, shape and strides",
@@ -86,19 +88,24 @@ pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Reg
 /// `counts` selects among the allocations that the range covers.
 fn touched(
     region: Region,
-    at: impl Fn(Addr) -> Option<(usize, Allocation)>,
+    at: impl Fn(Addr) -> Result<Option<(usize, Allocation)>>,
     counts: impl Fn(&(usize, Allocation)) -> bool,
-) -> Option<(usize, Allocation)> {
+) -> Result<Option<(usize, Allocation)>> {
     let last = region.addr().offset(region.len().saturating_sub(1));
     let over = || {
         let range = region.addr().get()..=last.get();
         LEDGER.read().range(range).next().map(|(&base, allocation)| (base, *allocation))
     };
-    let found = at(region.addr()).or_else(|| at(last)).or_else(|| over().filter(&counts));
-    found.or_else(|| foreign::first_within(region.addr(), last).filter(&counts))
+    for end in [region.addr(), last] {
+        if let Some(found) = at(end)? {
+            return Ok(Some(found));
+        }
+    }
+    let found = over().filter(&counts);
+    Ok(found.or_else(|| foreign::first_within(region.addr(), last).filter(&counts)))
 }
 
 /// Finds memory that the library knows, without driver queries, and that overlaps the range.
-pub(super) fn overlapping(region: Region) -> Option<(usize, Allocation)> {
-    touched(region, find, |_| true)
+pub(super) fn overlapping(region: Region) -> Result<Option<(usize, Allocation)>> {
+    touched(region, |addr| Ok(find(addr)), |_| true)
 }

@@ -88,7 +88,7 @@ pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: 
 /// Fails if the program's description of the memory contradicts the driver's.
 fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
     let first = region.addr();
-    let Some(found) = drivers::identify(backend, region) else {
+    let Some(found) = drivers::identify(backend, region)? else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "ptr {first:?}: the driver of backend {} does not know this address: pass memory that this driver allocated",
@@ -140,7 +140,7 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
             other.origin.inverse()
         );
     }
-    if let Some((base, _)) = overlapping(region) {
+    if let Some((base, _)) = overlapping(region)? {
         let (bytes, advice) = match origin {
             Origin::Registered => ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead"),
             Origin::Adopted => ("overlap memory that the library knows", "do not adopt it"),

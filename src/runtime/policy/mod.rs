@@ -21,7 +21,7 @@ use crate::abi::policy::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
 use crate::sys::atomic_update::AtomicUpdate;
-use crate::sys::epoch::{self, Guard, Visit};
+use crate::sys::epoch::{self, Guard, Running, Visit};
 use crate::sys::held::Visited;
 use crate::sys::lock::Mutex;
 use crate::sys::slab::Table;
@@ -114,6 +114,13 @@ impl Quick {
     pub fn at_hand(&self) -> Option<(Picked, Given)> {
         let (index, end) = self.0.chooser.at_hand(&self.0.counts, self.thread())?;
         self.picked(index, end)
+    }
+
+    /// Leaves the policy for a task, during which the thread counts as in a call.
+    #[inline(always)]
+    #[must_use]
+    pub fn into_running(self) -> Running {
+        self.0.into_running()
     }
 
     /// A resource, and the program's own name of it. `None`: it is not that simple, see `submit`.

@@ -6,7 +6,7 @@ use super::streams;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
 use crate::abi::policy::*;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
-use crate::error::{Error, Result, fail, status_name};
+use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
@@ -260,6 +260,12 @@ impl CustomKind {
             || ask(self.own.ptr(), core, needed_info, &raw mut yes, why.as_mut_ptr(), why.len() as u64),
             "accept",
         )?;
+        if !matches!(yes, 0 | 1) {
+            return fail!(
+                DTL_ERROR_NATIVE_BACKEND,
+                "accept of the program's table wrote {yes} into its boolean output: use 0 or 1"
+            );
+        }
         let text = why.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect::<Vec<_>>();
         let text = String::from_utf8_lossy(&text).into_owned();
         let why = if text.is_empty() { "accept says no, without a reason".to_owned() } else { text };
@@ -279,8 +285,7 @@ pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()
 /// The failure of a slot that was called after the mark.
 #[cold]
 pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
-    let known = status_name(status).to_string_lossy();
-    before.explain(Error::new(status, format!("{name} of the program's table returned {known} ({status})")))
+    before.explain(Error::told(&format!("{name} of the program's table returned"), status))
 }
 
 /// Refuses lists that are too long.

@@ -9,7 +9,7 @@ use super::{Picked, Policy, Ready};
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::policy::*;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail, status_name};
+use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::objects;
@@ -65,8 +65,7 @@ pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
 
 #[cold]
 fn task_failed(status: dtl_status_t) -> Error {
-    let name = status_name(status).to_string_lossy();
-    Error::new(status, format!("a task ended with {name} ({status}); its documentation says what that means"))
+    Error::told("a task ended with", status)
 }
 
 impl Policy {

@@ -16,7 +16,7 @@ impl Record {
 /// Marks the calling thread as running code of the library outside the epoch: functions that work in every
 /// state, errands, the thread's last destructors, the library's own threads at work. Such code may take
 /// locks, so a forked child must find the thread (see [`another_was_inside`]). The mark keeps no object
-/// alive, and finalize does not fail because of it.
+/// alive, and finalize fails because of it in the marked thread alone ([`is_aside`]).
 ///
 /// Ordering: only the owner writes the count, and only a forked child, which has no other threads, reads it
 /// from outside. The child's memory is a snapshot that respects the order of the owner's stores: each of them
@@ -28,6 +28,13 @@ impl Record {
 pub fn aside() -> Aside {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     Aside::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
+}
+
+/// Whether the calling thread is marked: then it runs a function of the program's that the library has called there.
+#[must_use]
+pub fn is_aside() -> bool {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)
 }
 
 /// Guard of [`aside`]: while it lives, a forked child finds the thread.
@@ -68,6 +75,7 @@ pub fn forget_other_threads() {
             record.nested.store(0, Ordering::Relaxed);
             record.owned.store(false, Ordering::Relaxed);
             record.aside.store(0, Ordering::Relaxed);
+            record.running.store(0, Ordering::Relaxed);
             record.spare.forget();
         }
         record.blocked.store(0, Ordering::Relaxed);
