@@ -626,7 +626,9 @@ typedef int32_t dtl_reduce_op_t;
 /// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
 /// must not throw. It may call dtl_ functions, but no collective on the same communicator: within one that waits that answers
 /// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step. dtl_finalize answers DTL_ERROR_BUSY.
-/// Destroying the operation or the dtype there is allowed.
+/// Destroying the operation or the dtype there is allowed, and so is destroying communicators and windows. What is in its own way
+/// answers DTL_ERROR_BUSY: dtl_comm_destroy of the communicator of the collective that calls it, and waiting for, cancelling or
+/// destroying the request of that collective.
 /// Equivalent: MPI_User_function.
 typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dtype_t dtype,
     void *user);
@@ -4856,7 +4858,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 /// say), destroy gives them up to 5 s to end, whatever the time limit: their buffers are the transport's until then. Over "rdma"
 /// what was withdrawn is none of them.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is.
+/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is; or a call
+///         on it is further up this thread, in a function of the program's that it has called (see dtl_op_fn_t).
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
 

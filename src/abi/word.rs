@@ -183,7 +183,9 @@ pub type dtl_reduce_op_t = i32;
 /// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
 /// must not throw. It may call dtl_ functions, but no collective on the same communicator: within one that waits that answers
 /// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step. dtl_finalize answers DTL_ERROR_BUSY.
-/// Destroying the operation or the dtype there is allowed.
+/// Destroying the operation or the dtype there is allowed, and so is destroying communicators and windows. What is in its own way
+/// answers DTL_ERROR_BUSY: dtl_comm_destroy of the communicator of the collective that calls it, and waiting for, cancelling or
+/// destroying the request of that collective.
 /// Equivalent: MPI_User_function.
 pub type dtl_op_fn_t = Option<
     extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: u64, dtype: dtl_dtype_t, user: *mut c_void),

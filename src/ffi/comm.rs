@@ -90,7 +90,8 @@ unsafe fn take_description(inside: &Guard, desc: *const dtl_comm_desc_t) -> Resu
 /// say), destroy gives them up to 5 s to end, whatever the time limit: their buffers are the transport's until then. Over "rdma"
 /// what was withdrawn is none of them.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is.
+/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is; or a call
+///         on it is further up this thread, in a function of the program's that it has called (see dtl_op_fn_t).
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {

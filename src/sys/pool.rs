@@ -13,6 +13,8 @@
 //! object belongs to who ended that, and then to who took it from the free list, which passes
 //! it on by a release exchange and an acquire one, so the next object is written after the last one is gone.
 //! Its head counts, so that a slot that was taken and given back meanwhile is not mistaken for itself.
+//! What an object belongs to (`group`) is told without its lock: who looks at it may do so for long. It is read between two looks at
+//! the word, and stored with release after the word of the object before: who reads a later one sees that the word has gone, too.
 //! A thread's own free slots are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is stored with release and
 //! acquired in the shared list: who has loaded a head may find its slot in another thread's list by then, and in front of one
 //! of a chunk that it has not heard of; what it reads of that is whole, and then thrown away with the head.
@@ -22,7 +24,7 @@ use super::cache;
 use super::epoch::{self, Guard};
 use super::slab::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::lock::Mutex;
-use crate::sys::sync::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
+use crate::sys::sync::{self, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -51,8 +53,12 @@ struct Slot<T> {
     word: AtomicU64,
     /// In a list of free ones: the next, or null.
     next: AtomicPtr<Slot<T>>,
+    /// What the object belongs to: as long as it is there, always the same.
+    group: AtomicU64,
     /// There while `word` is a handle, or one that is busy.
     object: UnsafeCell<MaybeUninit<T>>,
+    /// The thread (`epoch::thread_mark`) that looks at the object and may call who looks again; else 0. Only compared with the own.
+    looker: AtomicUsize,
 }
 
 /// The table. A look-up reads its first line of the cache only.
@@ -82,8 +88,10 @@ pub enum Then<R> {
 pub enum Missed {
     /// There is no such object.
     Stale,
-    /// Another thread is at it.
+    /// Somebody is at it.
     Busy,
+    /// A call further up this thread is at it: who waited for that would wait for himself.
+    Own,
 }
 
 /// Free slots of one of the tables that a thread keeps for itself, in its record (`epoch`).
@@ -166,7 +174,30 @@ impl<T> DerefMut for Looking<T> {
     }
 }
 
+/// The note that this thread is at an object. It goes before the look does.
+pub struct Noted<T: 'static>(&'static Slot<T>);
+
+impl<T> Drop for Noted<T> {
+    fn drop(&mut self) {
+        self.0.looker.store(0, Ordering::Relaxed);
+    }
+}
+
 impl<T: Send + 'static> Looking<T> {
+    /// What the object belongs to.
+    #[inline(always)]
+    #[must_use]
+    pub fn group(&self) -> u64 {
+        self.lock.slot.group.load(Ordering::Relaxed)
+    }
+
+    /// Notes that this thread is at the object: for a look that may call the program, which may look again.
+    #[must_use]
+    pub fn note(&self) -> Noted<T> {
+        self.lock.slot.looker.store(epoch::thread_mark(), Ordering::Relaxed);
+        Noted(self.lock.slot)
+    }
+
     /// Ends the object: its handle is stale.
     #[inline(always)]
     pub fn end(self) {
@@ -222,7 +253,9 @@ impl<T: Send + 'static> Pool<T> {
             let empty = |index| Slot {
                 word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
                 next: AtomicPtr::new(ptr::null_mut()),
+                group: AtomicU64::new(0),
                 object: UnsafeCell::new(MaybeUninit::uninit()),
+                looker: AtomicUsize::new(0),
             };
             let slots: Box<[Slot<T>]> = (index..index + CHUNK).map(empty).collect();
             let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
@@ -322,25 +355,36 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// Puts an object under a fresh handle. It is made in its place: built elsewhere and copied, it would cost
+    /// Puts an object of a group under a fresh handle. It is made in its place: built elsewhere and copied, it would cost
     /// as much as the rest. `Err`: none is left, and it was not made.
     #[inline(always)]
-    pub fn put<F: FnOnce() -> T>(&'static self, make: F) -> Result<u64, F> {
-        self.put_by(epoch::spare_slots(), make)
+    pub fn put<F: FnOnce() -> T>(&'static self, group: u64, make: F) -> Result<u64, F> {
+        self.put_by(epoch::spare_slots(), group, make)
     }
 
     /// The same by who is inside.
     #[inline(always)]
-    pub fn put_inside<F: FnOnce() -> T>(&'static self, inside: &Guard, make: F) -> Result<u64, F> {
-        self.put_by(Some(inside.spare_slots()), make)
+    pub fn put_inside<F: FnOnce() -> T>(
+        &'static self,
+        inside: &Guard,
+        group: u64,
+        make: F,
+    ) -> Result<u64, F> {
+        self.put_by(Some(inside.spare_slots()), group, make)
     }
 
     #[inline(always)]
-    fn put_by<F: FnOnce() -> T>(&'static self, own: Option<&SpareSlots>, make: F) -> Result<u64, F> {
+    fn put_by<F: FnOnce() -> T>(
+        &'static self,
+        own: Option<&SpareSlots>,
+        group: u64,
+        make: F,
+    ) -> Result<u64, F> {
         let Some(slot) = self.pop(own) else { return Err(make) };
         let place = slot.object.get();
         // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is ours alone.
         unsafe { place.write(MaybeUninit::new(make())) };
+        slot.group.store(group, Ordering::Release);
         // The next generation: one of the last is not used again.
         let handle = (slot.word.load(Ordering::Relaxed) ^ ELSEWHERE) + 1;
         slot.word.store(handle, Ordering::Release);
@@ -355,21 +399,51 @@ impl<T: Send + 'static> Pool<T> {
         word.is_some_and(|word| [handle, handle ^ BUSY].contains(&word))
     }
 
-    /// Looks at an object, waiting for who looks at it just now. `None`: no such object. Not from inside a look
-    /// at the same one.
-    pub fn with<R>(&'static self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Option<R> {
+    /// What an object belongs to, whoever looks at it. `None`: no such object.
+    #[must_use]
+    pub fn group_of(&'static self, handle: u64) -> Option<u64> {
+        let slot = self.slot(index_of(handle))?;
+        let is_there = || [handle, handle ^ BUSY].contains(&slot.word.load(Ordering::Acquire));
+        if !is_there() {
+            return None;
+        }
+        let group = slot.group.load(Ordering::Acquire);
+        is_there().then_some(group)
+    }
+
+    /// Whether a call further up this thread looks at an object, and has noted it.
+    #[must_use]
+    pub fn is_own(&'static self, handle: u64) -> bool {
+        let mark = epoch::thread_mark();
+        let slot = self.slot(index_of(handle)).filter(|_| mark != 0);
+        let is = |slot: &Slot<T>| {
+            slot.word.load(Ordering::Relaxed) == handle ^ BUSY && slot.looker.load(Ordering::Relaxed) == mark
+        };
+        slot.is_some_and(is)
+    }
+
+    /// Looks at an object, waiting for who looks at it just now.
+    pub fn with<R>(
+        &'static self,
+        handle: u64,
+        look: impl FnOnce(&mut Looking<T>) -> Then<R>,
+    ) -> Result<R, Missed> {
         let mut looks = 0_u32;
         let mut looking = loop {
             match self.try_look(handle) {
                 Ok(looking) => break looking,
-                Err(Missed::Stale) => return None,
-                Err(Missed::Busy) => {}
+                Err(Missed::Busy) if !self.is_own(handle) => {}
+                Err(Missed::Busy) => return Err(Missed::Own),
+                Err(missed) => return Err(missed),
             }
             // Who asks again and again has it most of the time; between two of his looks is not the time for others to run.
             looks = looks.wrapping_add(1);
             if looks % SPINS == 0 { yield_now() } else { spin_loop() }
         };
-        Some(match look(&mut looking) {
+        let noted = looking.note();
+        let then = look(&mut looking);
+        drop(noted);
+        Ok(match then {
             Then::Keep(result) => result,
             Then::End(result) => {
                 looking.end();
@@ -419,61 +493,5 @@ fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_handle_dies_with_its_object() {
-        static POOL: Pool<u64> = Pool::new(5);
-        let pool = &POOL;
-        let handle = pool.put(|| 7).ok().unwrap();
-        assert_eq!(pool.with(handle, |n| Then::Keep(*n)), Some(7));
-        assert!(pool.is_live(handle) && !pool.is_live(handle ^ 1 << 56));
-        assert_eq!(pool.with(handle, |n| Then::End(*n)), Some(7));
-        assert!(!pool.is_live(handle));
-        assert_eq!(pool.with(handle, |n| Then::Keep(*n)), None);
-        let again = pool.put(|| 8).ok().unwrap();
-        assert_ne!(again, handle);
-        assert_eq!(pool.try_look(handle).err(), Some(Missed::Stale));
-        assert_eq!(*pool.try_look(again).ok().unwrap(), 8);
-        assert_eq!(pool.handles(), [again]);
-        pool.try_look(again).ok().unwrap().forget(&epoch::enter());
-        assert!(!pool.is_live(again) && pool.handles().is_empty());
-    }
-
-    #[test]
-    fn an_object_that_is_looked_at_is_busy_and_may_use_the_table_at_its_end() {
-        static POOL: Pool<Ends> = Pool::new(5);
-        struct Ends(Option<u64>);
-        impl Drop for Ends {
-            fn drop(&mut self) {
-                if let Some(handle) = self.0 {
-                    assert_eq!(POOL.with(handle, |_| Then::End(())), Some(()));
-                }
-            }
-        }
-        let other = POOL.put(|| Ends(None)).ok().unwrap();
-        let handle = POOL.put(|| Ends(Some(other))).ok().unwrap();
-        let busy = POOL.with(handle, |_| Then::Keep(POOL.try_look(handle).err() == Some(Missed::Busy)));
-        assert_eq!(busy, Some(true));
-        assert_eq!(POOL.with(handle, |_| Then::End(())), Some(()));
-        assert!(POOL.handles().is_empty());
-    }
-
-    #[test]
-    fn many_threads_put_and_end() {
-        static POOL: Pool<u64> = Pool::new(5);
-        std::thread::scope(|scope| {
-            for thread in 0..4_u64 {
-                scope.spawn(move || {
-                    for round in 0..if cfg!(miri) { 30 } else { 5000 } {
-                        let number = thread << 32 | round;
-                        let handle = POOL.put(|| number).ok().unwrap();
-                        assert_eq!(POOL.with(handle, |n| Then::End(*n)), Some(number));
-                    }
-                });
-            }
-        });
-        assert!(POOL.handles().is_empty());
-    }
-}
+#[path = "pool/tests.rs"] // also where tests/models compiles this file
+mod tests;

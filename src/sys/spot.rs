@@ -42,6 +42,13 @@ impl<T> Spot<T> {
         Some(unsafe { &*object })
     }
 
+    /// Its place, where its handle is kept elsewhere.
+    #[must_use]
+    #[inline(always)]
+    pub fn place(self) -> Place<T> {
+        Place(self.slot)
+    }
+
     /// A share of it.
     #[must_use]
     pub fn pin(self, _inside: &Guard) -> Option<Arc<T>> {
@@ -50,6 +57,18 @@ impl<T> Spot<T> {
         unsafe { Arc::increment_strong_count(object) };
         // SAFETY: takes over the share made in the line above.
         Some(unsafe { Arc::from_raw(object) })
+    }
+}
+
+/// A spot without its handle.
+pub struct Place<T: 'static>(Option<&'static Slot<T>>);
+
+impl<T> Place<T> {
+    /// The spot.
+    #[must_use]
+    #[inline(always)]
+    pub fn spot(&self, handle: u64) -> Spot<T> {
+        Spot { slot: self.0, handle }
     }
 }
 

@@ -26,12 +26,20 @@ pub struct Turn {
     is_shared: AtomicBool,
     /// Somebody has the turn by this one.
     taken: AtomicBool,
+    /// The mark of who took it last.
+    taker: AtomicUsize,
 }
 
 impl Default for Turn {
     fn default() -> Self {
         let no = || AtomicBool::new(false);
-        Turn { first: AtomicUsize::new(NOBODY), first_has: no(), is_shared: no(), taken: no() }
+        Turn {
+            first: AtomicUsize::new(NOBODY),
+            first_has: no(),
+            is_shared: no(),
+            taken: no(),
+            taker: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -85,7 +93,17 @@ impl Turn {
             self.taken.store(false, Ordering::Release);
             return None;
         }
+        self.taker.store(mark, Ordering::Relaxed);
         Some(Taken::Shared)
+    }
+
+    /// Whether the thread of that mark has it, which is the one that asks.
+    #[must_use]
+    pub fn is_of(&self, mark: usize) -> bool {
+        let has = |has: &AtomicBool, who: &AtomicUsize| {
+            has.load(Ordering::Relaxed) && who.load(Ordering::Relaxed) == mark
+        };
+        mark != 0 && (has(&self.first_has, &self.first) || has(&self.taken, &self.taker))
     }
 
     /// Gives it back.
@@ -117,6 +135,7 @@ mod tests {
         for mark in [other, none, first, other] {
             let taken = turn.try_take(mark).unwrap();
             assert!([first, other, none].iter().all(|mark| turn.try_take(*mark).is_none()));
+            assert_eq!([first, other].map(|asks| turn.is_of(asks)), [mark == first, mark == other]);
             turn.give_back(taken);
         }
     }

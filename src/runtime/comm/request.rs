@@ -24,14 +24,14 @@ use super::window::way;
 use super::{Comm, progress, staging, withdrawing};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
-use crate::abi::status::{DTL_ERROR_LIMIT, DTL_SUCCESS};
+use crate::abi::status::{DTL_ERROR_BUSY, DTL_ERROR_LIMIT, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
-use crate::sys::pool::{Missed, Pool, Then};
-use crate::sys::spot::Spot;
+use crate::sys::pool::{Looking, Missed, Pool, Then};
+use crate::sys::spot::{Place, Spot};
 pub(super) use ask::{Asked, ask, is_over};
 pub use begin::{begin, begin_any, issend};
 pub(super) use ending::{check_revocable, end_all, end_if_left, end_with_comm, withdraw_all};
@@ -44,14 +44,15 @@ use std::task::Poll;
 /// Type byte of request handles.
 pub const TAG: u8 = 7;
 
+/// Each request's group is the handle of its communicator.
 static TABLE: Pool<Request> = Pool::new(TAG);
 
 /// An operation in flight, or a persistent one at rest. Everything below that takes one has its lock.
 /// What is asked for most stands first, and goes with the slot's own words into one line of the cache.
 #[repr(C)]
 struct Request {
-    /// Its communicator, of which it has no share.
-    comm: Spot<Comm>,
+    /// Of its communicator, of which it has no share.
+    place: Place<Comm>,
     life: Life<Operation, Outcome>,
     what: Tagged,
     peer: i32,
@@ -89,7 +90,7 @@ pub type Outcome = (Done, Result<()>);
 
 #[inline(always)]
 fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> {
-    kept(comm, TABLE.put(make))
+    kept(comm, TABLE.put(comm.spot.handle(), make))
 }
 
 /// The handle of a request that has got one.
@@ -127,7 +128,7 @@ fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) ->
 #[inline(always)]
 fn of_message(comm: Spot<Comm>, begun: Started, ticket: Ticket, (what, peer): (Tagged, i32)) -> Request {
     let life = Life::Active(Operation::Started(begun, ticket));
-    Request { comm, what, peer, again: None, life }
+    Request { place: comm.place(), what, peer, again: None, life }
 }
 
 #[cold]
@@ -188,7 +189,7 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
     let what = Tagged::new(kind, plan.tag);
-    insert(comm, || Request { comm: comm.spot.get(), what, peer, again, life: Life::AtRest })
+    insert(comm, || Request { place: comm.spot.get().place(), what, peer, again, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
@@ -214,7 +215,8 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
         }
     };
     let what = Tagged::new(kind, 0);
-    let handle = insert(comm, || Request { comm: comm.spot.get(), what, peer: -1, again: None, life })?;
+    let handle =
+        insert(comm, || Request { place: comm.spot.get().place(), what, peer: -1, again: None, life })?;
     if runs {
         progress::add_running(handle);
     }
@@ -235,7 +237,7 @@ pub(super) fn of_window(
                 Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
             }
         };
-        Request { comm: comm.spot.get(), what: Tagged::new(kind, 0), peer, again: None, life }
+        Request { place: comm.spot.get().place(), what: Tagged::new(kind, 0), peer, again: None, life }
     })
 }
 
@@ -265,9 +267,10 @@ fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> 
     let mut request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
         Err(Missed::Stale) => return Ok(None),
-        Err(Missed::Busy) => return Ok(Some(Standing::Active)),
+        Err(_) => return Ok(Some(Standing::Active)),
     };
-    match request.comm.get(&inside) {
+    let _noted = request.note();
+    match request.comm().get(&inside) {
         Some(comm) if may(&request, comm) => request.settle(comm).map(Some),
         _ => Ok(Some(Standing::Active)),
     }
@@ -275,14 +278,17 @@ fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> 
 
 /// A share of a request's communicator, for what may wait.
 pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
-    let spot = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
-    spot.pin(&epoch::enter())
+    let comm = TABLE.group_of(handle.id)?;
+    super::TABLE.pin(&epoch::enter(), comm)
 }
 
 /// What a request is, for error texts.
 pub(super) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
-    let name = TABLE.with(handle.id, |request| Then::Keep((request.name(), Some(request.what.kind()))));
-    name.unwrap_or_else(|| ("completed meanwhile".to_owned(), None))
+    match TABLE.try_look(handle.id) {
+        Ok(request) => (request.name(), Some(request.what.kind())),
+        Err(Missed::Stale) => ("completed meanwhile".to_owned(), None),
+        Err(_) => ("another call is at it".to_owned(), None),
+    }
 }
 
 /// Looks at a live request, waiting for who is at it just now.
@@ -292,12 +298,34 @@ fn look<R>(
     look: impl FnOnce(&mut Request, &Comm) -> Result<R>,
 ) -> Result<R> {
     let looked = TABLE.with(handle.id, |request| {
-        Then::Keep(match request.comm.get(inside) {
+        Then::Keep(match request.comm().get(inside) {
             Some(comm) => look(request, comm),
             None => Err(super::destroyed()),
         })
     });
-    looked.unwrap_or_else(|| Err(stale(handle)))
+    looked.unwrap_or_else(|missed| Err(missed_by(handle, &missed)))
+}
+
+/// Why there was no look at a request.
+#[cold]
+fn missed_by(handle: dtl_request_t, missed: &Missed) -> Error {
+    if *missed == Missed::Stale { stale(handle) } else { in_own_hands(handle) }
+}
+
+/// Of a request that a call further up this thread moves on.
+#[cold]
+pub(super) fn in_own_hands(handle: dtl_request_t) -> Error {
+    let text = format!(
+        "request {:#x} is moved on by a call further up this thread, which has called the function of the program that calls \
+         this: let that function return first",
+        handle.id
+    );
+    Error::new(DTL_ERROR_BUSY, text)
+}
+
+/// Whether a call further up this thread moves a request on: it is not over before that returns.
+pub(super) fn is_in_own_hands(handle: dtl_request_t) -> bool {
+    TABLE.is_own(handle.id)
 }
 
 /// The error of a handle that names no request.
@@ -306,12 +334,20 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)
 }
 
-impl Request {
-    /// Whether it belongs to a communicator.
-    fn is_of(&self, comm: &Comm) -> bool {
-        self.comm.handle() != 0 && self.comm.handle() == comm.spot.handle()
-    }
+/// Whether a request belongs to a communicator, whoever is at it.
+fn is_of(id: u64, comm: &Comm) -> bool {
+    comm.spot.handle() != 0 && TABLE.group_of(id) == Some(comm.spot.handle())
+}
 
+impl Looking<Request> {
+    /// Its communicator.
+    #[inline(always)]
+    fn comm(&self) -> Spot<Comm> {
+        self.place.spot(self.group())
+    }
+}
+
+impl Request {
     fn start(&mut self, comm: &Comm) -> Result<()> {
         let Some(Again { plan, was_hidden, made }) = self.again.as_deref() else {
             return fail!(

@@ -4,7 +4,7 @@ use super::standing::State;
 use super::{Comm, absence, attribute, message, on_device, open, progress, request, withdrawing};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fail};
 use crate::runtime::{invalid_handle, log};
 use crate::sys::epoch::{self, Guard, Visit};
 use crate::sys::held::{Held, Kept};
@@ -107,9 +107,22 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
     comm.map(Some).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
 }
 
+/// Refuses in the midst of a collective on the communicator, which would go on without it.
+fn check_outside(comm: &Comm) -> Result<()> {
+    if comm.in_collective.is_of(epoch::thread_mark()) {
+        return fail!(
+            DTL_ERROR_BUSY,
+            "comm: a collective on it is further up this thread, which has called the function of the program that calls this: \
+             let that function return first"
+        );
+    }
+    Ok(())
+}
+
 /// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
 /// link closes with the last communicator on it. Outside of the epoch.
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
+    check_outside(comm)?;
     request::check_revocable(comm)?;
     let has_failed = absence::has_failed(comm);
     // First, so that who waits on one of its requests hears CANCELED.

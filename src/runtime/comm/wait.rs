@@ -73,6 +73,9 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
                     return Ok(());
                 }
             }
+            if request::is_in_own_hands(handle) {
+                return Err(request::in_own_hands(handle));
+            }
             progress::others(&comm);
             if let Some(outcome) = request::end_if_left(&comm, handle)? {
                 *told = outcome;
@@ -308,6 +311,10 @@ pub fn wait_some(
             None => backoff.pause(),
         }
         if backoff.is_long() || timeout_ns == 0 {
+            let is_own = |handle: &&dtl_request_t| request::is_in_own_hands(**handle);
+            if let (true, Some(own)) = (active == 1, requests.iter().find(is_own)) {
+                return Err(request::in_own_hands(*own));
+            }
             if let Some(comm) = &first {
                 progress::others(comm);
             }

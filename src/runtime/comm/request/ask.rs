@@ -44,9 +44,9 @@ pub(in crate::runtime::comm) fn ask(
     let request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
         Err(Missed::Stale) => return Ok(Asked::Stale),
-        Err(Missed::Busy) => return Ok(Asked::Active),
+        Err(_) => return Ok(Asked::Active),
     };
-    let Some(comm) = request.comm.get(inside) else { return Ok(Asked::Closed) };
+    let Some(comm) = request.comm().get(inside) else { return Ok(Asked::Closed) };
     let Some(message) = request.message() else { return ask_other(request, comm, told) };
     Ok(match end_message(inside, request, comm, message, told, false)? {
         Poll::Ready(()) => Asked::Over,
@@ -64,7 +64,7 @@ pub(in crate::runtime::comm) fn is_over(
     waits: bool,
 ) -> bool {
     let Some(request) = cache::usual(TABLE.try_look(handle.id).ok()) else { return false };
-    let Some(comm) = request.comm.get(inside) else { return false };
+    let Some(comm) = request.comm().get(inside) else { return false };
     let Some(message) = cache::usual(request.message()) else { return false };
     matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
 }
@@ -129,7 +129,10 @@ impl Comm {
 #[cold]
 #[inline(never)]
 fn ask_other(mut request: Looking<Request>, comm: &Comm, told: &mut Outcome) -> Result<Asked> {
-    match request.hear(comm, told)? {
+    let noted = request.note();
+    let heard = request.hear(comm, told);
+    drop(noted);
+    match heard? {
         Standing::Over => {
             if request.again.is_none() {
                 request.end();

@@ -25,7 +25,7 @@ pub fn begin((comm, spot): &Found, what: Tagged, data: Data, peer: i32) -> Resul
     match begun {
         Ok(op) => {
             let request = move || of_message(spot, Started::of(op), ticket, (what, peer));
-            kept(comm, TABLE.put_inside(comm.inside(), request))
+            kept(comm, TABLE.put_inside(comm.inside(), spot.handle(), request))
         }
         Err(error) => {
             cache::rarely();

@@ -5,7 +5,10 @@
 //! communicator would wait with him.
 
 use super::super::{Comm, destroyed, withdrawing};
-use super::{Life, Operation, Outcome, Request, TABLE, comm_of, is_alive, outcome, stale};
+use super::{
+    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by, outcome,
+    stale,
+};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Result, fail};
@@ -16,15 +19,18 @@ use std::task::Poll;
 
 /// Refuses while a collective of the communicator runs that nobody can take back.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
-    for id in TABLE.handles() {
+    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
         let stays = TABLE.with(id, |request| {
             let is_stuck = match &request.life {
                 Life::Active(Operation::Other(other)) => other.is_irrevocable(),
                 _ => false,
             };
-            Then::Keep((is_stuck && request.is_of(comm)).then(|| request.name()))
+            Then::Keep(is_stuck.then(|| request.name()))
         });
-        if let Some(name) = stays.flatten() {
+        if let Err(Missed::Own) = stays {
+            return Err(in_own_hands(dtl_request_t { id }));
+        }
+        if let Ok(Some(name)) = stays {
             return fail!(
                 DTL_ERROR_BUSY,
                 "a collective ({name}) that was started runs in {} and cannot be withdrawn: wait for it first",
@@ -39,19 +45,20 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 /// requests become stale. Pending: some have been matched and are not over.
 pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
-    for id in TABLE.handles() {
-        let withdrawn = TABLE.with(id, |request| {
-            if !request.is_of(comm) {
-                return Then::Keep(Ok(Poll::Ready(())));
-            }
-            match request.take_back(comm) {
-                Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
-                Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
-                Err(error) => Then::Keep(Err(error)),
-            }
+    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
+        let withdrawn = TABLE.with(id, |request| match request.take_back(comm) {
+            Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
+            Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
+            Err(error) => Then::Keep(Err(error)),
         });
-        if withdrawn.transpose()?.is_some_and(|withdrawn| withdrawn.is_pending()) {
-            all = Poll::Pending;
+        match withdrawn {
+            Ok(withdrawn) => {
+                if withdrawn?.is_pending() {
+                    all = Poll::Pending;
+                }
+            }
+            Err(Missed::Own) => return Err(in_own_hands(dtl_request_t { id })),
+            Err(_) => {}
         }
     }
     Ok(all)
@@ -69,10 +76,11 @@ pub(in crate::runtime::comm) fn end_with_comm(comm: &Comm, handle: dtl_request_t
         }
     });
     match taken {
-        Some(Ok(Poll::Pending) | Err(_)) => Ok(None),
-        Some(Ok(Poll::Ready(Some(outcome)))) => Ok(Some(outcome)),
-        Some(Ok(Poll::Ready(None))) => Err(comm.ended()),
-        None => Err(destroyed()),
+        Ok(Ok(Poll::Pending) | Err(_)) => Ok(None),
+        Ok(Ok(Poll::Ready(Some(outcome)))) => Ok(Some(outcome)),
+        Ok(Ok(Poll::Ready(None))) => Err(comm.ended()),
+        Err(Missed::Stale) => Err(destroyed()),
+        Err(_) => Err(in_own_hands(handle)),
     }
 }
 
@@ -115,13 +123,13 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
     withdrawing::until(|| {
         let ended = TABLE.with(handle.id, |request| try_destroy(request, &comm));
         match ended {
-            Some(ended) => {
+            Ok(ended) => {
                 was_there = true;
                 ended
             }
             // Who waited for it has heard of its end.
-            None if was_there => Ok(Poll::Ready(())),
-            None => Err(stale(handle)),
+            Err(Missed::Stale) if was_there => Ok(Poll::Ready(())),
+            Err(missed) => Err(missed_by(handle, &missed)),
         }
     })
 }
@@ -148,16 +156,16 @@ const PATIENCE: usize = 64;
 /// request, whose thread moved this one on and has its last share: so nobody who looks is waited for for ever. Who looks at a
 /// request of this one's finds no communicator, and is gone at once.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
-    for id in TABLE.handles() {
+    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {
-                Ok(mut request) if request.is_of(comm) => {
+                Ok(mut request) if is_of(id, comm) => {
                     drop(withdrawing::until(|| request.take_back(comm)));
                     request.end();
                     break;
                 }
                 Ok(_) | Err(Missed::Stale) => break,
-                Err(Missed::Busy) => std::thread::yield_now(),
+                Err(_) => std::thread::yield_now(),
             }
         }
     }
@@ -167,8 +175,8 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
-        TABLE.with(id, |request| {
-            if let Some(comm) = request.comm.get(&inside) {
+        let _ended = TABLE.with(id, |request| {
+            if let Some(comm) = request.comm().get(&inside) {
                 drop(withdrawing::until(|| request.take_back(comm)));
             }
             Then::End(())

@@ -118,7 +118,7 @@ pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<
 fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
     let (spot, what, peer) = (comm.spot.get(), Tagged::new(plan.kind, plan.tag), plan.peer);
     let life = Life::Active(operation);
-    let handle = insert(comm, || Request { comm: spot, what, peer, again: None, life })?;
+    let handle = insert(comm, || Request { place: spot.place(), what, peer, again: None, life })?;
     // Unless another thread's calls are not welcome, as over an MPI that is not for several.
     if comm.link.transport.may_be_served() {
         progress::add_running(handle);

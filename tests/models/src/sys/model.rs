@@ -4,7 +4,7 @@
 //! why that stands for both forms.
 
 use super::epoch;
-use super::pool::{Pool, Then};
+use super::pool::{Looking, Pool, Then};
 use super::published::Published;
 use super::slab::Table;
 use super::spin::SpinLock;
@@ -38,6 +38,7 @@ pub const ALL: &[Model] = &[
     ("pool: get of a handle that is guessed", pool_guessed),
     ("pool: two take slots and give them back", pool_slots_go_round),
     ("pool: two looks, one after the other", pool_looks_follow),
+    ("pool: the group of an object against end and put", pool_group),
     ("spin lock: two threads and one that only tries", spin_lock),
     ("turn: two that come first", || turns(false)),
     ("turn: the first thread and another", || turns(true)),
@@ -387,14 +388,14 @@ fn put(pool: &'static Pool<Object>, number: u64) -> u64 {
     let object = numbered(0);
     // SAFETY: nobody else has it yet.
     object.number.with_mut(|at| unsafe { *at = number });
-    pool.put(|| object).ok().unwrap()
+    pool.put(number, || object).ok().unwrap()
 }
 
 fn pool_ends_once() {
     with_pool(|pool| {
         let handle = put(pool, 7);
         let end = move |pool: &'static Pool<Object>| {
-            usize::from(pool.with(handle, |object| Then::End(object.number())) == Some(7))
+            usize::from(pool.with(handle, |object| Then::End(object.number())) == Ok(7))
         };
         assert_eq!(both(pool, end, end), 1);
         assert!(!pool.is_live(handle));
@@ -413,12 +414,31 @@ fn pool_reuse() {
             Err(_) => 0,
         };
         let reuse = move |pool: &'static Pool<Object>| {
-            assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
+            assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
             let again = put(pool, 8);
-            assert_eq!(pool.with(again, |object| Then::Keep(object.number())), Some(8));
+            assert_eq!(pool.with(again, |object| Then::Keep(object.number())), Ok(8));
             0
         };
         assert!(both(pool, look, reuse) <= 1);
+    });
+}
+
+/// What an object belongs to is told without its lock: that of the object, or that there is none.
+fn pool_group() {
+    with_pool(|pool| {
+        let handle = put(pool, 7);
+        let ask = move |pool: &'static Pool<Object>| {
+            let group = pool.group_of(handle);
+            assert!(group.is_none_or(|group| group == 7));
+            usize::from(group.is_some())
+        };
+        let reuse = move |pool: &'static Pool<Object>| {
+            assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
+            let again = put(pool, 8);
+            assert_eq!(pool.group_of(again), Some(8));
+            0
+        };
+        assert!(both(pool, ask, reuse) <= 1);
     });
 }
 
@@ -426,15 +446,15 @@ fn pool_reuse() {
 fn pool_guessed() {
     with_pool(|pool| {
         let handle = put(pool, 1);
-        assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
+        assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
         let guess = handle + 1;
         let look =
             move |pool: &'static Pool<Object>| match pool.with(guess, |object| Then::Keep(object.number())) {
-                Some(seen) => {
+                Ok(seen) => {
                     assert_eq!(seen, 7);
                     1
                 }
-                None => 0,
+                Err(_) => 0,
             };
         let first = |pool: &'static Pool<Object>| usize::from(put(pool, 7) == 0);
         assert!(both(pool, first, look) <= 1);
@@ -445,11 +465,11 @@ fn pool_guessed() {
 fn pool_slots_go_round() {
     with_pool(|pool| {
         let used = [put(pool, 1), put(pool, 2)];
-        used.iter().for_each(|handle| assert_eq!(pool.with(*handle, |_| Then::End(())), Some(())));
+        used.iter().for_each(|handle| assert_eq!(pool.with(*handle, |_| Then::End(())), Ok(())));
         let round = |number: u64| {
             move |pool: &'static Pool<Object>| {
                 let handle = put(pool, number);
-                assert_eq!(pool.with(handle, |object| Then::End(object.number())), Some(number));
+                assert_eq!(pool.with(handle, |object| Then::End(object.number())), Ok(number));
                 0
             }
         };
@@ -462,15 +482,15 @@ fn pool_looks_follow() {
     with_pool(|pool| {
         let handle = put(pool, 7);
         let add = move |pool: &'static Pool<Object>| {
-            let change = |object: &mut Object| {
+            let change = |object: &mut Looking<Object>| {
                 // SAFETY: loom fails the model if another thread is here.
                 object.number.with_mut(|number| unsafe { *number += 1 });
                 Then::Keep(())
             };
-            usize::from(pool.with(handle, change).is_some())
+            usize::from(pool.with(handle, change).is_ok())
         };
         assert_eq!(both(pool, add, add), 2);
-        assert_eq!(pool.with(handle, |object| Then::Keep(object.number())), Some(9));
+        assert_eq!(pool.with(handle, |object| Then::Keep(object.number())), Ok(9));
     });
 }
 

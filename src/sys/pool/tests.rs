@@ -1,0 +1,61 @@
+use super::*;
+
+#[test]
+fn a_handle_dies_with_its_object() {
+    static POOL: Pool<u64> = Pool::new(5);
+    let pool = &POOL;
+    let handle = pool.put(1, || 7).ok().unwrap();
+    assert_eq!(pool.with(handle, |n| Then::Keep(**n)), Ok(7));
+    assert!(pool.is_live(handle) && !pool.is_live(handle ^ 1 << 56));
+    assert_eq!(pool.with(handle, |n| Then::End(**n)), Ok(7));
+    assert!(!pool.is_live(handle));
+    assert_eq!(pool.with(handle, |n| Then::Keep(**n)), Err(Missed::Stale));
+    let again = pool.put(2, || 8).ok().unwrap();
+    assert_ne!(again, handle);
+    assert_eq!(pool.try_look(handle).err(), Some(Missed::Stale));
+    assert_eq!(*pool.try_look(again).ok().unwrap(), 8);
+    let looked_at = pool.try_look(again).ok().unwrap();
+    assert_eq!((pool.group_of(again), pool.group_of(handle), looked_at.group()), (Some(2), None, 2));
+    drop(looked_at);
+    assert_eq!(pool.handles(), [again]);
+    pool.try_look(again).ok().unwrap().forget(&epoch::enter());
+    assert!(!pool.is_live(again) && pool.handles().is_empty());
+}
+
+#[test]
+fn an_object_that_is_looked_at_is_busy_and_may_use_the_table_at_its_end() {
+    static POOL: Pool<Ends> = Pool::new(5);
+    struct Ends(Option<u64>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            if let Some(handle) = self.0 {
+                assert_eq!(POOL.with(handle, |_| Then::End(())), Ok(()));
+            }
+        }
+    }
+    let other = POOL.put(0, || Ends(None)).ok().unwrap();
+    let handle = POOL.put(0, || Ends(Some(other))).ok().unwrap();
+    let busy = POOL.with(handle, |_| Then::Keep(POOL.try_look(handle).err() == Some(Missed::Busy)));
+    assert_eq!(busy, Ok(true));
+    let again = POOL.with(handle, |_| Then::Keep(POOL.with(handle, |_| Then::Keep(())).err()));
+    assert_eq!(again, Ok(Some(Missed::Own)), "not waited for");
+    assert_eq!(POOL.with(handle, |_| Then::End(())), Ok(()));
+    assert!(POOL.handles().is_empty());
+}
+
+#[test]
+fn many_threads_put_and_end() {
+    static POOL: Pool<u64> = Pool::new(5);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            scope.spawn(move || {
+                for round in 0..if cfg!(miri) { 30 } else { 5000 } {
+                    let number = thread << 32 | round;
+                    let handle = POOL.put(number, || number).ok().unwrap();
+                    assert_eq!(POOL.with(handle, |n| Then::End(**n)), Ok(number));
+                }
+            });
+        }
+    });
+    assert!(POOL.handles().is_empty());
+}
