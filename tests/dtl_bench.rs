@@ -106,7 +106,13 @@ fn comm_against_mpi() {
             continue;
         }
         let arguments = ["comm", "--vs", "mpi", "--quick", "--json", "--sizes", "64,32KiB"];
-        let all = json(&run_by(&[&mpirun, "-n", "2"], &arguments));
+        let first = run_by(&[&mpirun, "-n", "2"], &arguments);
+        if err(&first).contains("is rank 0 of 1 for") {
+            // Ubuntu 24.04's MPICH: its library expects PMIx, its mpirun offers PMI.
+            println!("skipped: {mpirun} starts each rank as a job of its own");
+            continue;
+        }
+        let all = json(&first);
         check_rows(&all, 2 + 2 * 8, &["dtl", "mpi"]);
         assert!(all["peer"]["version"].as_str().expect("a text").len() > 5, "{all:#}");
         // The library over the same MPI.

@@ -15,11 +15,9 @@ endfunction()
 
 # find_launcher MPI TEST: in ${launcher} how that MPI starts programs; if it is not installed, TEST says so.
 function(find_launcher mpi test)
-  find_program(DTL_TEST_MPIRUN_${mpi} mpirun.${mpi})
-  mark_as_advanced(DTL_TEST_MPIRUN_${mpi})
   set(launcher "${DTL_TEST_MPIRUN_${mpi}}")
   if(NOT launcher)
-    skipped("${test}" "mpirun.${mpi} is not installed")
+    skipped("${test}" "mpirun.${mpi} is not installed, or starts no job of several ranks")
   elseif(mpi STREQUAL "openmpi")
     list(APPEND launcher --allow-run-as-root --oversubscribe)
   endif()

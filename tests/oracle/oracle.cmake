@@ -7,9 +7,6 @@ set(oracle_tests tests/oracle.kinds)
 
 # oracle_program(MPI): bin/oracle.MPI, if its compiler and launcher are there.
 function(oracle_program mpi)
-  find_program(DTL_TEST_MPICC_${mpi} mpicc.${mpi})
-  find_program(DTL_TEST_MPIRUN_${mpi} mpirun.${mpi})
-  mark_as_advanced(DTL_TEST_MPICC_${mpi} DTL_TEST_MPIRUN_${mpi})
   if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
     return()
   endif()
