@@ -24,7 +24,8 @@
  *  4. Structs that are passed by pointer begin with struct_size. Start each from its DTL_<NAME>_INIT.
  *     They only grow at the end. If struct_size is that of an older version of the struct, the missing
  *     fields take their defaults. If the struct is longer than this library's, the bytes that the
- *     library does not know must be 0, else DTL_ERROR_INCOMPATIBLE_ABI. Every other struct_size is
+ *     library does not know must be 0 in a struct that it reads, else DTL_ERROR_INCOMPATIBLE_ABI; in an
+ *     output struct (out_info and the like) it neither reads nor writes them. Every other struct_size is
  *     refused; if it is too small, the text names the field at which it ends. Structs that are elements
  *     of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers
@@ -3092,7 +3093,8 @@ typedef struct dtl_plugin_info_t {
     uint32_t abi_version;
     /// The file or folder, without symbolic links where it exists.
     const char *path;
-    /// Why it failed; empty if it did not.
+    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that failed although
+    /// `load` returned DTL_SUCCESS, which is also a warning in the log.
     const char *reason;
     /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or "installed".
     const char *origin;
@@ -3142,6 +3144,8 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
 /// handles are forgotten (they become stale; the parent's objects stay untouched). No other
 /// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
+/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one dtl_finalize ends the
+/// library here.
 ///
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
 ///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
@@ -3446,7 +3450,8 @@ DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 
-/// Removes a registered backend; its `destroy` runs once its last user is gone.
+/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced a built-in backend
+/// (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends that it had replaced stay without a name.
 ///
 /// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
 ///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.

@@ -241,7 +241,8 @@ pub struct dtl_plugin_info_t {
     pub abi_version: u32,
     /// The file or folder, without symbolic links where it exists.
     pub path: *const c_char,
-    /// Why it failed; empty if it did not.
+    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that failed although
+    /// `load` returned DTL_SUCCESS, which is also a warning in the log.
     pub reason: *const c_char,
     /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or "installed".
     pub origin: *const c_char,

@@ -91,7 +91,8 @@ unsafe fn take_optional<T: crate::abi::layouts::Described>(table: *const T) -> R
     unsafe { args::take(table) }.map(Some)
 }
 
-/// Removes a registered backend; its `destroy` runs once its last user is gone.
+/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced a built-in backend
+/// (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends that it had replaced stay without a name.
 ///
 /// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
 ///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.

@@ -89,6 +89,8 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
 /// handles are forgotten (they become stale; the parent's objects stay untouched). No other
 /// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
+/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one dtl_finalize ends the
+/// library here.
 ///
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
 ///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in

@@ -82,6 +82,8 @@ struct Record {
     names: Vec<String>,
     handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
+    /// Of a loaded one: a failed registration whose status its load has dropped.
+    dropped: Option<Error>,
 }
 
 struct State {
@@ -196,8 +198,8 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     remember(trusted, origin, plugin, outcome)
 }
 
-/// A plugin's backends and handlers.
-type Registered = (Vec<dtl_backend_t>, Vec<dtl_registration_t>);
+/// A plugin's backends and handlers, and a failed registration whose status its load has dropped.
+type Registered = (Vec<dtl_backend_t>, Vec<dtl_registration_t>, Option<Error>);
 
 /// Calls the plugin's load; takes back what it registered if it fails.
 fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
@@ -215,8 +217,9 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     let failure = current.as_ref().and_then(|current| current.failure.clone());
     let (backends, environments, handlers) =
         current.map(|current| (current.backends, current.environments, current.handlers)).unwrap_or_default();
-    let outcome = match (outcome, failure) {
+    let outcome = match (outcome, &failure) {
         (Ok(()), Some(error)) if backends.is_empty() => Err(error
+            .clone()
             .within("its load returned success but registered no backend, because backend_register failed")),
         (Ok(()), None) if backends.is_empty() => {
             fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend")
@@ -224,7 +227,7 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
         (other, _) => other,
     };
     match outcome {
-        Ok(()) => Ok((backends.into_iter().map(|(backend, _)| backend).collect(), handlers)),
+        Ok(()) => Ok((backends.into_iter().map(|(backend, _)| backend).collect(), handlers, failure)),
         Err(error) => {
             handlers::end(&epoch::enter(), &handlers);
             // Nobody can require them yet, but for a thread that found them in this moment; then they stay.
@@ -326,7 +329,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     };
     let shown = error.clone().within(&format!("plugin {}", path.display()));
     let path = trust::resolve(path).unwrap_or_else(|_| path.to_owned());
-    let (backends, handlers) = Registered::default();
+    let (backends, handlers, _) = Registered::default();
     let names = Vec::new();
     keep(Record {
         path,
@@ -337,6 +340,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
         names,
         handlers,
         failure: Some(error),
+        dropped: None,
     });
     shown
 }
@@ -349,17 +353,33 @@ fn remember(
     outcome: Result<Registered>,
 ) -> Result<dtl_backend_t> {
     let Trusted { path, identity } = trusted;
-    let ((backends, handlers), failure) = match outcome {
+    let ((backends, handlers, dropped), failure) = match outcome {
         Ok(registered) => (registered, None),
         Err(error) => (Registered::default(), Some(error)),
     };
     let shown = failure.clone().map(|error| error.within(&format!("plugin {}", path.display())));
     let first = backends.first().copied();
-    if shown.is_none() {
-        log::info!("plugin {} is loaded, by {origin}", path.display());
+    let dropped =
+        dropped.map(|error| error.within("its load returned success after a failed backend_register"));
+    match (&shown, &dropped) {
+        (Some(_), _) => {}
+        (None, Some(error)) => {
+            log::warning!("plugin {} is loaded, by {origin}, but {}", path.display(), error.text());
+        }
+        (None, None) => log::info!("plugin {} is loaded, by {origin}", path.display()),
     }
     let names = registered(&backends).into_iter().map(|(_, name)| name).collect();
-    keep(Record { path, identity: Some(identity), origin, plugin, backends, names, handlers, failure });
+    keep(Record {
+        path,
+        identity: Some(identity),
+        origin,
+        plugin,
+        backends,
+        names,
+        handlers,
+        failure,
+        dropped,
+    });
     match (first, shown) {
         (Some(first), None) => Ok(first),
         (_, Some(error)) => Err(error),
@@ -454,7 +474,7 @@ fn describe(record: &Record) -> Info {
         None => DTL_PLUGIN_IDLE,
     };
     let facts = record.plugin.as_ref().map(|plugin| plugin.facts().clone()).unwrap_or_default();
-    let reason = record.failure.as_ref().map_or("", Error::text);
+    let reason = record.failure.as_ref().or(record.dropped.as_ref()).map_or("", Error::text);
     let path = record.path.to_string_lossy();
     let texts =
         [&path, reason, record.origin, &facts.name, &facts.version, &facts.description, &backends.join(", ")];
@@ -475,7 +495,7 @@ pub fn settle() {
         record.backends.clear();
         record.names.clear();
         record.handlers.clear();
-        record.failure = None;
+        (record.failure, record.dropped) = (None, None);
     }
     drop(state);
     search_again();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod names;
-pub use names::check_name;
+pub use names::{check_name, put_back};
 
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;
@@ -258,18 +258,6 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
     Ok((dtl_backend_t { id }, replaced))
 }
 
-/// Gives a replaced backend its name back, unless somebody has it by now or the backend is gone.
-pub fn put_back(inside: &Guard, replaced: Replaced) {
-    let Replaced { place, backend } = replaced;
-    let mut named = NAMED.write();
-    if pin(inside, backend.handle()).is_ok() && named.iter().all(|known| known.name != backend.name) {
-        let place = place.min(named.len());
-        named.insert(place, backend);
-    }
-    drop(named);
-    choose_again();
-}
-
 /// Forgets what `dtl_backend_get(NULL)` resolved to: there are new candidates or settings.
 pub fn choose_again() {
     *DEFAULT.write() = None;
@@ -316,7 +304,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     if chosen {
         *default = None;
     }
-    named.retain(|known| !Arc::ptr_eq(known, &backend));
+    names::take_out(inside, &mut named, &mut default, &backend);
     drop((default, named));
     drivers::remove(handle);
     super::exec::objects::drop_defaults(inside, &backend);

@@ -152,18 +152,39 @@ static void test_others_load(void) {
     CHECK_OK(dtl_backend_load(in(plugins, "good.so"), NULL));
     unregister("good");
     unregister("good-too");
-    /* Of the whole folder, those that can be had (accelerator.so and environment.so are others); twin.so wants the names of good.so, other.so those of
+    /* Of the whole folder, those that can be had, drops_one_status.so among them (accelerator.so and environment.so are others); twin.so wants the names of good.so, other.so those of
      * the copy that is loaded. */
     CHECK_OK(dtl_backend_load_dir(plugins, &loaded));
-    CHECK(loaded == 4);
+    CHECK(loaded == 5);
     CHECK_OK(dtl_backend_get("good-too", &backend));
     CHECK_OK(dtl_backend_get("bad", &backend));
+}
+
+static int warnings;
+static void heard(int32_t level, const char* text, void* user) {
+    (void)user;
+    if (level == DTL_LOG_WARN && strstr(text, "failed backend_register: a backend named kept") != NULL) warnings++;
+}
+
+/* A registration that fails is told, though the other one succeeds and `load` does not return its status. */
+static void test_dropped_status(void) {
+    dtl_plugin_info_t info = DTL_PLUGIN_INFO_INIT;
+    dtl_backend_t backend;
+    CHECK_OK(dtl_log_set_callback(heard, NULL, DTL_LOG_WARN));
+    CHECK_OK(dtl_backend_load(in(plugins, "drops_one_status.so"), &backend));
+    DTL_IGNORE(dtl_log_set_callback(NULL, NULL, DTL_LOG_ERROR));
+    CHECK(warnings == 1 && strcmp(dtl_backend_name(backend), "kept") == 0);
+    CHECK(record_of("drops_one_status.so", &info));
+    CHECK(info.state == DTL_PLUGIN_LOADED && info.status == DTL_SUCCESS);
+    CHECK(strstr(info.reason, "failed backend_register: a backend named kept is registered already") != NULL);
+    unregister("kept");
 }
 
 int main(int argc, char** argv) {
     plugins_begin(argc, argv);
     DTL_IGNORE(dtl_log_set_callback(NULL, NULL, DTL_LOG_ERROR));
     test_wrong_answers();
+    test_dropped_status();
     test_nothing_stays();
     test_names_come_back();
     test_no_plugin_at_all();

@@ -255,6 +255,13 @@ static void test_replace(void) {
     CHECK_OK(dtl_backend_unregister(new_one));
     CHECK(new_self.destroyed == 2);
     CHECK(old_self.allocs == old_self.frees);
+    /* A built-in backend has its name again. */
+    other = find("host");
+    CHECK_OK(dtl_backend_register("host", &tables.main, &new_self, DTL_REGISTER_REPLACE, &old_one));
+    CHECK_OK(dtl_backend_register("host", &tables.main, &new_self, DTL_REGISTER_REPLACE, &new_one));
+    CHECK(find("host").id == new_one.id && find("cpu").id == new_one.id);
+    CHECK_OK(dtl_backend_unregister(new_one));
+    CHECK(find("host").id == other.id && find("auto").id == other.id);
 }
 
 static char logged[8192];

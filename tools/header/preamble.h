@@ -24,7 +24,8 @@
  *  4. Structs that are passed by pointer begin with struct_size. Start each from its DTL_<NAME>_INIT.
  *     They only grow at the end. If struct_size is that of an older version of the struct, the missing
  *     fields take their defaults. If the struct is longer than this library's, the bytes that the
- *     library does not know must be 0, else DTL_ERROR_INCOMPATIBLE_ABI. Every other struct_size is
+ *     library does not know must be 0 in a struct that it reads, else DTL_ERROR_INCOMPATIBLE_ABI; in an
+ *     output struct (out_info and the like) it neither reads nor writes them. Every other struct_size is
  *     refused; if it is too small, the text names the field at which it ends. Structs that are elements
  *     of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers

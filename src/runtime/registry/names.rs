@@ -1,7 +1,10 @@
-//! The names that backends, plugins and environments may have.
+//! The names that backends, plugins and environments may have, and names that go back to a backend that had them.
 
+use super::{Backend, NAMED, Replaced, TABLE, choose_again, pin};
 use crate::error::{Result, fail};
 use crate::runtime::settings;
+use crate::sys::epoch::Guard;
+use std::sync::Arc;
 
 /// The rule for names of backends and plugins.
 pub fn check_name(noun: &str, name: &str) -> Result<()> {
@@ -28,4 +31,40 @@ pub(super) fn check_backend_name(name: &str) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Gives a replaced backend its name back, unless another registered one has it by now or the backend is gone.
+pub fn put_back(inside: &Guard, replaced: Replaced) {
+    let Replaced { place, backend } = replaced;
+    let mut named = NAMED.write();
+    if pin(inside, backend.handle()).is_ok() {
+        match named.iter_mut().find(|known| known.name == backend.name) {
+            None => {
+                let place = place.min(named.len());
+                named.insert(place, backend);
+            }
+            Some(known) if known.builtin => *known = backend, // which got it from `take_out`
+            Some(_) => {}
+        }
+    }
+    drop(named);
+    choose_again();
+}
+
+/// Takes a backend out of the list of names. If it had replaced a built-in one, that gets its name back.
+pub(super) fn take_out(
+    inside: &Guard,
+    named: &mut Vec<Arc<Backend>>,
+    default: &mut Option<Arc<Backend>>,
+    gone: &Arc<Backend>,
+) {
+    let Some(place) = named.iter().position(|known| Arc::ptr_eq(known, gone)) else { return };
+    named.remove(place);
+    // Looked at without shares, which would be in the way of others' removal; a built-in one stays.
+    let is_before = |id: &u64| TABLE.get(inside, *id).is_some_and(|b| b.builtin && b.name == gone.name);
+    let before = TABLE.handles().into_iter().find(is_before).and_then(|id| TABLE.pin(inside, id));
+    if let Some(before) = before {
+        named.insert(place, before);
+        *default = None; // there is another candidate
+    }
 }
