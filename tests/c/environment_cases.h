@@ -12,7 +12,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct thing {
     const char *name;
     dtl_status_t probes, inits, finalizes; /* what they answer */
-    const char *requires;                  /* by its init */
+    const char *required;                  /* by its init */
     dtl_status_t expected;                 /* of that */
     int nap_ms, probed, gives_back;
     int32_t init_calls;
@@ -50,9 +50,9 @@ static inline dtl_status_t init(void *user, void *state) {
     CHECK_STATUS(dtl_environment_state(thing->name, &other), DTL_ERROR_INVALID_STATE); /* not started yet */
     CHECK(other == (void *)1);
     if (thing->nap_ms) usleep((useconds_t)thing->nap_ms * 1000);
-    if (thing->requires != NULL) {
-        CHECK_STATUS(dtl_environment_require(thing->requires), thing->expected);
-        if (thing->gives_back) CHECK_OK(dtl_environment_release(thing->requires));
+    if (thing->required != NULL) {
+        CHECK_STATUS(dtl_environment_require(thing->required), thing->expected);
+        if (thing->gives_back) CHECK_OK(dtl_environment_release(thing->required));
     }
     note('+', thing->name);
     if (thing->inits != DTL_SUCCESS) CHECK_OK(dtl_backend_set_error("no socket"));

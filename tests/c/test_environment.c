@@ -208,7 +208,7 @@ static void test_state(void) {
     restart(); /* ends them both */
 }
 
-static void *requires(void *name) { return (void *)(intptr_t)dtl_environment_require((const char *)name); }
+static void *require_one(void *name) { return (void *)(intptr_t)dtl_environment_require((const char *)name); }
 
 /* 5: one init, and its result for all. */
 static void test_threads(void) {
@@ -218,13 +218,13 @@ static void test_threads(void) {
     slow.nap_ms = bad.nap_ms = 100, bad.inits = DTL_ERROR_OUT_OF_MEMORY;
     add(&slow, NULL, NULL, NULL, NULL);
     add(&bad, NULL, "slow", NULL, NULL);
-    for (i = 0; i < 8; i++) CHECK(pthread_create(&threads[i], NULL, requires, (void *)(intptr_t) "slow") == 0);
+    for (i = 0; i < 8; i++) CHECK(pthread_create(&threads[i], NULL, require_one, (void *)(intptr_t) "slow") == 0);
     for (i = 0; i < 8; i++) {
         void *status = (void *)1;
         CHECK(pthread_join(threads[i], &status) == 0 && status == NULL);
     }
     CHECK(slow.init_calls == 1 && info_of("slow").uses == 8);
-    for (i = 0; i < 8; i++) CHECK(pthread_create(&threads[i], NULL, requires, (void *)(intptr_t) "bad") == 0);
+    for (i = 0; i < 8; i++) CHECK(pthread_create(&threads[i], NULL, require_one, (void *)(intptr_t) "bad") == 0);
     for (i = 0; i < 8; i++) {
         void *status = NULL;
         CHECK(pthread_join(threads[i], &status) == 0 && (intptr_t)status == DTL_ERROR_OUT_OF_MEMORY);
@@ -324,8 +324,8 @@ static void test_crossing(void) {
     CHECK_OK(dtl_environment_register(&desc));
     desc.name = "y", desc.user = (void *)(intptr_t) "x";
     CHECK_OK(dtl_environment_register(&desc));
-    CHECK(pthread_create(&threads[0], NULL, requires, (void *)(intptr_t) "x") == 0);
-    CHECK(pthread_create(&threads[1], NULL, requires, (void *)(intptr_t) "y") == 0);
+    CHECK(pthread_create(&threads[0], NULL, require_one, (void *)(intptr_t) "x") == 0);
+    CHECK(pthread_create(&threads[1], NULL, require_one, (void *)(intptr_t) "y") == 0);
     CHECK(pthread_join(threads[0], &first) == 0 && pthread_join(threads[1], &second) == 0);
     CHECK(cross.refused == 1 && (intptr_t)first == DTL_ERROR_INVALID_STATE && (intptr_t)second == DTL_ERROR_INVALID_STATE);
     CHECK(state_of("x") == DTL_ENVIRONMENT_FAILED && info_of("x").uses == 0 && info_of("y").uses == 0);
@@ -335,7 +335,7 @@ static void test_crossing(void) {
 /* 6: an init that requires another; never itself. */
 static void test_nesting(void) {
     struct thing a = THING("a"), b = THING("b"), c = THING("c");
-    a.requires = "b", c.requires = "a";
+    a.required = "b", c.required = "a";
     add(&a, NULL, NULL, NULL, NULL);
     add(&b, NULL, NULL, NULL, NULL);
     add(&c, NULL, NULL, NULL, NULL);
@@ -353,12 +353,12 @@ static void test_nesting(void) {
     CALLS("+b +a -a -b +c ");
     CHECK_OK(dtl_environment_release("c"));
     CALLS("-c ");
-    c.gives_back = 0, b.requires = "c", b.expected = DTL_ERROR_INVALID_STATE;
+    c.gives_back = 0, b.required = "c", b.expected = DTL_ERROR_INVALID_STATE;
     CHECK_OK(dtl_environment_require("c")); /* b's init finds the circle and goes on without */
     CHECK_TEXT("environment c is required inside its own start or end: the function of b requires c");
     CALLS("+b +a +c ");
     restart();
-    b.requires = "b", calls[0] = 0;
+    b.required = "b", calls[0] = 0;
     add(&b, NULL, NULL, NULL, NULL);
     CHECK_OK(dtl_environment_require("b"));
     CHECK_TEXT("environment b is required inside its own start or end");
@@ -473,7 +473,7 @@ static void test_source(void) {
     CALLS("-tool -below ");
     files[1].text = "#define ADD(x) ((x) + 1000)\n";
     CHECK_OK(dtl_module_compile(m_host(), 0, &source, &module));
-    CHECK(pthread_create(&thread, NULL, requires, (void *)(intptr_t) "below") == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, require_one, (void *)(intptr_t) "below") == 0 && pthread_join(thread, NULL) == 0);
     add(&late, NULL, NULL, NULL, NULL);
     CHECK_OK(dtl_environment_require("late"));
     calls[0] = 0;
