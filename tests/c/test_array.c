@@ -171,6 +171,8 @@ static void test_refused_imports(void) {
     REFUSE(foreign.tensor.version.major = 0, DTL_ERROR_INCOMPATIBLE_ABI, "DLPack 0.3");
     REFUSE(tensor->device.device_type = 2, DTL_ERROR_NOT_SUPPORTED, "kDLCUDA (2)");
     REFUSE(tensor->device.device_type = 3, DTL_ERROR_NOT_SUPPORTED, "kDLCUDAHost (3)");
+    REFUSE(foreign.strides[1] = INT64_MAX, DTL_ERROR_INVALID_ARGUMENT, "strides[1] is 9223372036854775807");
+    REFUSE(foreign.strides[0] = INT64_MAX / 4, DTL_ERROR_INVALID_ARGUMENT, "strides[0] is ");
     REFUSE(tensor->device.device_type = 4, DTL_ERROR_NOT_SUPPORTED, "an object of its own");
     REFUSE(tensor->device.device_type = -7, DTL_ERROR_NOT_SUPPORTED, "device type -7");
     REFUSE(tensor->device.device_id = 1, DTL_ERROR_NOT_SUPPORTED, "id 1");

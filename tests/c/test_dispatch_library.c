@@ -218,6 +218,7 @@ static void test_alloc_refused(void) {
     }
     mode = 1;
     CHECK_STATUS(dtl_mem_alloc(host, DTL_MEMORY_DEVICE, 64, 0, &memory), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_TEXT("for 64 bytes aligned as their kind is");
     CHECK_STATUS(dtl_array_alloc(host, DTL_MEMORY_DEVICE, 1, shape, DTL_DTYPE_INT32, 0, &array), DTL_ERROR_NATIVE_BACKEND);
     CHECK(live(host) == lives);
     CHECK_OK(dtl_dispatch_unregister(all, handler));

@@ -27,7 +27,7 @@ static void test_wrong_answers(void) {
     refuse(in(plugins, "too_new.so"), DTL_ERROR_INCOMPATIBLE_ABI, "it speaks ABI versions 3 to 4, this library 1 to 1");
     refuse(in(plugins, "wrong_range.so"), DTL_ERROR_INVALID_ARGUMENT, "ABI versions 9 to 1");
     refuse(in(plugins, "no_load.so"), DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.load is NULL");
-    refuse(in(plugins, "no_name.so"), DTL_ERROR_INVALID_ARGUMENT, "plugin name \"\"");
+    refuse(in(plugins, "no_name.so"), DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.name is NULL");
     refuse(in(plugins, "not_filled_in.so"), DTL_ERROR_INVALID_ARGUMENT, "struct_size is 0");
     refuse(in(plugins, "no_layouts.so"), DTL_ERROR_INVALID_ARGUMENT, "layouts NULL");
     refuse(in(plugins, "long_tail.so"), DTL_ERROR_INCOMPATIBLE_ABI, "does not know");

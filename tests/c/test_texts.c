@@ -87,11 +87,28 @@ static void* in_a_thread(void* user) {
     return user;
 }
 
+#define CHECK_TEXT(part) CHECK(strstr(dtl_last_error(), part) != NULL)
+
+/* A text names what is wrong, and not something else. */
+static void test_names(void) {
+    dtl_environment_desc_t environment = DTL_ENVIRONMENT_DESC_INIT;
+    char bytes[800];
+    environment.name = "there";
+    CHECK_OK(dtl_environment_register(&environment));
+    CHECK_STATUS(dtl_environment_release("there>=1"), DTL_ERROR_NOT_FOUND);
+    CHECK_TEXT("without a version");
+    CHECK_TEXT("registered: there");
+    CHECK_OK(dtl_environment_unregister("there"));
+    CHECK_STATUS(dtl_mem_copy(bytes, bytes + 400, INT64_MAX), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("the ranges begin 400 bytes apart");
+}
+
 int main(void) {
     pthread_t thread;
     test_last_error();
     CHECK(pthread_create(&thread, NULL, in_a_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
     test_null_buffers();
+    test_names();
     CHECK_OK(dtl_finalize());
     printf("ok\n");
     return 0;

@@ -232,6 +232,12 @@ static void destroyed_by_other(dtl_comm_t comm, dtl_win_t win, int is_fence) {
         status = is_fence ? dtl_win_fence(win) : dtl_win_unlock(win, 2);
         /* Where ranks share memory, what was done is done: an unlock needs no answer. */
         if (is_fence || status != DTL_SUCCESS) CHECK_STATUS(status, DTL_ERROR_RANK_FAILURE);
+        if (!is_fence) {
+            /* The target is the reason, not the dead rank. */
+            status = dtl_win_lock(win, DTL_LOCK_SHARED, 2);
+            if (status == DTL_SUCCESS) CHECK_OK(dtl_win_unlock(win, 2));
+            else CHECK(strstr(dtl_last_error(), " 2") != NULL && strstr(dtl_last_error(), "rank(s) 1") == NULL);
+        }
         CHECK_OK(dtl_win_destroy(win));
     } else {
         if (is_fence) fails(dtl_win_fence(win));

@@ -115,6 +115,9 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
     let version = unsafe { text(raw.version) };
     // SAFETY: as above.
     let description = unsafe { text(raw.description) };
+    if raw.name.is_null() {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.name is NULL: set the plugin's name");
+    }
     registry::check_name("plugin", &name)?;
     let (version, description) = (a_line(&version), a_line(&description));
     let environments = environments(raw)?;

@@ -40,24 +40,36 @@ impl Layout {
             return Ok(layout);
         }
         let mut last: i64 = 0;
-        for (at, ((stride, n), given)) in layout.strides.iter_mut().zip(shape).zip(given).enumerate() {
-            if *n > 1 && stride != given {
-                if *given < 0 {
+        for (at, ((stride, n), wanted)) in layout.strides.iter_mut().zip(shape).zip(given).enumerate() {
+            if *n > 1 && stride != wanted {
+                if *wanted < 0 {
                     return fail!(
                         DTL_ERROR_NOT_SUPPORTED,
-                        "strides[{at}] is {given}: elements before the first one are not supported; pass a copy"
+                        "strides[{at}] is {wanted}: elements before the first one are not supported; pass a copy"
                     );
                 }
-                *stride = *given;
+                *stride = *wanted;
                 layout.is_contiguous = false;
             }
             let reach = (*n - 1).checked_mul(*stride).and_then(|reach| last.checked_add(reach));
-            last = reach.ok_or_else(|| too_large(shape, element))?;
+            last = reach.ok_or_else(|| too_far(shape, given, element))?;
         }
         let bytes = (last as u64 + 1).checked_mul(element).filter(|bytes| *bytes <= i64::MAX as u64);
-        layout.bytes = bytes.ok_or_else(|| too_large(shape, element))?;
+        layout.bytes = bytes.ok_or_else(|| too_far(shape, given, element))?;
         Ok(layout)
     }
+}
+
+/// The strides lead to more than memory can hold, which the shape alone does not: names the one that leads farthest.
+#[cold]
+fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
+    let reach = |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(*n - 1) * i128::from(*stride);
+    let farthest = shape.iter().zip(strides).enumerate().max_by_key(reach);
+    let (at, stride) = farthest.map_or((0, 0), |(at, (_, stride))| (at, *stride));
+    let text = format!(
+        "strides[{at}] is {stride} elements of {element} bytes: with shape {shape:?} that is more than memory can hold"
+    );
+    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
 #[cold]

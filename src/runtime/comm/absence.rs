@@ -98,9 +98,29 @@ impl Comm {
         self.has_died() || !self.absent_ranks().is_empty()
     }
 
+    /// Members that are known to be absent, and those that have destroyed this communicator.
+    fn absent_or_left(&self) -> Vec<i32> {
+        let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
+        all.into_iter().collect()
+    }
+
     /// Why an operation cannot complete: which members have died or are absent.
     pub(super) fn gone_text(&self) -> String {
-        let absent: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
+        self.gone_text_of(&self.failed_ranks(), &self.absent_or_left())
+    }
+
+    /// Why an operation with one rank cannot complete. Others that are gone are not the reason, unless the
+    /// communicator does not know what has become of this one.
+    pub(super) fn peer_gone_text(&self, peer: i32) -> String {
+        let only = |ranks: Vec<i32>| ranks.into_iter().filter(|rank| *rank == peer).collect::<Vec<_>>();
+        let (failed, absent) = (only(self.failed_ranks()), only(self.absent_or_left()));
+        if failed.is_empty() && absent.is_empty() {
+            return self.gone_text();
+        }
+        self.gone_text_of(&failed, &absent)
+    }
+
+    fn gone_text_of(&self, failed: &[i32], absent: &[i32]) -> String {
         let absent: Vec<_> = absent.iter().map(ToString::to_string).collect();
         let absent = match absent.is_empty() {
             true => String::new(),
@@ -110,7 +130,7 @@ impl Comm {
                 absent.join(", ")
             ),
         };
-        match self.failed_text() {
+        match super::rank_list(failed) {
             failed if failed.is_empty() && absent.is_empty() => {
                 format!("because a rank {}{}", self.failed_how(), self.failed_why())
             }

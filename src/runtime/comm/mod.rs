@@ -334,8 +334,7 @@ impl Comm {
 
     /// Ranks that died or left, as text for errors; empty if none is known.
     fn failed_text(&self) -> String {
-        let names: Vec<_> = self.failed_ranks().iter().map(ToString::to_string).collect();
-        names.join(", ")
+        rank_list(&self.failed_ranks())
     }
 
     /// What has become of them.
@@ -364,6 +363,12 @@ impl Drop for Comm {
         request::end_all(self);
         progress::remove(self);
     }
+}
+
+/// Ranks as text for errors.
+fn rank_list(ranks: &[i32]) -> String {
+    let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
+    names.join(", ")
 }
 
 #[cold]

@@ -268,32 +268,33 @@ impl Comm {
 
     #[cold]
     fn bad_done(&self, done: &Done, what: &str, peer: i32) -> Error {
-        let peer = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
+        let gone = || if peer == DTL_ANY_SOURCE { self.gone_text() } else { self.peer_gone_text(peer) };
+        let name = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
             DTL_ERROR_TRUNCATED if done.size == 0 => {
-                format!("{what} {peer}: the message is longer than the buffer (how long, is not known)")
+                format!("{what} {name}: the message is longer than the buffer (how long, is not known)")
             }
             DTL_ERROR_TRUNCATED => {
                 format!(
-                    "{what} {peer}: the message has {} bytes, more than the buffer: it was cut",
+                    "{what} {name}: the message has {} bytes, more than the buffer: it was cut",
                     done.size
                 )
             }
             DTL_ERROR_CANCELED if what == "receive from" => {
                 format!(
-                    "{what} {peer}: the request was cancelled, or the sender cancelled a message that was probed \
+                    "{what} {name}: the request was cancelled, or the sender cancelled a message that was probed \
                      and not yet received (the sender's time limit passed, or its request was cancelled or \
                      destroyed)"
                 )
             }
             DTL_ERROR_RANK_FAILURE => {
-                format!("{what} {peer}: it cannot complete {}", self.gone_text())
+                format!("{what} {name}: it cannot complete {}", gone())
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
                 match self.link.transport.failure_text() {
-                    Some(said) => format!("{what} {peer}: {meaning}: {said}"),
-                    None => format!("{what} {peer}: {meaning}"),
+                    Some(said) => format!("{what} {name}: {meaning}: {said}"),
+                    None => format!("{what} {name}: {meaning}"),
                 }
             }
         };

@@ -148,9 +148,17 @@ fn find_dtype(dtype: dtl_dtype_t) -> Result<&'static Dtype> {
 
 fn find_op(op: dtl_reduce_op_t) -> Result<&'static Op> {
     let instead = "DTL_OP_SUM to DTL_OP_NO_OP, or dtl_op_create";
-    let is_dtype = || reduce::dtype_name(op).is_some() || matches!(DTYPES.find(op), Found::Live(_));
-    existing(OPS.find(op), "op", op, instead)
-        .map_err(|error| if is_dtype() { error.within(&format!("op is {}", describe(op))) } else { error })
+    match (OPS.find(op), DTYPES.find(op)) {
+        // The numbers of built-in operations and dtypes overlap, so this one need not be meant as a dtype.
+        (Found::Never, _) if reduce::dtype_name(op).is_some() => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "op {op} is none ({} has this number: are dtype and op exchanged?): use {instead}",
+            describe(op)
+        ),
+        (found, Found::Live(_)) => existing(found, "op", op, instead)
+            .map_err(|error| error.within(&format!("op is {}", describe(op)))),
+        (found, _) => existing(found, "op", op, instead),
+    }
 }
 
 fn existing<'a, T>(found: Found<'a, T>, noun: &str, number: i32, instead: &str) -> Result<&'a T> {

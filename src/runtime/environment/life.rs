@@ -88,7 +88,7 @@ pub fn release(name: &str) -> Result<()> {
     if owned.is_some() {
         let_go(&mut state, &[name.to_owned()]);
     } else {
-        let Some(record) = state.find(name) else { return Err(unknown(name)) };
+        let Some(record) = state.find(name) else { return Err(unknown(&state.records, name)) };
         if record.uses == 0 {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
@@ -146,7 +146,7 @@ fn start(step: &Step) -> Result<()> {
             unused = held_by(record);
             Err(error)
         }
-        (_, None) => Err(unknown(name)),
+        (_, None) => Err(unknown(&state.records, name)),
     };
     let_go(&mut state, &unused);
     drop(state);
@@ -165,7 +165,7 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
     let mut state = STATE.lock();
     let mut awaited = None;
     loop {
-        let Some(record) = state.find(name) else { return Err(unknown(name)) };
+        let Some(record) = state.find(name) else { return Err(unknown(&state.records, name)) };
         match (&record.phase, &record.failure) {
             (Phase::Started(_), _) => {
                 record.holds += 1;

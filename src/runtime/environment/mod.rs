@@ -138,9 +138,9 @@ impl State {
 }
 
 #[cold]
-fn unknown(name: &str) -> Error {
-    let need = Need { name: name.to_owned(), at_least: None };
-    plan::order(&[], &need).err().unwrap_or_else(|| Error::new(DTL_ERROR_NOT_FOUND, ""))
+fn unknown(records: &[Record], name: &str) -> Error {
+    let known: Vec<&str> = records.iter().map(|record| record.description.name.as_str()).collect();
+    plan::unknown(&known, name, if name.contains(">=") { " (pass the name without a version)" } else { "" })
 }
 
 /// Adds an environment. True: it was not there; false: the very same was.
@@ -177,7 +177,7 @@ pub fn register(description: Description) -> Result<bool> {
 pub fn unregister(name: &str) -> Result<()> {
     let mut state = STATE.lock();
     let Some(at) = state.records.iter().position(|record| record.description.name == name) else {
-        return Err(unknown(name));
+        return Err(unknown(&state.records, name));
     };
     let in_use = |record: &&Record| !matches!(record.phase, Phase::Idle) || record.holds > 0;
     if let Some(record) = state.records.get(at).filter(in_use) {
@@ -201,7 +201,7 @@ pub fn state(name: &str) -> Result<Addr> {
                 "environment {name} is not started: dtl_environment_require it first"
             )
         }
-        None => Err(unknown(name)),
+        None => Err(unknown(&state.records, name)),
     }
 }
 
@@ -291,7 +291,8 @@ pub fn at(index: usize) -> Option<Info> {
 
 /// The one of this name.
 pub fn info(name: &str) -> Result<Info> {
-    find(&STATE.lock().records, name).map(describe).ok_or_else(|| unknown(name))
+    let state = STATE.lock();
+    find(&state.records, name).map(describe).ok_or_else(|| unknown(&state.records, name))
 }
 
 fn describe(record: &Record) -> Info {

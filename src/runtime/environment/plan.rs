@@ -85,15 +85,21 @@ impl<'a> Walk<'a> {
     #[cold]
     fn unknown(&self, name: &str) -> crate::error::Error {
         let known: Vec<&str> = self.records.iter().map(|record| record.description.name.as_str()).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let way = self.path.iter().map(|step| format!("{step} -> ")).collect::<String>();
         let way = if way.is_empty() { way } else { format!(" ({way}{name})") };
-        crate::error::Error::new(
-            crate::abi::status::DTL_ERROR_NOT_FOUND,
-            format!(
-                "environment {name} is not registered{way}: register it (dtl_environment_register) or load the plugin that \
-                 does; registered: {known}"
-            ),
-        )
+        unknown(&known, name, &way)
     }
+}
+
+/// The error for a name that is not among the registered ones.
+#[cold]
+pub(super) fn unknown(known: &[&str], name: &str, way: &str) -> crate::error::Error {
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    crate::error::Error::new(
+        crate::abi::status::DTL_ERROR_NOT_FOUND,
+        format!(
+            "environment {name} is not registered{way}: register it (dtl_environment_register) or load the plugin that does; \
+             registered: {known}"
+        ),
+    )
 }

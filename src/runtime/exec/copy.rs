@@ -26,10 +26,12 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
     if dst.overlaps(src) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "source {:?} and destination {:?} overlap in a copy of {} bytes; copy through a third buffer",
+            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges begin {} bytes apart; copy \
+             through a third buffer",
             src.addr(),
             dst.addr(),
-            dst.len()
+            dst.len(),
+            src.addr().get().abs_diff(dst.addr().get())
         );
     }
     let (to, from) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);

@@ -21,10 +21,10 @@ static ANY: AtomicBool = AtomicBool::new(false);
 pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, wanted: &Request, who: &str) -> Result<()> {
     let &Request { size, align, .. } = wanted;
     let unfit = || {
+        let alignment = if align == 0 { "as their kind is".to_owned() } else { format!("to {align}") };
         fail!(
             DTL_ERROR_NATIVE_BACKEND,
-            "handler \"{who}\" gave {addr:?} for {size} bytes aligned to {}: not what dtl_mem_alloc gave for as many",
-            align.max(1)
+            "handler \"{who}\" gave {addr:?} for {size} bytes aligned {alignment}: not what dtl_mem_alloc gave for as many"
         )
     };
     if addr.get() as u64 % align.max(1) != 0 {
