@@ -15,11 +15,13 @@ use super::p2p::Started;
 use super::report::{self, Reports};
 use super::standing::State;
 use super::table::TABLE;
+use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::Result;
 use crate::runtime::backend::Done;
 use crate::sys::epoch;
 use crate::sys::lock::Mutex;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,21 +127,67 @@ impl Comm {
     /// Polls an operation with one rank. If that rank is absent, the operation ends as if the rank had died.
     pub(super) fn poll_peer(&self, started: Started, peer: i32) -> Result<Option<Done>> {
         match self.poll(started)? {
-            None if self.is_absent(peer) => {
-                let failed = Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
-                // Pending: the message has been matched and will complete.
-                Ok(match self.try_take_back(started)? {
-                    Poll::Ready(done) => done.or(Some(failed)),
-                    Poll::Pending => None,
-                })
-            }
+            None => self.end_if_absent(started, peer),
             done => Ok(done),
         }
     }
 
-    /// Whether a member is known to be absent.
+    /// Ends an operation with a rank that is absent, as if the rank had died.
+    pub(super) fn end_if_absent(&self, started: Started, peer: i32) -> Result<Option<Done>> {
+        if !self.is_absent(peer) {
+            return Ok(None);
+        }
+        // Pending: the message has been matched and will complete.
+        Ok(match self.try_take_back(started)? {
+            Poll::Ready(done) => done.or(Some(failed(peer))),
+            Poll::Pending => None,
+        })
+    }
+
+    /// Whether a member is known to be absent. DTL_ANY_SOURCE: whether all other members are absent or dead.
     pub(super) fn is_absent(&self, rank: i32) -> bool {
-        self.absent_ranks().contains(&rank)
+        let absent = self.absent_ranks();
+        if absent.is_empty() || rank != DTL_ANY_SOURCE {
+            return absent.contains(&rank);
+        }
+        let dead = self.failed_ranks();
+        let is_gone = |rank: i32| rank == self.rank || absent.contains(&rank) || dead.contains(&rank);
+        (0..self.size).all(is_gone)
+    }
+
+    /// Why an operation with this rank (or from any) cannot complete. Names no other rank.
+    pub(super) fn gone_text_of(&self, rank: i32) -> String {
+        if rank == DTL_ANY_SOURCE {
+            return self.gone_text();
+        }
+        if self.is_absent(rank) && !self.failed_ranks().contains(&rank) {
+            return format!(
+                "because rank {rank} does not take part in this communicator: the call that made it failed there, or that \
+                 rank destroyed it after a failure; dtl_comm_shrink leaves it out"
+            );
+        }
+        format!("because of rank {rank} ({}){}", self.failed_how(), self.failed_why())
+    }
+}
+
+/// The outcome of an operation with an absent rank.
+pub(super) fn failed(peer: i32) -> Done {
+    Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 }
+}
+
+/// Looks in vain of a thread that asks without waiting, from one reading of notices to the next.
+const LOOKS: u32 = 64;
+
+thread_local! {
+    static IN_VAIN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// After a look in vain of a call that does not wait. Such a call may be repeated without end, so that now and then it reads
+/// notices, as a call that waits does.
+pub(super) fn looked_in_vain(comm: &Comm) {
+    let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
+    if looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1) {
+        report::serve(comm);
     }
 }
 

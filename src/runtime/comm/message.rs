@@ -82,9 +82,9 @@ pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
     let comm = &message.comm;
     let done = comm.recorder.during(&data.call(Kind::Recv, message.source, message.tag), || {
         if hidden::is_any() {
-            start_staged(message, data)?.complete(comm, comm.deadline())
+            start_staged(message, data)?.complete(comm, message.source, comm.deadline())
         } else {
-            comm.complete(start(message, data.bytes)?, comm.deadline())
+            comm.complete(start(message, data.bytes)?, message.source, comm.deadline())
         }
     })?;
     Ok((done, Arc::clone(comm)))

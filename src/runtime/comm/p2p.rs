@@ -141,7 +141,7 @@ impl Comm {
         if started.op().is_none() {
             return Ok(());
         }
-        let done = self.complete(started, self.deadline())?;
+        let done = self.complete(started, dest, self.deadline())?;
         self.check_done(&done, "send to", dest)
     }
 
@@ -178,7 +178,8 @@ impl Comm {
         }
         let op = self.link.transport.irecv(data, select)?;
         let started = if is_from_any { Started::FromAny(op) } else { Started::Op(op) };
-        *told = self.complete(started, self.deadline())?;
+        let peer = if is_from_any { source } else { self.inner_rank(source) };
+        *told = self.complete(started, peer, self.deadline())?;
         Ok(())
     }
 
@@ -217,9 +218,9 @@ impl Comm {
         Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
     }
 
-    /// Waits for an operation. At the deadline, or when the communicator ends, it is withdrawn, so
-    /// that nothing touches its buffer after the return; one that has been matched finishes first.
-    pub(super) fn complete(&self, started: Started, deadline: Deadline) -> Result<Done> {
+    /// Waits for an operation with a rank, or from any. At the deadline, when the communicator ends, or if the rank turns out to be
+    /// absent, it is withdrawn, so that nothing touches its buffer after the return; one that has been matched finishes first.
+    pub(super) fn complete(&self, started: Started, peer: i32, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();
         loop {
             match self.poll(started) {
@@ -237,6 +238,9 @@ impl Comm {
                 break;
             }
             progress::others(self);
+            if let Some(failed) = self.end_if_absent(started, peer)? {
+                return Ok(failed);
+            }
         }
         match self.take_back(started)? {
             Some(done) => Ok(done),
@@ -265,32 +269,32 @@ impl Comm {
 
     #[cold]
     fn bad_done(&self, done: &Done, what: &str, peer: i32) -> Error {
-        let peer = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
+        let name = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
             DTL_ERROR_TRUNCATED if done.size == 0 => {
-                format!("{what} {peer}: the message is longer than the buffer (how long, is not known)")
+                format!("{what} {name}: the message is longer than the buffer (how long, is not known)")
             }
             DTL_ERROR_TRUNCATED => {
                 format!(
-                    "{what} {peer}: the message has {} bytes, more than the buffer: it was cut",
+                    "{what} {name}: the message has {} bytes, more than the buffer: it was cut",
                     done.size
                 )
             }
             DTL_ERROR_CANCELED if what == "receive from" => {
                 format!(
-                    "{what} {peer}: the request was cancelled, or the sender cancelled a message that was probed \
+                    "{what} {name}: the request was cancelled, or the sender cancelled a message that was probed \
                      and not yet received (the sender's time limit passed, or its request was cancelled or \
                      destroyed)"
                 )
             }
             DTL_ERROR_RANK_FAILURE => {
-                format!("{what} {peer}: it cannot complete {}", self.gone_text())
+                format!("{what} {name}: it cannot complete {}", self.gone_text_of(peer))
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
                 match self.link.transport.failure_text() {
-                    Some(said) => format!("{what} {peer}: {meaning}: {said}"),
-                    None => format!("{what} {peer}: {meaning}"),
+                    Some(said) => format!("{what} {name}: {meaning}: {said}"),
+                    None => format!("{what} {name}: {meaning}"),
                 }
             }
         };
@@ -386,7 +390,7 @@ pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
 #[cold]
 fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
-        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(comm, comm.deadline())?;
+        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(comm, dest, comm.deadline())?;
         comm.check_done(&done, "send to", dest)
     })
 }
@@ -419,7 +423,7 @@ pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done)
 #[cold]
 fn recv_staged(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
-        Staged::recv(comm, data.bytes, true, source, tag)?.complete(comm, comm.deadline())
+        Staged::recv(comm, data.bytes, true, source, tag)?.complete(comm, source, comm.deadline())
     })
 }
 
@@ -456,10 +460,10 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
         let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
         let sent = comm
             .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
-            .and_then(|sending| comm.complete(sending, deadline))
+            .and_then(|sending| comm.complete(sending, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => comm.complete(receiving, deadline),
+            Ok(()) => comm.complete(receiving, source, deadline),
             Err(error) => {
                 if let Some(op) = receiving.op() {
                     comm.link.withdraw(op)?;
@@ -478,10 +482,10 @@ fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): S
         let is_staged = staging::is_staged(comm, into.bytes)?;
         let mut receiving = Staged::recv(comm, into.bytes, is_staged, source, rtag)?;
         let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
-            .and_then(|mut sending| sending.complete(comm, deadline))
+            .and_then(|mut sending| sending.complete(comm, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => receiving.complete(comm, deadline),
+            Ok(()) => receiving.complete(comm, source, deadline),
             Err(error) => receiving.take_back(comm).and(Err(error)),
         }
     })

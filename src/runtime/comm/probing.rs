@@ -2,7 +2,7 @@
 
 use super::call::{Call, Kind};
 use super::link::Class;
-use super::{Comm, p2p, progress};
+use super::{Comm, absence, p2p, progress};
 use crate::abi::comm::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Done;
@@ -28,8 +28,9 @@ pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
     Ok(found.map(|done| comm.inner(done)))
 }
 
-/// A message from any rank may be one that a dead rank did not send any more.
+/// After a look in vain. A message from any rank may be one that a dead rank did not send any more; an absent one sends none.
 pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
+    absence::looked_in_vain(comm);
     if source == DTL_ANY_SOURCE && comm.has_died() {
         return fail!(
             DTL_ERROR_RANK_FAILURE,
@@ -38,6 +39,9 @@ pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
             comm.failed_how(),
             comm.failed_why()
         );
+    }
+    if comm.is_absent(source) {
+        return fail!(DTL_ERROR_RANK_FAILURE, "no message, and none can come {}", comm.gone_text_of(source));
     }
     Ok(())
 }

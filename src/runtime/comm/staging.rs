@@ -12,7 +12,7 @@
 use super::link::Class;
 use super::p2p::Started;
 use super::recorder::Ticket;
-use super::{Comm, direct, progress, withdrawing};
+use super::{Comm, absence, direct, progress, withdrawing};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::status::*;
 use crate::abi::word::DTL_MEMORY_SHARED;
@@ -363,7 +363,7 @@ impl Staged {
     }
 
     /// Waits for it as `Comm::complete` does.
-    pub(super) fn complete(&mut self, comm: &Comm, deadline: Deadline) -> Result<Done> {
+    pub(super) fn complete(&mut self, comm: &Comm, peer: i32, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();
         loop {
             let before = self.copied;
@@ -381,6 +381,11 @@ impl Staged {
                 break;
             }
             progress::others(comm);
+            if comm.is_absent(peer) {
+                if let Poll::Ready(ended) = self.try_take_back(comm)? {
+                    return ended.map_or(Ok(absence::failed(peer)), |(done, copied)| copied.map(|()| done));
+                }
+            }
         }
         match self.take_back(comm)? {
             Some((done, copied)) => copied.map(|()| done),

@@ -3,7 +3,7 @@
 use super::call::Kind;
 use super::report::{self, Inquiry};
 use super::request::{self, Asked, Outcome, Standing};
-use super::{Comm, progress};
+use super::{Comm, absence, progress};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -38,6 +38,10 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
         Asked::Over | Asked::AtRest => Ok(true),
         Asked::Active | Asked::Closed => {
             progress::running();
+            if let Some(comm) = request::comm_here(inside, handle) {
+                absence::looked_in_vain(comm);
+                request::end_if_absent(comm, handle);
+            }
             Ok(false)
         }
         Asked::Stale => Err(request::stale(handle)),
@@ -77,6 +81,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
                 return Err(request::in_own_hands(handle));
             }
             progress::others(&comm);
+            request::end_if_absent(&comm, handle);
             if deadline.passed() {
                 return Err(late(&comm, handle, timeout_ns, asking.flatten()));
             }
@@ -197,6 +202,7 @@ pub fn test_all(
             Some(Standing::Active) => {
                 if let Some(comm) = request::comm_of(handle) {
                     progress::others(&comm);
+                    request::end_if_absent(&comm, handle);
                 }
                 return Ok((false, Ok(())));
             }
@@ -274,6 +280,15 @@ fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     }
 }
 
+/// Ends those with ranks that are absent.
+fn end_all_absent(requests: &[dtl_request_t]) {
+    for handle in requests {
+        if let Some(comm) = request::comm_of(*handle) {
+            request::end_if_absent(&comm, *handle);
+        }
+    }
+}
+
 /// Waits until at least one is over and takes up to `most` of them. 0: none was active.
 pub fn wait_some(
     requests: &mut [dtl_request_t],
@@ -302,6 +317,7 @@ pub fn wait_some(
             if let Some(comm) = &first {
                 progress::others(comm);
             }
+            end_all_absent(requests);
             if deadline.passed() {
                 return fail!(
                     DTL_ERROR_TIMEOUT,

@@ -4,9 +4,10 @@
 //! What has been matched is waited for, perhaps for long. Nobody looks at a request all that time: who looks for those of another
 //! communicator would wait with him.
 
-use super::super::{Comm, destroyed, withdrawing};
+use super::super::{Comm, absence, destroyed, withdrawing};
 use super::{
-    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by, stale,
+    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by, outcome,
+    stale,
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
@@ -78,6 +79,29 @@ pub(in crate::runtime::comm) fn end_with_comm(comm: &Comm, handle: dtl_request_t
         Ok(Ok(Poll::Ready(None))) => Err(comm.ended()),
         Err(Missed::Stale) => Err(destroyed()),
         Err(_) => Err(in_own_hands(handle)),
+    }
+}
+
+/// Ends a message to or from a rank that is absent, as if the rank had died: who asks next hears of it.
+pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
+    if comm.absent_ranks().is_empty() {
+        return;
+    }
+    let Ok(mut request) = TABLE.try_look(handle.id) else { return };
+    let _noted = request.note();
+    let is_message = match &request.life {
+        Life::Active(Operation::Started(..)) => true,
+        Life::Active(Operation::Other(other)) => other.is_message(),
+        _ => false,
+    };
+    let (kind, peer) = (request.what.kind(), request.peer);
+    if !is_message || !comm.is_absent(peer) {
+        return;
+    }
+    if let Ok(Poll::Ready(ended)) = request.take_back(comm) {
+        let failed = absence::failed(peer);
+        let failed = || (failed, outcome(comm, (kind, peer), &failed));
+        request.life = Life::Over(ended.unwrap_or_else(failed));
     }
 }
 
