@@ -4,7 +4,7 @@ use super::call::{Call, Kind, Tagged};
 use super::link::Class;
 use super::posted::Posted;
 use super::staging::{self, Staged};
-use super::{Comm, progress};
+use super::{Comm, progress, withdrawing};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -227,8 +227,8 @@ impl Comm {
                 Ok(None) => self.pause(&mut backoff),
                 Ok(Some(done)) => return Ok(done),
                 Err(error) => {
-                    let _ = self.take_back(started);
-                    return Err(error);
+                    let back = self.take_back(started);
+                    return Err(if back.is_ok() { error } else { withdrawing::kept(&error) });
                 }
             }
             if !backoff.is_long() {

@@ -107,7 +107,7 @@ fn kept(comm: &Comm, put: std::result::Result<u64, impl FnOnce() -> Request>) ->
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     let mut request = make();
-    drop(withdrawing::until(|| request.take_back(comm)));
+    drop(withdrawing::until(&comm.link, || request.take_back(comm)));
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 

@@ -346,7 +346,7 @@ impl Staged {
 
     /// Withdraws it; `Some` = it had been matched, and is over now.
     pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<Ended>> {
-        withdrawing::until(|| self.try_take_back(comm))
+        withdrawing::until(&comm.link, || self.try_take_back(comm))
     }
 
     /// The same without waiting. Pending: it has been matched and is not over.

@@ -115,7 +115,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
         return Err(if is_alive(handle) { destroyed() } else { stale(handle) });
     };
     let mut was_there = false;
-    withdrawing::until(|| {
+    withdrawing::until(&comm.link, || {
         let ended = TABLE.with(handle.id, |request| try_destroy(request, &comm));
         match ended {
             Ok(ended) => {
@@ -155,7 +155,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {
                 Ok(mut request) if is_of(id, comm) => {
-                    drop(withdrawing::until(|| request.take_back(comm)));
+                    drop(withdrawing::until(&comm.link, || request.take_back(comm)));
                     request.end();
                     break;
                 }
@@ -172,7 +172,7 @@ pub fn destroy_all() {
     for id in TABLE.handles() {
         let _ended = TABLE.with(id, |request| {
             if let Some(comm) = request.comm().get(&inside) {
-                drop(withdrawing::until(|| request.take_back(comm)));
+                drop(withdrawing::until(&comm.link, || request.take_back(comm)));
             }
             Then::End(())
         });
