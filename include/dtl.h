@@ -4865,6 +4865,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is; or a call
 ///         on it is further up this thread, in a function of the program's that it has called (see dtl_op_fn_t).
+///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight for 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
 
@@ -4956,8 +4957,12 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
 /// @param tag    0 … DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
-///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
+/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the call that made it failed there, or
+///         it has destroyed it after a failure). DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the message was withdrawn. A registered kind may not give a message back that has been matched: then
+///         the call ends 5 s after its limit with this status, the text says that the transport has not given the buffer back,
+///         and the buffer must stay valid and unused as long as the process runs (the same text at another status means the
+///         same). DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
 ///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory. DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
@@ -5212,7 +5217,8 @@ DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *
 ///
 /// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
 ///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
-///         wait for it. The request is unchanged after both. DTL_ERROR_CANCELED: another thread is destroying
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has
+///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED: another thread is destroying
 ///         the communicator, and this request with it.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);

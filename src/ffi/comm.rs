@@ -92,6 +92,7 @@ unsafe fn take_description(inside: &Guard, desc: *const dtl_comm_desc_t) -> Resu
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is; or a call
 ///         on it is further up this thread, in a function of the program's that it has called (see dtl_op_fn_t).
+///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight for 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {

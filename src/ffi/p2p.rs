@@ -38,8 +38,12 @@ fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Re
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
 /// @param tag    0 … DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
-///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
+/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the call that made it failed there, or
+///         it has destroyed it after a failure). DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the message was withdrawn. A registered kind may not give a message back that has been matched: then
+///         the call ends 5 s after its limit with this status, the text says that the transport has not given the buffer back,
+///         and the buffer must stay valid and unused as long as the process runs (the same text at another status means the
+///         same). DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
 ///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory. DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.

@@ -250,7 +250,8 @@ pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_re
 ///
 /// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
 ///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
-///         wait for it. The request is unchanged after both. DTL_ERROR_CANCELED: another thread is destroying
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has
+///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED: another thread is destroying
 ///         the communicator, and this request with it.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]

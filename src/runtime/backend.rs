@@ -399,6 +399,10 @@ pub trait Transport: Send + Sync {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// Whether it may keep operations without end that were withdrawn, for reasons that the library cannot know.
+    fn may_keep(&self) -> bool {
+        false
+    }
     /// Whether the calling thread may call it; asked where a thread of the library may not.
     fn admit(&self) -> Result<()> {
         Ok(())

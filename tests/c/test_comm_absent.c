@@ -1,9 +1,11 @@
 /* Absent ranks: the call that makes a communicator fails on one rank alone. Collectives on the new
- * communicator end with DTL_ERROR_RANK_FAILURE on the others, and a shrink leaves the absent rank out. */
+ * communicator end with DTL_ERROR_RANK_FAILURE on the others, and a shrink leaves the absent rank out.
+ * Messages to and from the absent rank that wait end with it, too; those among the others work. */
 #include "comm_kinds.h"
 
-enum { ABSENT = 1 };
+enum { ABSENT = 1, LARGE = 1 << 20 };
 static dtl_comm_t comm;
+static char bytes[LARGE];
 
 static dtl_status_t copy_unless_absent(dtl_comm_t of, int32_t key, void *user, void *value, void **out, int32_t *copied) {
     (void)of, (void)key, (void)user, (void)value;
@@ -85,6 +87,89 @@ static void test_not_a_member(void) {
     CHECK_OK(dtl_comm_barrier(comm));
 }
 
+/* It failed because of the absent rank, and the text names no other. */
+static void is_absent(dtl_status_t got) {
+    CHECK_STATUS(got, DTL_ERROR_RANK_FAILURE);
+    CHECK_TEXT("rank 1 does not take part");
+    CHECK(strstr(dtl_last_error(), "rank 0") == NULL && strstr(dtl_last_error(), "rank 2") == NULL);
+}
+
+static void messages_that_block(dtl_comm_t copy) {
+    dtl_message_t message;
+    char in[4];
+    is_absent(dtl_comm_recv(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 0, NULL));
+    is_absent(dtl_comm_recv(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, DTL_ANY_TAG, NULL));
+    is_absent(dtl_comm_ssend(copy, bytes, 4, DTL_DTYPE_BYTE, ABSENT, 0));
+    is_absent(dtl_comm_send(copy, bytes, LARGE, DTL_DTYPE_BYTE, ABSENT, 0));
+    is_absent(dtl_comm_sendrecv(copy, bytes, 4, DTL_PROC_NULL, 0, in, 4, ABSENT, 0, DTL_DTYPE_BYTE, NULL));
+    is_absent(dtl_comm_probe(copy, ABSENT, 0, NULL));
+    is_absent(dtl_comm_mprobe(copy, ABSENT, 0, &message, NULL));
+}
+
+static void messages_with_requests(dtl_comm_t copy) {
+    dtl_request_t list[2];
+    dtl_recv_info_t info;
+    dtl_status_t got;
+    uint64_t index = 9;
+    int32_t done;
+    char in[4];
+    CHECK_OK(dtl_comm_irecv(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
+    is_absent(dtl_request_wait(list[0], DTL_TIMEOUT_INFINITE, &info));
+    CHECK(info.source == ABSENT);
+    CHECK_OK(dtl_comm_issend(copy, bytes, 4, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
+    list[1] = DTL_REQUEST_NULL;
+    is_absent(dtl_request_wait_any(2, list, DTL_TIMEOUT_INFINITE, &index, NULL));
+    CHECK(index == 0 && list[0].id == 0);
+    CHECK_OK(dtl_comm_isend(copy, bytes, LARGE, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
+    CHECK_OK(dtl_comm_irecv(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 3, &list[1]));
+    is_absent(dtl_request_wait_all(2, list, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK(list[0].id == 0 && list[1].id == 0);
+    CHECK_OK(dtl_comm_recv_init(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
+    CHECK_OK(dtl_request_start(list[0]));
+    is_absent(dtl_request_wait(list[0], DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_destroy(list[0]));
+    CHECK_OK(dtl_comm_irecv(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
+    do got = dtl_request_test(list[0], &done, NULL);
+    while (got == DTL_SUCCESS && !done);
+    is_absent(got);
+}
+
+/* The others look again and again, without a call that waits. */
+static void looks(dtl_comm_t copy, int how) {
+    dtl_message_t message;
+    dtl_request_t request = DTL_REQUEST_NULL;
+    dtl_status_t got;
+    int32_t done = 0;
+    char in[4];
+    if (how == 2) CHECK_OK(dtl_comm_irecv(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 0, &request));
+    do {
+        got = how == 0   ? dtl_comm_iprobe(copy, ABSENT, 0, &done, NULL)
+              : how == 1 ? dtl_comm_improbe(copy, ABSENT, 0, &done, &message, NULL)
+                         : dtl_request_test(request, &done, NULL);
+    } while (got == DTL_SUCCESS && !done);
+    is_absent(got);
+}
+
+static void test_messages(void) {
+    const dtl_comm_t copy = dup_in_part(comm);
+    int how;
+    if (me != ABSENT) {
+        if (me == 0) messages_that_block(copy);
+        messages_with_requests(copy);
+        if (me == 0) CHECK_OK(dtl_comm_ssend(copy, bytes, LARGE, DTL_DTYPE_BYTE, 2, 5));
+        if (me == 2) CHECK_OK(dtl_comm_recv(copy, bytes, LARGE, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, 5, NULL));
+        CHECK_OK(dtl_comm_destroy(copy));
+    }
+    for (how = 0; how < 3; how++) {
+        const dtl_comm_t other = dup_in_part(comm);
+        if (me != ABSENT) {
+            looks(other, how);
+            CHECK_OK(dtl_comm_destroy(other));
+        }
+        CHECK_OK(dtl_comm_barrier(comm));
+    }
+}
+
 int main(int argc, char **argv) {
     start(argc, argv);
     comm = open_comm();
@@ -93,6 +178,7 @@ int main(int argc, char **argv) {
     test_requests();
     test_parent_is_gone();
     test_not_a_member();
+    test_messages();
     CHECK_OK(dtl_comm_destroy(comm));
     finish();
     return 0;

@@ -41,7 +41,7 @@ typedef void test_t(dtl_comm_t of, int32_t gone);
 static void call_barrier(dtl_comm_t of, int32_t gone) {
     (void)gone;
     CHECK_STATUS(dtl_comm_barrier(of), DTL_ERROR_RANK_FAILURE);
-    CHECK_TEXT("dtl_comm_shrink leaves them out");
+    CHECK_TEXT("dtl_comm_shrink leaves");
 }
 
 /* By messages. */

@@ -262,7 +262,7 @@ static void leaving(dtl_comm_t comm, int rank, int size) {
         /* Posted before, large send before: both end. */
         CHECK_OK(dtl_comm_irecv(comm, &value, 1, DTL_DTYPE_INT32, 1, 2, &request));
         CHECK_STATUS(dtl_comm_send(comm, bytes, sizeof bytes, DTL_DTYPE_BYTE, 1, 3), DTL_ERROR_RANK_FAILURE);
-        CHECK_TEXT("rank(s) 1");
+        CHECK_TEXT("because of rank 1 (");
         CHECK_STATUS(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_RANK_FAILURE);
         CHECK_OK(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, 1, 1, NULL));
         CHECK(value == 7);

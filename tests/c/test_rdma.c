@@ -421,7 +421,7 @@ static void unwatched(int dies) {
         /* Rank 1 watches rank 0 and so has a connection with it; rank 3 has none before. */
         const int from = (me == 3) == dies ? DTL_ANY_SOURCE : 1;
         CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, from, 1, NULL), DTL_ERROR_RANK_FAILURE);
-        CHECK_TEXT("rank(s) 1"); /* who says so first, rank 1's address or another rank, is chance */
+        CHECK_TEXT(from == 1 ? "because of rank 1 (" : "rank(s) 1"); /* who says so first, rank 1's address or another rank, is chance */
         CHECK_OK(dtl_comm_info(comm, &info));
         CHECK(info.failed_count >= 1); /* rank 3 may have left, too */
     }

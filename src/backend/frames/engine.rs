@@ -7,7 +7,7 @@
 //!
 //! A payload of no bytes says that the offer was withdrawn; for one of no bytes a byte is sent.
 //!
-//! Withdrawal is local and at once. A send may be withdrawn until its answer has arrived. The
+//! Withdrawal is local and at once. A send may be withdrawn until the wire has its payload. The
 //! receiver is told of a withdrawn offer and forgets it. If it has said Clear already, it gets a payload
 //! of no bytes, and the receive returns to its old place; a later receive may meanwhile have taken a
 //! message that it would have got. A receive that has its message finishes first.
@@ -489,7 +489,8 @@ impl Engine {
                 link.withdrawn += 1;
                 self.answer(send.dest, Answer::Tell(Kind::Withdraw, id.0));
             }
-            SendStage::Cleared | SendStage::Moving => return false,
+            SendStage::Cleared => return link.answers.iter_mut().any(|answer| answer.withdraw(id)),
+            SendStage::Moving => return false,
         }
         true
     }

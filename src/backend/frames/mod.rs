@@ -73,6 +73,10 @@ pub trait Wire: Send {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// As [`Transport::may_keep`].
+    fn may_keep(&self) -> bool {
+        false
+    }
     /// As [`Transport::admit`].
     fn admit(&self) -> Result<()> {
         Ok(())
@@ -185,7 +189,7 @@ pub struct Lent {
 pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let (rank, size, description) = (wire.rank(), wire.size(), wire.describe());
     let (may_be_served, is_crowded) = (wire.may_be_served(), wire.is_crowded());
-    let answers_late = wire.answers_late();
+    let (answers_late, may_keep) = (wire.answers_late(), wire.may_keep());
     let mut engine = Engine::new(wire);
     let is_direct = engine.wire.devices().is_some();
     if let Err(error) = engine.post_receives() {
@@ -199,6 +203,7 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         size,
         may_be_served,
         answers_late,
+        may_keep,
         is_crowded,
         description,
         is_direct,
@@ -239,6 +244,7 @@ struct Endpoint {
     size: i32,
     may_be_served: bool,
     answers_late: bool,
+    may_keep: bool,
     is_crowded: Option<bool>,
     description: String,
     /// Whether the wire moves device memory.
@@ -268,6 +274,10 @@ impl Transport for Endpoint {
 
     fn admit(&self) -> Result<()> {
         self.with(|engine| engine.wire.admit())
+    }
+
+    fn may_keep(&self) -> bool {
+        self.may_keep
     }
 
     fn answers_late(&self) -> bool {

@@ -15,6 +15,16 @@ const WINDOW: usize = 64;
 /// payloads of the same receiver, when the one that had it has long arrived.
 const PAYLOAD: u32 = 1 << 27;
 
+impl Answer {
+    /// Withdraws a send whose payload waits for room: its receiver gets one of no bytes. Returns whether it is that payload.
+    pub(super) fn withdraw(&mut self, id: OpId) -> bool {
+        let Answer::Payload { send, want, .. } = self else { return false };
+        let is_its = *send == Some(id);
+        (*send, *want) = if is_its { (None, 0) } else { (*send, *want) };
+        is_its
+    }
+}
+
 impl Engine {
     /// Writes what is queued for each rank.
     pub(super) fn write_on(&mut self) -> Result<()> {

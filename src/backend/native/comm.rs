@@ -142,6 +142,11 @@ impl Wire for NativeWire {
         self.slots.table.flags & DTL_COMM_ONLY_IN_CALLS == 0
     }
 
+    /// Its slots are the program's: what they do is not known.
+    fn may_keep(&self) -> bool {
+        true
+    }
+
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let (buf, size) = (data.addr().ptr().cast_const(), data.len() as u64);
         let mut op = 0;

@@ -15,11 +15,13 @@ use super::p2p::Started;
 use super::report::{self, Reports};
 use super::standing::State;
 use super::table::TABLE;
+use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::Result;
 use crate::runtime::backend::Done;
 use crate::sys::epoch;
 use crate::sys::lock::Mutex;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -121,13 +123,17 @@ impl Comm {
     }
 
     fn gone_text_of(&self, failed: &[i32], absent: &[i32]) -> String {
-        let absent: Vec<_> = absent.iter().map(ToString::to_string).collect();
-        let absent = match absent.is_empty() {
-            true => String::new(),
-            false => format!(
-                "because rank(s) {} do not take part in this communicator: the call that made it failed there, \
+        let list: Vec<_> = absent.iter().map(ToString::to_string).collect();
+        let absent = match absent {
+            [] => String::new(),
+            [rank] => format!(
+                "because rank {rank} does not take part in this communicator: the call that made it failed there, \
+                 or that rank destroyed it; dtl_comm_shrink leaves it out"
+            ),
+            _ => format!(
+                "because ranks {} do not take part in this communicator: the call that made it failed there, \
                  or these ranks destroyed it; dtl_comm_shrink leaves them out",
-                absent.join(", ")
+                list.join(", ")
             ),
         };
         match super::rank_list(failed) {
@@ -146,23 +152,67 @@ impl Comm {
     /// Polls an operation with one rank. If that rank is absent, the operation ends as if the rank had died.
     pub(super) fn poll_peer(&self, started: Started, peer: i32) -> Result<Option<Done>> {
         match self.poll(started)? {
-            None if self.is_absent(peer) => {
-                let failed = Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
-                self.link.transport.catch_up(self.outer(peer));
-                // Pending: the message has been matched and will complete.
-                Ok(match self.try_take_back(started)? {
-                    Poll::Ready(done) => done.or(Some(failed)),
-                    Poll::Pending => None,
-                })
-            }
+            None => self.end_if_absent(started, peer),
             done => Ok(done),
         }
     }
 
-    /// Whether a member is known to be absent.
-    pub(super) fn is_absent(&self, rank: i32) -> bool {
-        self.has_left(rank) || self.absent_ranks().contains(&rank)
+    /// Ends an operation with a rank that is absent, as if the rank had died.
+    pub(super) fn end_if_absent(&self, started: Started, peer: i32) -> Result<Option<Done>> {
+        if !self.is_absent(peer) {
+            return Ok(None);
+        }
+        self.catch_up(peer);
+        // Pending: the message has been matched and will complete.
+        Ok(match self.try_take_back(started)? {
+            Poll::Ready(done) => done.or(Some(failed(peer))),
+            Poll::Pending => None,
+        })
     }
+
+    /// Whether a member is known to be absent. DTL_ANY_SOURCE: whether all other members are absent or dead.
+    pub(super) fn is_absent(&self, rank: i32) -> bool {
+        if rank != DTL_ANY_SOURCE {
+            return self.has_left(rank) || self.absent_ranks().contains(&rank);
+        }
+        let absent = self.absent_or_left();
+        if absent.is_empty() {
+            return false;
+        }
+        let dead = self.failed_ranks();
+        let is_gone = |rank: i32| rank == self.rank || absent.contains(&rank) || dead.contains(&rank);
+        (0..self.size).all(is_gone)
+    }
+
+    /// For an operation with a rank that has left: reads what that rank sent before.
+    pub(super) fn catch_up(&self, peer: i32) {
+        if peer != DTL_ANY_SOURCE && self.has_left(peer) {
+            self.link.transport.catch_up(self.outer(peer));
+        }
+    }
+}
+
+/// The outcome of an operation with an absent rank.
+pub(super) fn failed(peer: i32) -> Done {
+    Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 }
+}
+
+/// Failed looks of a thread that tests without waiting, from one reading of notices to the next.
+const LOOKS: u32 = 64;
+
+thread_local! {
+    static IN_VAIN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// After a failed look of a call that does not wait. Such a call may be repeated without end, so that every
+/// `LOOKS`-th of them reads notices, as a call that waits does. True if this was one of them.
+pub(super) fn looked_in_vain(comm: &Comm) -> bool {
+    let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
+    let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
+    if is_due {
+        report::serve(comm);
+    }
+    is_due
 }
 
 /// Reads notices on the parent's context, for a communicator made from it.

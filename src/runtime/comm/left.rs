@@ -8,11 +8,8 @@
 //! (`Transport::catch_up`).
 
 use super::Comm;
-use super::p2p::Started;
 use super::schedule::Schedule;
-use crate::abi::comm::DTL_ANY_SOURCE;
-use crate::error::{Result, fail};
-use crate::runtime::backend::Done;
+use crate::error::Result;
 
 /// A request's collective looks at the marks once in so many polls: they share a line with what ranks write at
 /// the end of each collective.
@@ -48,34 +45,6 @@ impl Comm {
         gone.sort_unstable();
         gone.dedup();
         gone.len()
-    }
-
-    /// For a call that has waited for long for an operation with the transport's rank `outer`: ends it if that
-    /// rank has left and has sent nothing for it.
-    #[cold]
-    pub(super) fn poll_if_left(&self, started: Started, outer: i32) -> Result<Option<Done>> {
-        let peer = self.members.as_ref().map_or(Some(outer), |members| members.inner(outer));
-        match peer.filter(|peer| self.has_left(*peer)) {
-            Some(peer) => self.poll_peer(started, peer),
-            None => Ok(None),
-        }
-    }
-
-    /// For a call that has waited for long for a message of a rank, which `look` looks for.
-    #[cold]
-    pub(super) fn look_if_left<T>(
-        &self,
-        source: i32,
-        look: impl Fn() -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
-        if source == DTL_ANY_SOURCE || !self.has_left(source) {
-            return Ok(None);
-        }
-        self.link.transport.catch_up(self.outer(source));
-        match look()? {
-            Some(found) => Ok(Some(found)),
-            None => fail!(DTL_ERROR_RANK_FAILURE, "no message from rank {source} {}", self.gone_text()),
-        }
     }
 }
 

@@ -4,9 +4,9 @@ use super::Comm;
 use super::call::Kind;
 use super::link::Class;
 use super::p2p::{self, Data, Started};
+use super::probing;
 use super::staging::{self, Staged};
-use super::{probing, progress};
-use crate::abi::comm::{DTL_ANY_SOURCE, DTL_PROC_NULL};
+use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId};
@@ -43,11 +43,8 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
         let message = Message { comm: Arc::clone(comm), taken: None, source, tag };
         return Ok(Some((insert(message)?, Done::NOBODY)));
     }
-    let Some(matched) = comm.link.transport.take(comm.selector(Class::User, source, tag))? else {
-        progress::running();
-        probing::check_alive(comm, source)?;
-        return Ok(None);
-    };
+    let look = || comm.link.transport.take(comm.selector(Class::User, source, tag));
+    let Some(matched) = probing::find(comm, source, look)? else { return Ok(None) };
     let done = comm.inner(matched.done);
     let message = Message { comm: Arc::clone(comm), taken: Some(matched.message), source: done.source, tag };
     Ok(Some((insert(message)?, done)))
@@ -55,7 +52,7 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
 
 /// Waits for a message that a receive would take, and takes it.
 pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
-    probing::until(comm, source, || improbe(comm, source, tag))
+    probing::until(comm, || improbe(comm, source, tag))
 }
 
 fn insert(message: Message) -> Result<dtl_message_t> {
@@ -82,9 +79,9 @@ pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
     let comm = &message.comm;
     let done = comm.recorder.during(&data.call(Kind::Recv, message.source, message.tag), || {
         if hidden::is_any() {
-            start_staged(message, data)?.complete(comm, comm.deadline())
+            start_staged(message, data)?.complete(comm, message.source, comm.deadline())
         } else {
-            comm.complete(start(message, data.bytes)?, DTL_ANY_SOURCE, comm.deadline())
+            comm.complete(start(message, data.bytes)?, message.source, comm.deadline())
         }
     })?;
     Ok((done, Arc::clone(comm)))

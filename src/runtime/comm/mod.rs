@@ -260,6 +260,12 @@ impl Comm {
         Done { source: members.inner(done.source).unwrap_or(done.source), ..done }
     }
 
+    /// Our rank of one of the link's.
+    #[inline(always)]
+    fn inner_rank(&self, outer: i32) -> i32 {
+        self.members.as_ref().map_or(outer, |members| members.inner(outer).unwrap_or(outer))
+    }
+
     /// The same in its place.
     #[inline(always)]
     fn tell_inner(&self, done: &mut Done) {

@@ -4,7 +4,7 @@ use super::call::{Call, Kind, Tagged};
 use super::link::Class;
 use super::posted::Posted;
 use super::staging::{self, Staged};
-use super::{Comm, progress};
+use super::{Comm, progress, withdrawing};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -141,7 +141,7 @@ impl Comm {
         if started.op().is_none() {
             return Ok(());
         }
-        let done = self.complete(started, self.outer(dest), self.deadline())?;
+        let done = self.complete(started, dest, self.deadline())?;
         self.check_done(&done, "send to", dest)
     }
 
@@ -178,7 +178,8 @@ impl Comm {
         }
         let op = self.link.transport.irecv(data, select)?;
         let started = if is_from_any { Started::FromAny(op) } else { Started::Op(op) };
-        *told = self.complete(started, source, self.deadline())?;
+        let peer = if is_from_any { source } else { self.inner_rank(source) };
+        *told = self.complete(started, peer, self.deadline())?;
         Ok(())
     }
 
@@ -217,8 +218,8 @@ impl Comm {
         Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
     }
 
-    /// Waits for an operation with the transport's rank `peer`. At the deadline, or when the communicator ends, it is withdrawn, so
-    /// that nothing touches its buffer after the return; one that has been matched finishes first.
+    /// Waits for an operation with a rank, or from any. At the deadline, when the communicator ends, or if the rank turns out to be
+    /// absent, it is withdrawn, so that nothing touches its buffer after the return; one that has been matched finishes first.
     pub(super) fn complete(&self, started: Started, peer: i32, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();
         loop {
@@ -226,8 +227,8 @@ impl Comm {
                 Ok(None) => self.pause(&mut backoff),
                 Ok(Some(done)) => return Ok(done),
                 Err(error) => {
-                    let _ = self.take_back(started);
-                    return Err(error);
+                    let back = self.take_back(started);
+                    return Err(if back.is_ok() { error } else { withdrawing::kept(&error) });
                 }
             }
             if !backoff.is_long() {
@@ -237,8 +238,8 @@ impl Comm {
                 break;
             }
             progress::others(self);
-            if let Some(done) = self.poll_if_left(started, peer)? {
-                return Ok(done);
+            if let Some(failed) = self.end_if_absent(started, peer)? {
+                return Ok(failed);
             }
         }
         match self.take_back(started)? {
@@ -268,7 +269,6 @@ impl Comm {
 
     #[cold]
     fn bad_done(&self, done: &Done, what: &str, peer: i32) -> Error {
-        let gone = || if peer == DTL_ANY_SOURCE { self.gone_text() } else { self.peer_gone_text(peer) };
         let name = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
             DTL_ERROR_TRUNCATED if done.size == 0 => {
@@ -288,7 +288,7 @@ impl Comm {
                 )
             }
             DTL_ERROR_RANK_FAILURE => {
-                format!("{what} {name}: it cannot complete {}", gone())
+                format!("{what} {name}: it cannot complete {}", self.peer_gone_text(peer))
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
@@ -390,7 +390,7 @@ pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
 #[cold]
 fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
-        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(comm, comm.deadline())?;
+        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(comm, dest, comm.deadline())?;
         comm.check_done(&done, "send to", dest)
     })
 }
@@ -423,7 +423,7 @@ pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done)
 #[cold]
 fn recv_staged(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
-        Staged::recv(comm, data.bytes, true, source, tag)?.complete(comm, comm.deadline())
+        Staged::recv(comm, data.bytes, true, source, tag)?.complete(comm, source, comm.deadline())
     })
 }
 
@@ -460,10 +460,10 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
         let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
         let sent = comm
             .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
-            .and_then(|sending| comm.complete(sending, comm.outer(dest), deadline))
+            .and_then(|sending| comm.complete(sending, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => comm.complete(receiving, comm.outer(source), deadline),
+            Ok(()) => comm.complete(receiving, source, deadline),
             Err(error) => {
                 if let Some(op) = receiving.op() {
                     comm.link.withdraw(op)?;
@@ -482,10 +482,10 @@ fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): S
         let is_staged = staging::is_staged(comm, into.bytes)?;
         let mut receiving = Staged::recv(comm, into.bytes, is_staged, source, rtag)?;
         let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
-            .and_then(|mut sending| sending.complete(comm, deadline))
+            .and_then(|mut sending| sending.complete(comm, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {
-            Ok(()) => receiving.complete(comm, deadline),
+            Ok(()) => receiving.complete(comm, source, deadline),
             Err(error) => receiving.take_back(comm).and(Err(error)),
         }
     })

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Kind};
 use super::link::Class;
-use super::{Comm, p2p, progress};
+use super::{Comm, absence, p2p, progress};
 use crate::abi::comm::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Done;
@@ -11,7 +11,7 @@ use crate::sys::park::Backoff;
 /// Waits for a message that a receive would take; it stays.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
     let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
-    comm.recorder.during(&call, || until(comm, source, || iprobe(comm, source, tag)))
+    comm.recorder.during(&call, || until(comm, || iprobe(comm, source, tag)))
 }
 
 /// Looks for a message that a receive would take; it stays.
@@ -20,16 +20,18 @@ pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
     if source == DTL_PROC_NULL {
         return Ok(Some(Done::NOBODY));
     }
-    let found = comm.link.transport.probe(comm.selector(Class::User, source, tag))?;
-    if found.is_none() {
-        progress::running();
-        check_alive(comm, source)?;
-    }
-    Ok(found.map(|done| comm.inner(done)))
+    let look = || comm.link.transport.probe(comm.selector(Class::User, source, tag));
+    Ok(find(comm, source, look)?.map(|done| comm.inner(done)))
 }
 
-/// A message from any rank may be one that a dead rank did not send any more.
-pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
+/// Looks for a message. Fails if there is none and none can come: one from any rank may be one that a dead
+/// rank no longer sent, and an absent rank sends none.
+pub(super) fn find<T>(comm: &Comm, source: i32, look: impl Fn() -> Result<Option<T>>) -> Result<Option<T>> {
+    if let Some(found) = look()? {
+        return Ok(Some(found));
+    }
+    progress::running();
+    absence::looked_in_vain(comm);
     if source == DTL_ANY_SOURCE && comm.has_died() {
         return fail!(
             DTL_ERROR_RANK_FAILURE,
@@ -39,12 +41,21 @@ pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
             comm.failed_why()
         );
     }
-    Ok(())
+    if !comm.is_absent(source) {
+        return Ok(None);
+    }
+    // What it sent before it left.
+    comm.catch_up(source);
+    match look()? {
+        Some(found) => Ok(Some(found)),
+        None => {
+            fail!(DTL_ERROR_RANK_FAILURE, "no message, and none can come {}", comm.peer_gone_text(source))
+        }
+    }
 }
 
-/// Repeats `look` for a message of `source` until it finds one, that rank has left, or the communicator's time limit
-/// or its end comes.
-pub(super) fn until<T>(comm: &Comm, source: i32, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
+/// Repeats `look` until it finds something, or until the communicator's time limit or its end.
+pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
     let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
     loop {
         if let Some(found) = look()? {
@@ -56,9 +67,6 @@ pub(super) fn until<T>(comm: &Comm, source: i32, look: impl Fn() -> Result<Optio
                 return Err(comm.gave_up());
             }
             progress::others(comm);
-            if let Some(found) = comm.look_if_left(source, &look)? {
-                return Ok(found);
-            }
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::sys::pool::{Looking, Missed, Pool, Then};
 use crate::sys::spot::{Place, Spot};
 pub(super) use ask::{Asked, ask, is_over};
 pub use begin::{begin, begin_any, issend};
-pub(super) use ending::{check_revocable, end_all, end_if_left, end_with_comm, withdraw_all};
+pub(super) use ending::{check_revocable, end_all, end_if_absent, end_with_comm, withdraw_all};
 pub use ending::{destroy, destroy_all, forget_all};
 use other::Other;
 pub use other::isend_on;
@@ -107,7 +107,7 @@ fn kept(comm: &Comm, put: std::result::Result<u64, impl FnOnce() -> Request>) ->
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     let mut request = make();
-    drop(withdrawing::until(|| request.take_back(comm)));
+    drop(withdrawing::until(&comm.link, || request.take_back(comm)));
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
@@ -280,6 +280,11 @@ fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> 
 pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let comm = TABLE.group_of(handle.id)?;
     super::TABLE.pin(&epoch::enter(), comm)
+}
+
+/// A request's communicator.
+pub(super) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
+    super::TABLE.get(inside, TABLE.group_of(handle.id)?)
 }
 
 /// What a request is, for error texts.

@@ -17,7 +17,7 @@ use super::schedule::{Advance, Schedule};
 use super::staged::Stage;
 use super::types::Reduction;
 use super::whole;
-use super::{Comm, progress};
+use super::{Comm, progress, withdrawing};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Collective, OpId};
@@ -347,9 +347,11 @@ impl Run {
         if let Err(error) = &result {
             self.fail(comm, error);
         }
+        let is_kept = self.is_kept();
         self.recycle(comm);
         comm.leave(self.turn);
-        result.and_then(|()| self.deliver())
+        let result = result.and_then(|()| self.deliver());
+        result.map_err(|error| if is_kept { withdrawing::kept(&error) } else { error })
     }
 
     fn wait_in_turn(&mut self, comm: &Comm) -> Result<()> {
@@ -451,6 +453,11 @@ impl Run {
         fail!(DTL_ERROR_RANK_FAILURE, "{} cannot complete {}", self.call, comm.gone_text())
     }
 
+    /// Whether it has failed and the transport has kept operations of it.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(&self.work, Work::Steps(schedule) if schedule.is_in_use())
+    }
+
     /// Takes back what is in flight and tells the others that this rank does not go on.
     pub(super) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
@@ -458,8 +465,7 @@ impl Run {
             Work::Device(..) => on_device::give_up(comm),
             _ => {}
         }
-        let is_in_use = matches!(&self.work, Work::Steps(schedule) if schedule.is_in_use());
-        if is_in_use || self.is_irrevocable() {
+        if self.is_kept() || self.is_irrevocable() {
             // The transport goes on with it, so its memory has to stay.
             std::mem::forget(self.stage.take());
         }

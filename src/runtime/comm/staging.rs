@@ -12,7 +12,7 @@
 use super::link::Class;
 use super::p2p::Started;
 use super::recorder::Ticket;
-use super::{Comm, direct, progress, withdrawing};
+use super::{Comm, absence, direct, progress, withdrawing};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::status::*;
 use crate::abi::word::DTL_MEMORY_SHARED;
@@ -346,7 +346,7 @@ impl Staged {
 
     /// Withdraws it; `Some` = it had been matched, and is over now.
     pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<Ended>> {
-        withdrawing::until(|| self.try_take_back(comm))
+        withdrawing::until(&comm.link, || self.try_take_back(comm))
     }
 
     /// The same without waiting. Pending: it has been matched and is not over.
@@ -363,7 +363,7 @@ impl Staged {
     }
 
     /// Waits for it as `Comm::complete` does.
-    pub(super) fn complete(&mut self, comm: &Comm, deadline: Deadline) -> Result<Done> {
+    pub(super) fn complete(&mut self, comm: &Comm, peer: i32, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();
         loop {
             let before = self.copied;
@@ -381,6 +381,12 @@ impl Staged {
                 break;
             }
             progress::others(comm);
+            if comm.is_absent(peer) {
+                comm.catch_up(peer);
+                if let Poll::Ready(ended) = self.try_take_back(comm)? {
+                    return ended.map_or(Ok(absence::failed(peer)), |(done, copied)| copied.map(|()| done));
+                }
+            }
         }
         match self.take_back(comm)? {
             Some((done, copied)) => copied.map(|()| done),

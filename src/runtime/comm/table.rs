@@ -131,7 +131,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     if !epoch::let_others_leave(LONGEST_START) {
         log::warning!("a communicator is destroyed while calls of other threads last");
     }
-    let withdrawn = withdrawing::until(|| {
+    let withdrawn = withdrawing::until(&comm.link, || {
         // A send to this rank itself may wait for one of them.
         message::drop_all(comm);
         request::withdraw_all(comm)

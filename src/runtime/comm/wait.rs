@@ -3,7 +3,7 @@
 use super::call::Kind;
 use super::report::{self, Inquiry};
 use super::request::{self, Asked, Outcome, Standing};
-use super::{Comm, progress};
+use super::{Comm, absence, progress};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -38,6 +38,11 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
         Asked::Over | Asked::AtRest => Ok(true),
         Asked::Active | Asked::Closed => {
             progress::running();
+            if let Some(comm) = request::comm_here(inside, handle) {
+                if absence::looked_in_vain(comm) {
+                    request::end_if_absent(comm, handle);
+                }
+            }
             Ok(false)
         }
         Asked::Stale => Err(request::stale(handle)),
@@ -77,10 +82,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
                 return Err(request::in_own_hands(handle));
             }
             progress::others(&comm);
-            if let Some(outcome) = request::end_if_left(&comm, handle)? {
-                *told = outcome;
-                return Ok(());
-            }
+            request::end_if_absent(&comm, handle);
             if deadline.passed() {
                 return Err(late(&comm, handle, timeout_ns, asking.flatten()));
             }
@@ -201,6 +203,7 @@ pub fn test_all(
             Some(Standing::Active) => {
                 if let Some(comm) = request::comm_of(handle) {
                     progress::others(&comm);
+                    request::end_if_absent(&comm, handle);
                 }
                 return Ok((false, Ok(())));
             }
@@ -278,16 +281,13 @@ fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     }
 }
 
-/// The first one that ends because its peer has destroyed the communicator.
-#[cold]
-fn find_left(requests: &[dtl_request_t]) -> Result<Option<(usize, Outcome)>> {
-    for (index, handle) in requests.iter().enumerate() {
-        let Some(comm) = request::comm_of(*handle) else { continue };
-        if let Some(outcome) = request::end_if_left(&comm, *handle).map_err(at(index))? {
-            return Ok(Some((index, outcome)));
+/// Ends those with ranks that are absent.
+fn end_all_absent(requests: &[dtl_request_t]) {
+    for handle in requests {
+        if let Some(comm) = request::comm_of(*handle) {
+            request::end_if_absent(&comm, *handle);
         }
     }
-    Ok(None)
 }
 
 /// Waits until at least one is over and takes up to `most` of them. 0: none was active.
@@ -318,11 +318,7 @@ pub fn wait_some(
             if let Some(comm) = &first {
                 progress::others(comm);
             }
-            if let Some((index, outcome)) = find_left(requests)? {
-                clear_if_over(requests, index);
-                told(index, outcome);
-                return Ok(1);
-            }
+            end_all_absent(requests);
             if deadline.passed() {
                 return fail!(
                     DTL_ERROR_TIMEOUT,

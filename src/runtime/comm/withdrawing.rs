@@ -4,27 +4,47 @@ use super::Comm;
 use super::link::Link;
 use super::p2p::Started;
 use crate::abi::status::DTL_ERROR_CANCELED;
-use crate::error::Result;
+use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId};
+use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
 use std::task::Poll;
 
-/// Tries until there is an answer.
-pub(super) fn until<T>(mut attempt: impl FnMut() -> Result<Poll<T>>) -> Result<T> {
+/// How long a transport that may keep operations has to give one back, and after it has kept one.
+const GRACE_NS: u64 = 5_000_000_000;
+const LATER_GRACE_NS: u64 = 100_000_000;
+
+/// What holds of the buffer of an operation that the transport keeps.
+const KEPT: &str = "the transport has not given the buffer back and may access it as long as the process runs: do not free or reuse it";
+
+/// Tries until there is an answer, or a transport that may keep operations has done so.
+pub(super) fn until<T>(link: &Link, mut attempt: impl FnMut() -> Result<Poll<T>>) -> Result<T> {
+    let grace = if link.has_lost() { LATER_GRACE_NS } else { GRACE_NS };
+    let limit = if link.transport.may_keep() { Deadline::after(grace) } else { Deadline::NEVER };
     let mut backoff = Backoff::new();
     loop {
         if let Poll::Ready(answer) = attempt()? {
             return Ok(answer);
         }
+        if limit.passed() {
+            link.lose();
+            return fail!(DTL_ERROR_TIMEOUT, "{KEPT}");
+        }
         backoff.pause();
     }
 }
 
+/// The error of an operation that has failed and whose buffer the transport still has.
+#[cold]
+pub(super) fn kept(error: &Error) -> Error {
+    Error::new(error.status(), format!("{}; {KEPT}", error.text()))
+}
+
 impl Link {
-    /// Withdraws an operation and waits until the transport lets go of its buffer. `Some` = it had
+    /// Withdraws an operation and waits until the transport lets go of its buffer (see `until`). `Some` = it had
     /// completed before it could be withdrawn.
     pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
-        until(|| self.try_withdraw(op))
+        until(self, || self.try_withdraw(op))
     }
 
     /// The same without waiting. Pending: it has been matched and is not over. To be asked again, as what had been matched may be
@@ -52,9 +72,9 @@ impl Link {
 }
 
 impl Comm {
-    /// Withdraws what was started, and waits for what has been matched; `Some` = it had completed before that.
+    /// Withdraws what was started, and waits for what has been matched (`until`); `Some` = it had completed before that.
     pub(super) fn take_back(&self, started: Started) -> Result<Option<Done>> {
-        until(|| self.try_take_back(started))
+        until(&self.link, || self.try_take_back(started))
     }
 
     /// The same without waiting. Pending: as `Link::try_withdraw`.

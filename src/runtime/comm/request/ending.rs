@@ -4,15 +4,13 @@
 //! What has been matched is waited for, perhaps for long. Nobody looks at a request all that time: who looks for those of another
 //! communicator would wait with him.
 
-use super::super::{Comm, destroyed, withdrawing};
+use super::super::{Comm, absence, destroyed, withdrawing};
 use super::{
     Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by, outcome,
     stale,
 };
 use crate::abi::handle::dtl_request_t;
-use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Result, fail};
-use crate::runtime::backend::Done;
 use crate::sys::epoch;
 use crate::sys::pool::{Missed, Then};
 use std::task::Poll;
@@ -84,30 +82,25 @@ pub(in crate::runtime::comm) fn end_with_comm(comm: &Comm, handle: dtl_request_t
     }
 }
 
-/// For a wait that has lasted for long: ends a message whose peer has destroyed the communicator and has sent nothing
-/// for it. `None`: it goes on.
-#[cold]
-pub(in crate::runtime::comm) fn end_if_left(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    let ended = TABLE.with(handle.id, |request| {
-        let (kind, peer) = (request.what.kind(), request.peer);
-        let is_message = matches!(request.life, Life::Active(Operation::Started(..)));
-        if !is_message || !comm.has_left(peer) {
-            return Then::Keep(Ok(None));
-        }
-        comm.link.transport.catch_up(comm.outer(peer));
-        let failed = Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
-        let lost = || (failed, outcome(comm, (kind, peer), &failed));
-        let ended = request.take_back(comm).map(|taken| match taken {
-            Poll::Ready(told) => Some(told.unwrap_or_else(lost)),
-            Poll::Pending => None,
-        });
-        if matches!(ended, Ok(Some(_))) && request.again.is_none() {
-            Then::End(ended)
-        } else {
-            Then::Keep(ended)
-        }
-    });
-    ended.unwrap_or(Ok(None))
+/// Ends a message to or from a rank that is absent, as if the rank had died: who asks next hears of it.
+pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
+    let Ok(mut request) = TABLE.try_look(handle.id) else { return };
+    let _noted = request.note();
+    let is_message = match &request.life {
+        Life::Active(Operation::Started(..)) => true,
+        Life::Active(Operation::Other(other)) => other.is_message(),
+        _ => false,
+    };
+    let (kind, peer) = (request.what.kind(), request.peer);
+    if !is_message || !comm.is_absent(peer) {
+        return;
+    }
+    comm.catch_up(peer);
+    if let Ok(Poll::Ready(ended)) = request.take_back(comm) {
+        let failed = absence::failed(peer);
+        let failed = || (failed, outcome(comm, (kind, peer), &failed));
+        request.life = Life::Over(ended.unwrap_or_else(failed));
+    }
 }
 
 /// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing. May wait for a
@@ -120,7 +113,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
         return Err(if is_alive(handle) { destroyed() } else { stale(handle) });
     };
     let mut was_there = false;
-    withdrawing::until(|| {
+    withdrawing::until(&comm.link, || {
         let ended = TABLE.with(handle.id, |request| try_destroy(request, &comm));
         match ended {
             Ok(ended) => {
@@ -160,7 +153,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {
                 Ok(mut request) if is_of(id, comm) => {
-                    drop(withdrawing::until(|| request.take_back(comm)));
+                    drop(withdrawing::until(&comm.link, || request.take_back(comm)));
                     request.end();
                     break;
                 }
@@ -177,7 +170,7 @@ pub fn destroy_all() {
     for id in TABLE.handles() {
         let _ended = TABLE.with(id, |request| {
             if let Some(comm) = request.comm().get(&inside) {
-                drop(withdrawing::until(|| request.take_back(comm)));
+                drop(withdrawing::until(&comm.link, || request.take_back(comm)));
             }
             Then::End(())
         });

@@ -7,7 +7,7 @@ use super::super::run::Run;
 use super::super::schedule::Advance;
 use super::super::staging::{self, Staged};
 use super::super::window::way;
-use super::super::{Comm, numbered, progress};
+use super::super::{Comm, numbered, progress, withdrawing};
 use super::{Data, Life, Operation, Outcome, Plan, Request, at_rest, failed, insert, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -236,7 +236,7 @@ fn poll_collective(comm: &Comm, run: &mut Run) -> Option<Outcome> {
         Ok(_) => None,
         Err(error) => {
             run.fail(comm, &error);
-            Some(failed(error))
+            Some(failed(if run.is_kept() { withdrawing::kept(&error) } else { error }))
         }
     }
 }

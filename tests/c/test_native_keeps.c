@@ -1,0 +1,187 @@
+/* A registered transport that does not give an operation back, or never has room: the time limits of calls hold, and the text
+ * says so where the transport still has the buffer. Both ranks are this thread's. C11, and valid C++17. */
+#include "check.h"
+#include <string.h>
+
+enum { OPS = 4096, LARGE = 50000 };
+
+typedef struct message {
+    struct message *next;
+    int from, to;
+    uint64_t word, size;
+    char *bytes;
+} message;
+
+typedef struct operation {
+    int is_used, is_receive, is_done, rank, source;
+    uint64_t word, size, got, age;
+    char *buf;
+} operation;
+
+static operation operations[OPS];
+static message *messages;
+static uint64_t age;
+static dtl_comm_t ranks[2];
+/* The rank whose `test` fails; the rank whose large messages never find room. */
+static int failing = -1, refused = -1;
+
+static int rank_of(void *comm) { return comm == (void *)&ranks[1]; }
+
+static operation *new_operation(int rank, uint64_t *word) {
+    uint64_t i;
+    for (i = 0; i < OPS && operations[i].is_used; i++) {
+    }
+    CHECK(i < OPS);
+    memset(&operations[i], 0, sizeof operations[i]);
+    operations[i].is_used = 1;
+    operations[i].rank = rank;
+    operations[i].age = ++age;
+    *word = i;
+    return &operations[i];
+}
+
+static operation *receive_of(const message *sent) {
+    operation *oldest = NULL;
+    int i;
+    for (i = 0; i < OPS; i++) {
+        operation *one = &operations[i];
+        if (one->is_used && one->is_receive && !one->is_done && one->rank == sent->to && one->word == sent->word &&
+            (one->source == DTL_ANY_SOURCE || one->source == sent->from) && (oldest == NULL || one->age < oldest->age)) {
+            oldest = one;
+        }
+    }
+    return oldest;
+}
+
+static void match(void) {
+    message **at = &messages;
+    while (*at != NULL) {
+        message *sent = *at;
+        operation *to = receive_of(sent);
+        if (to == NULL) {
+            at = &sent->next;
+            continue;
+        }
+        *at = sent->next;
+        to->got = sent->size < to->size ? sent->size : to->size;
+        if (to->got > 0) memcpy(to->buf, sent->bytes, to->got);
+        to->source = sent->from;
+        to->is_done = 1;
+        free(sent->bytes);
+        free(sent);
+    }
+}
+
+static dtl_status_t slot_open(void *self, const dtl_comm_open_t *args, void **out, int32_t *rank, int32_t *size) {
+    (void)self;
+    *out = &ranks[args->rank];
+    *rank = args->rank;
+    *size = 2;
+    return DTL_SUCCESS;
+}
+
+static dtl_status_t slot_close(void *self, void *comm) {
+    (void)self, (void)comm;
+    return DTL_SUCCESS;
+}
+
+static dtl_status_t slot_isend(void *self, void *comm, const void *buf, uint64_t size, int32_t dest, uint64_t word,
+                               uint64_t *out) {
+    message **last = &messages, *sent;
+    (void)self;
+    if (rank_of(comm) == refused && word != 0) return DTL_ERROR_BUSY;
+    sent = (message *)calloc(1, sizeof *sent);
+    CHECK(sent != NULL);
+    sent->bytes = (char *)malloc(size + 1);
+    CHECK(sent->bytes != NULL);
+    if (size > 0) memcpy(sent->bytes, buf, size);
+    sent->from = rank_of(comm), sent->to = dest, sent->word = word, sent->size = size;
+    while (*last != NULL) last = &(*last)->next;
+    *last = sent;
+    new_operation(sent->from, out)->is_done = 1;
+    return DTL_SUCCESS;
+}
+
+static dtl_status_t slot_irecv(void *self, void *comm, void *buf, uint64_t size, int32_t source, uint64_t word,
+                               uint64_t ignore, uint64_t *out) {
+    operation *one = new_operation(rank_of(comm), out);
+    (void)self, (void)ignore;
+    one->is_receive = 1;
+    one->source = source, one->word = word, one->size = size;
+    one->buf = (char *)buf;
+    return DTL_SUCCESS;
+}
+
+static dtl_status_t slot_test(void *self, void *comm, uint64_t op, int32_t *done, dtl_comm_done_t *result) {
+    operation *one = &operations[op];
+    (void)self;
+    match();
+    if (rank_of(comm) == failing) return DTL_ERROR_COMMUNICATION;
+    *done = one->is_done;
+    if (!one->is_done) return DTL_SUCCESS;
+    result->match_word = one->word;
+    result->size_bytes = one->got;
+    result->source = one->source;
+    one->is_used = 0;
+    return DTL_SUCCESS;
+}
+
+static void open_ranks(void) {
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    int rank;
+    desc.kind = "keeps", desc.size = 2, desc.job = "j", desc.timeout_ns = 300000000;
+    failing = refused = -1;
+    for (rank = 0; rank < 2; rank++) {
+        desc.rank = rank;
+        CHECK_OK(dtl_comm_open(&desc, &ranks[rank]));
+    }
+}
+
+static void close_ranks(void) {
+    DTL_IGNORE(dtl_comm_destroy(ranks[0]));
+    DTL_IGNORE(dtl_comm_destroy(ranks[1]));
+}
+
+/* Rank 0's receive has been matched: its buffer is with the transport when rank 1 fails. It lives as long as the process. */
+static void a_receive_that_is_not_given_back(void) {
+    static char out[LARGE], in[LARGE];
+    dtl_request_t sending;
+    open_ranks();
+    CHECK_OK(dtl_comm_isend(ranks[1], out, LARGE, DTL_DTYPE_BYTE, 0, 1, &sending));
+    failing = 1;
+    CHECK_STATUS(dtl_comm_recv(ranks[0], in, LARGE, DTL_DTYPE_BYTE, 1, 1, NULL), DTL_ERROR_TIMEOUT);
+    CHECK(strstr(dtl_last_error(), "has not given the buffer back") != NULL);
+    /* Asking fails where the transport does: nobody says what has become of the buffer. */
+    CHECK_STATUS(dtl_comm_recv(ranks[1], in, 4, DTL_DTYPE_BYTE, 0, 1, NULL), DTL_ERROR_COMMUNICATION);
+    close_ranks();
+}
+
+/* Rank 0's send has been matched, but there is no room for it: it is withdrawn, and rank 1's receive waits for the next. */
+static void a_send_without_room(void) {
+    static char out[LARGE], in[LARGE];
+    dtl_request_t receiving;
+    dtl_recv_info_t info;
+    open_ranks();
+    refused = 0;
+    CHECK_OK(dtl_comm_irecv(ranks[1], in, LARGE, DTL_DTYPE_BYTE, 0, 1, &receiving));
+    CHECK_STATUS(dtl_comm_send(ranks[0], out, LARGE, DTL_DTYPE_BYTE, 1, 1), DTL_ERROR_TIMEOUT);
+    CHECK(strstr(dtl_last_error(), "has not given the buffer back") == NULL);
+    refused = -1;
+    CHECK_OK(dtl_comm_send(ranks[0], "new", 4, DTL_DTYPE_BYTE, 1, 1));
+    CHECK_OK(dtl_request_wait(receiving, DTL_TIMEOUT_INFINITE, &info));
+    CHECK(info.size_bytes == 4 && strcmp(in, "new") == 0);
+    close_ranks();
+}
+
+int main(void) {
+    dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_backend_t backend;
+    comm.open = slot_open, comm.close = slot_close;
+    comm.isend = slot_isend, comm.irecv = slot_irecv, comm.test = slot_test;
+    table.comm = &comm;
+    CHECK_OK(dtl_backend_register("keeps", &table, NULL, 0, &backend));
+    a_send_without_room();
+    a_receive_that_is_not_given_back();
+    return 0;
+}
