@@ -12,7 +12,7 @@
 
 use super::Comm;
 use super::p2p::Started;
-use super::report::{self, Reports};
+use super::report;
 use super::standing::State;
 use super::table::TABLE;
 use crate::abi::comm::DTL_ANY_SOURCE;
@@ -67,14 +67,14 @@ pub(super) struct Origin {
     context: u32,
     /// Number of the collective, or `of_shrink`.
     number: u64,
-    reports: Arc<Reports>,
+    absences: Arc<Absences>,
 }
 
 impl Comm {
     /// Records which collective of `parent` made this communicator. Both are on one link.
     pub(super) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
-        let (context, reports) = (parent.context, Arc::clone(&parent.reports));
-        self.origin = Some(Box::new(Origin { parent: parent.handle().id, context, number, reports }));
+        let (context, absences) = (parent.context, Arc::clone(&parent.reports.absences));
+        self.origin = Some(Box::new(Origin { parent: parent.handle().id, context, number, absences }));
         self
     }
 
@@ -87,7 +87,7 @@ impl Comm {
     pub(super) fn absent_ranks(&self) -> Vec<i32> {
         let mut absent = self.reports.absences.of(HERE);
         if let Some(origin) = &self.origin {
-            absent.extend(origin.reports.absences.of(origin.number));
+            absent.extend(origin.absences.of(origin.number));
         }
         if let Some(members) = &self.members {
             absent = absent.into_iter().filter_map(|outer| members.inner(outer)).collect();
@@ -221,7 +221,7 @@ pub(super) fn read_notices(comm: &Comm) {
     let parent = TABLE.pin(&epoch::enter(), origin.parent);
     match parent {
         Some(parent) => report::serve_own(&parent),
-        None => report::read_absences(comm, origin.context, &origin.reports),
+        None => report::read_absences(comm, origin.context, &origin.absences),
     }
 }
 
@@ -248,6 +248,7 @@ pub(super) fn leave(comm: &Comm, has_failed: bool) {
     if is_pending {
         report::absent(comm, of_shrink(completed));
     }
+    report::retire(comm);
 }
 
 #[cfg(test)]

@@ -133,6 +133,8 @@ fn continue_shrink(
     let reached = agreement.reach(comm);
     comm.recorder.end(ticket);
     reached?;
+    // The survivors have told this one that they shrink before they said their words.
+    report::serve_own(comm);
     let decision = &agreement.mine;
     if !decision.survivors().contains(&comm.rank) {
         return fail!(DTL_ERROR_RANK_FAILURE, "the other ranks have agreed that this rank failed");

@@ -39,6 +39,14 @@ impl Kind {
     pub(super) fn is_collective(self) -> bool {
         self as u8 >= Kind::Barrier as u8
     }
+
+    /// Whether a communicator comes of it, for the program or the library.
+    pub(super) fn makes_comm(self) -> bool {
+        matches!(
+            self,
+            Kind::Dup | Kind::Split | Kind::GroupCreate | Kind::Open | Kind::WinCreate | Kind::Shrink
+        )
+    }
 }
 
 /// The bit of `op` that all numbers of operations have as their sign says.

@@ -3,7 +3,7 @@
 //! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context of
 //! its own; classes keep a communicator's own messages from its user's.
 
-use super::progress;
+use super::{progress, report};
 use crate::abi::comm::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
@@ -54,6 +54,8 @@ pub(super) struct Link {
     spins: u32,
     /// Contexts that this rank has given to communicators whose first rank it was.
     contexts: AtomicU32,
+    /// Contexts to which notices may still come.
+    pub(super) retired: report::Retired,
     /// Set when the transport failed to cancel an operation: it may still use the buffer.
     lost: AtomicBool,
 }
@@ -67,8 +69,19 @@ impl Link {
             explain::chose("collectives", &format!("{}'s own, where it has them", kind.to_string_lossy()));
         }
         let lost = AtomicBool::new(false);
-        let link =
-            Link { transport, backend, kind, is_deterministic, direct, is_direct, spins, contexts, lost };
+        let retired = report::Retired::default();
+        let link = Link {
+            transport,
+            backend,
+            kind,
+            is_deterministic,
+            direct,
+            is_direct,
+            spins,
+            contexts,
+            retired,
+            lost,
+        };
         progress::count(&link, true);
         link
     }

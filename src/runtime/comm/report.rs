@@ -5,6 +5,7 @@
 //! the way of a call that completes.
 
 mod notice;
+mod retired;
 
 use super::Comm;
 use super::absence::{self, Absences};
@@ -14,14 +15,16 @@ use super::posted::Posted;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
-use crate::runtime::backend::{Selector, SendMode};
+use crate::runtime::backend::{Done, Selector, SendMode};
 use crate::sys::buf::Scratch;
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use notice::{Notice, TOLD, WORDS, Why};
+pub(super) use retired::{Retired, retire};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How long a report waits for answers.
@@ -41,7 +44,8 @@ pub(super) struct Reports {
     /// Notices that found no room yet.
     sending: Mutex<Vec<Posted>>,
     is_sending: AtomicBool,
-    pub(super) absences: Absences,
+    /// Shared with the communicators that were made from this one.
+    pub(super) absences: Arc<Absences>,
 }
 
 #[derive(Default)]
@@ -99,6 +103,12 @@ fn tell_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
 }
 
+/// Of what concerns this communicator alone: a rank that has destroyed it reads nothing more.
+fn tell_present(comm: &Comm, notice: &Notice) {
+    let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.has_left(*rank));
+    others.for_each(|rank| tell(comm, rank, notice));
+}
+
 /// Of no collective.
 const NONE: u64 = absence::HERE;
 
@@ -116,18 +126,25 @@ pub(super) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
         comm.reports.heard.lock().own = Some(first);
         return;
     }
-    tell_all(comm, &own(comm, Why::GaveUp, status, number));
+    let notice = own(comm, Why::GaveUp, status, number);
+    let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
+    match call {
+        Some((call, _)) if !call.kind.makes_comm() => tell_present(comm, &notice),
+        // The communicator that it makes may have been made on others, which have destroyed this one.
+        _ => tell_all(comm, &notice),
+    }
 }
 
 /// Tells all others that the communicator is being shrunk.
 pub(super) fn revoke(comm: &Comm) {
-    tell_all(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
+    tell_present(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
 }
 
 /// Notifies all other ranks that this rank is absent from the communicator that the collective of this
 /// number made.
 pub(super) fn absent(comm: &Comm, number: u64) {
-    tell_all(comm, &own(comm, Why::Absent, DTL_SUCCESS, number));
+    let notice = own(comm, Why::Absent, DTL_SUCCESS, number);
+    if number == absence::HERE { tell_present(comm, &notice) } else { tell_all(comm, &notice) }
 }
 
 /// Reads notices and answers questions.
@@ -157,17 +174,24 @@ pub(super) fn serve_own(comm: &Comm) {
 }
 
 /// Reads notices on the context of a destroyed communicator, on behalf of one that was made from it.
-pub(super) fn read_absences(comm: &Comm, context: u32, reports: &Reports) {
+pub(super) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
     while let Some((outer, notice)) = next_notice(comm, context) {
-        reports.note_absence(outer, &notice);
+        note_absence(absences, outer, &notice);
     }
 }
 
 /// Receives the next notice on a context of this communicator's link. Also returns the transport's rank
 /// of its sender.
 fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
+    let (done, words) = next_message(comm, context, Class::Service)?;
+    let notice = Notice::parse(&words).filter(|_| done.status == DTL_SUCCESS);
+    notice.map(|notice| (done.source, notice))
+}
+
+/// Receives the next message of a class of the library's own: as much of it as a notice has words.
+fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Done, Vec<u64>)> {
     let transport = &comm.link.transport;
-    let word = link::word(context, Class::Service, 0);
+    let word = link::word(context, class, 0);
     let any = Selector { source: DTL_ANY_SOURCE, word, ignore: link::TAG_BITS };
     let matched = transport.take(any).ok()??;
     let mut message = Posted::lent(&comm.link, Scratch::new(8 * WORDS), "a notice").ok()?;
@@ -180,16 +204,13 @@ fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
             Err(_) => return None,
         }
     };
-    let notice = Notice::parse(&message.words()).filter(|_| done.status == DTL_SUCCESS);
-    notice.map(|notice| (done.source, notice))
+    Some((done, message.words()))
 }
 
-impl Reports {
-    fn note_absence(&self, outer: i32, notice: &Notice) {
-        // A rank that gave up the collective does not have the communicator that the collective made.
-        if matches!(notice.why, Why::Absent | Why::GaveUp) {
-            self.absences.note(notice.number, outer);
-        }
+fn note_absence(absences: &Absences, outer: i32, notice: &Notice) {
+    // A rank that gave up the collective does not have the communicator that the collective made.
+    if matches!(notice.why, Why::Absent | Why::GaveUp) {
+        absences.note(notice.number, outer);
     }
 }
 
@@ -197,7 +218,7 @@ fn hear(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     if notice.why == Why::Revoke {
         comm.standing.revoke();
     }
-    comm.reports.note_absence(outer, &notice);
+    note_absence(&comm.reports.absences, outer, &notice);
     let mut heard = comm.reports.heard.lock();
     if notice.why == Why::GaveUp && heard.given_up.is_none_or(|(first, ..)| notice.number < first) {
         heard.given_up = Some((notice.number, from, notice.status));
