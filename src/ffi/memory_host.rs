@@ -67,7 +67,8 @@ pub extern "C" fn dtl_mem_unregister_host(backend: dtl_backend_t, ptr: *mut c_vo
 /// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
 /// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated
 /// in the context of the backend's streams. Adopting host memory with backend "host" and kind
-/// DTL_MEMORY_HOST avoids the driver query for each message from and to it.
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not know memory of windows
+/// (dtl_win_allocate) as allocations: it may be adopted, and is released before its window is destroyed.
 ///
 /// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
 ///                    one.
@@ -79,7 +80,7 @@ pub extern "C" fn dtl_mem_unregister_host(backend: dtl_backend_t, ptr: *mut c_vo
 /// @param size_bytes  [in] its size in bytes, at least 1.
 /// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
 ///         range wraps around the address space; a part of it is memory that the library knows
-///         already; the driver reports another device or kind, or does not know the address.
+///         already, or of its allocator for host memory, free or not; the driver reports another device or kind, or does not know the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names that
 ///         memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
 ///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such

@@ -112,6 +112,11 @@ static void test_refusals(void) {
     CHECK_OK(dtl_mem_free(far_away, ours));
     CHECK_OK(dtl_mem_alloc(plain, DTL_MEMORY_HOST, SIZE, 0, &ours));
     CHECK_STATUS(dtl_mem_adopt(plain, 0, DTL_MEMORY_HOST, ours, SIZE), DTL_ERROR_INVALID_ARGUMENT);
+    /* It begins before the allocation, and ends in it or behind it. */
+    CHECK_STATUS(dtl_mem_adopt(plain, 0, DTL_MEMORY_HOST, (char*)ours - 4096, 4097), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_adopt(plain, 0, DTL_MEMORY_HOST, (char*)ours - 4096, 8192 + SIZE), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_adopt(plain, 0, DTL_MEMORY_HOST, (char*)ours - ((size_t)1 << 36), (size_t)1 << 37), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_adopt(far_away, 0, kind, (char*)ours - 4096, 8192 + SIZE), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_OK(dtl_mem_free(plain, ours));
     drop(memory);
 }

@@ -11,6 +11,7 @@ use crate::runtime::enums::describe as name_of;
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, log};
 use crate::sys::buf::{Addr, Region};
+use crate::sys::heap;
 use crate::sys::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,6 +149,15 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{} bytes at {first:?} {bytes} (an allocation at {base:#x}): {advice}",
+            region.len()
+        );
+    }
+    // All of it is the allocator's, also between blocks, so the range covers some or will.
+    if let Some(at) = heap::find_within(first, last) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{} bytes at {first:?} overlap memory of the library's allocator for host memory (from {at:#x} on): pass \
+             memory of another allocator",
             region.len()
         );
     }

@@ -214,6 +214,12 @@ pub fn find(addr: Addr) -> Option<Found> {
     (word & mail::LIVE != 0 && is_inside).then_some(found)
 }
 
+/// First byte of the allocator's own memory, free or not, that a range (any, `first` to `last`) has a byte of.
+#[must_use]
+pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
+    table::find_within(first.get(), last.get()).map(|segment| segment.base.get().max(first.get()))
+}
+
 /// The counters of a tag. Calls that run meanwhile may be missing.
 #[must_use]
 pub fn stats(tag: u8) -> Stats {

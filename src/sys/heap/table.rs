@@ -29,6 +29,25 @@ pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)
 }
 
+/// The first segment that has a byte from `first` to `last`.
+pub(super) fn find_within(first: usize, last: usize) -> Option<&'static Segment> {
+    let mut unit = first >> UNIT_BITS;
+    while unit <= last >> UNIT_BITS {
+        if ROOT.get(unit >> LEAF_BITS)?.get().is_none() {
+            unit = ((unit >> LEAF_BITS) + 1) << LEAF_BITS;
+            continue;
+        }
+        let is_there = |segment: &&Segment| {
+            first < segment.base.get() + segment.bytes.get() && last >= segment.base.get()
+        };
+        if let Some(segment) = entry(unit).and_then(Link::get).filter(is_there) {
+            return Some(segment);
+        }
+        unit += 1;
+    }
+    None
+}
+
 fn units(segment: &Segment) -> std::ops::Range<usize> {
     let (base, bytes) = (segment.base.get(), segment.bytes.get());
     base >> UNIT_BITS..(base + bytes).div_ceil(SEGMENT)
