@@ -63,7 +63,7 @@ impl Layout {
 /// The strides lead to more than memory can hold, which the shape alone does not: names the one that leads farthest.
 #[cold]
 fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
-    let reach = |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(*n - 1) * i128::from(*stride);
+    let reach = |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(**n - 1) * i128::from(**stride);
     let farthest = shape.iter().zip(strides).enumerate().max_by_key(reach);
     let (at, stride) = farthest.map_or((0, 0), |(at, (_, stride))| (at, *stride));
     let text = format!(
