@@ -361,12 +361,10 @@ fn remember(
     let first = backends.first().copied();
     let dropped =
         dropped.map(|error| error.within("its load returned success after a failed backend_register"));
-    match (&shown, &dropped) {
-        (Some(_), _) => {}
-        (None, Some(error)) => {
-            log::warning!("plugin {} is loaded, by {origin}, but {}", path.display(), error.text());
-        }
-        (None, None) => log::info!("plugin {} is loaded, by {origin}", path.display()),
+    if let Some(error) = &dropped {
+        log::warning!("plugin {} is loaded, by {origin}, but {}", path.display(), error.text());
+    } else if shown.is_none() {
+        log::info!("plugin {} is loaded, by {origin}", path.display());
     }
     let names = registered(&backends).into_iter().map(|(_, name)| name).collect();
     keep(Record {
