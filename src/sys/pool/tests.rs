@@ -1,3 +1,5 @@
+//! Handles, groups and looks at objects of a pool, by one thread and by several.
+
 use super::*;
 
 #[test]
