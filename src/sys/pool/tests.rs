@@ -1,3 +1,5 @@
+//! Handles, groups and looks at objects of a pool, by one thread and by several.
+
 use super::*;
 
 #[test]
@@ -33,6 +35,7 @@ fn an_object_that_is_looked_at_is_busy_and_may_use_the_table_at_its_end() {
             }
         }
     }
+    drop(epoch::enter()); // so that the thread has a mark, as in every call
     let other = POOL.put(0, || Ends(None)).ok().unwrap();
     let handle = POOL.put(0, || Ends(Some(other))).ok().unwrap();
     let busy = POOL.with(handle, |_| Then::Keep(POOL.try_look(handle).err() == Some(Missed::Busy)));
