@@ -84,8 +84,9 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// waits, and in a thread of its own while nothing does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with DTL_ERROR_RANK_FAILURE.
 ///
 /// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
-/// win_destroy may block. Must not call dtl_ functions on this communicator, must
-/// not throw. `test` also makes progress on all operations of its comm.
+/// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and dtl_request_ functions, on any
+/// communicator: such a call may wait for a lock that the slot's own caller holds. `test` also makes progress on all
+/// operations of its comm.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_vtable_t {
