@@ -26,6 +26,7 @@
 mod chores;
 #[path = "epoch/fork.rs"] // also where tests/models compiles this file
 mod fork;
+#[path = "epoch/running.rs"]
 mod running;
 
 pub use chores::until_done;
