@@ -38,9 +38,8 @@ impl NativeDevice {
     #[cold]
     fn not_device(&self, device: i32) -> Error {
         let count = self.known.load(Ordering::Relaxed);
-        let text =
-            format_args!("wrote device {device}, and device.count {count}: use a number below it, from 0");
-        self.owner.invalid("device.get", text)
+        let text = format!("wrote device {device}, and device.count {count}: use a number below it, from 0");
+        self.owner.invalid("device.get", &text)
     }
 }
 
@@ -49,9 +48,7 @@ impl Device for NativeDevice {
         let mut count = 0;
         call!(self.owner, "device.count", self.count, &raw mut count)?;
         if count < 0 {
-            return Err(self
-                .owner
-                .invalid("device.count", format_args!("wrote {count}: use a number from 0")));
+            return Err(self.owner.invalid("device.count", &format!("wrote {count}: use a number from 0")));
         }
         // Only a bound to compare with, which `get` reads anew before it fails.
         self.known.store(count, Ordering::Relaxed);

@@ -78,12 +78,12 @@ impl NativeMemory {
         if info.alignment.is_power_of_two() && info.alignment <= MOST_ALIGNMENT {
             return Ok(());
         }
-        let text = format_args!(
+        let text = format!(
             "declared alignment {} for kind {}: use a power of two up to 2^30, or 0 for none",
             info.alignment,
             describe(kind)
         );
-        Err(self.owner.invalid("memory.kind_info", text))
+        Err(self.owner.invalid("memory.kind_info", &text))
     }
 
     /// The memory that `pointer_info` described, if the description is one of memory at the address.
@@ -92,22 +92,21 @@ impl NativeMemory {
         let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
         let base = Addr::new(info.base);
         if let Err(error) = check_memory_kind(kind) {
-            let text = format_args!("described {addr:?} wrongly: {}", error.text());
-            return Err(self.owner.invalid(SLOT, text));
+            let text = format!("described {addr:?} wrongly: {}", error.text());
+            return Err(self.owner.invalid(SLOT, &text));
         }
         if device < 0 {
-            let text =
-                format_args!("described {addr:?} as memory of device {device}: devices are counted from 0");
-            return Err(self.owner.invalid(SLOT, text));
+            let text = format!("described {addr:?} as memory of device {device}: devices are counted from 0");
+            return Err(self.owner.invalid(SLOT, &text));
         }
         let offset = addr.get().checked_sub(base.get()).map_or(u64::MAX, |offset| offset as u64);
         let is_range = size > 0 && (base.get() as u64).checked_add(size - 1).is_some();
         if offset >= size || !is_range {
-            let text = format_args!(
+            let text = format!(
                 "described {addr:?} as part of {size} bytes at {base:?}, which {}",
                 if is_range { "do not contain it" } else { "is not a range of addresses" }
             );
-            return Err(self.owner.invalid(SLOT, text));
+            return Err(self.owner.invalid(SLOT, &text));
         }
         Ok(Found { kind, device, base, size })
     }

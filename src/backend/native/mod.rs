@@ -94,7 +94,7 @@ impl Owner {
 
     /// The error for an output of a slot that is not what the slot has to write.
     #[cold]
-    fn invalid(&self, slot: &str, what: std::fmt::Arguments<'_>) -> Error {
+    fn invalid(&self, slot: &str, what: &str) -> Error {
         Error::new(DTL_ERROR_NATIVE_BACKEND, format!("backend {}: {slot} {what}", self.name))
     }
 
