@@ -32,6 +32,9 @@ fn number(value: usize) -> Addr {
 }
 
 /// Returns its user "pointer" as the status.
+/// A status that tasks return.
+const GIVEN: dtl_status_t = DTL_ERROR_NOT_FOUND;
+
 extern "C" fn give(user: *mut c_void) -> dtl_status_t {
     user.addr() as dtl_status_t
 }
@@ -447,12 +450,15 @@ fn a_failing_piece_stops_the_loop() {
         if begin == 5 { user.addr() as dtl_status_t } else { DTL_SUCCESS }
     }
     for executor in executors() {
-        let error = executor.parallel_for((0, 1 << 40), 1, fail_at_five, number(77)).unwrap_err();
-        assert_eq!(error.status(), 77);
-        assert_eq!(status(executor.parallel_for((3, 3), 0, fail_at_five, number(77))), DTL_SUCCESS);
-        let backwards = executor.parallel_for((4, 3), 0, fail_at_five, number(77));
+        let error = executor.parallel_for((0, 1 << 40), 1, fail_at_five, number(GIVEN as usize)).unwrap_err();
+        assert_eq!(error.status(), GIVEN);
+        assert_eq!(
+            status(executor.parallel_for((3, 3), 0, fail_at_five, number(GIVEN as usize))),
+            DTL_SUCCESS
+        );
+        let backwards = executor.parallel_for((4, 3), 0, fail_at_five, number(GIVEN as usize));
         assert_eq!(status(backwards), DTL_ERROR_INVALID_ARGUMENT);
-        assert_eq!(status(executor.run(give, number(7))), 7);
+        assert_eq!(status(executor.run(give, number(GIVEN as usize))), GIVEN);
         assert_eq!(status(executor.synchronize()), DTL_SUCCESS, "run reports by itself");
     }
 }
@@ -463,10 +469,10 @@ fn asynchronous_tasks_report_through_event_and_synchronize() {
         let event = Event::create(plain(), 0).unwrap();
         executor.run_async(give, number(0), Some(&event)).unwrap();
         event.sync().unwrap();
-        executor.run_async(give, number(9), Some(&event)).unwrap();
-        assert_eq!(status(event.sync()), 9);
+        executor.run_async(give, number(GIVEN as usize), Some(&event)).unwrap();
+        assert_eq!(status(event.sync()), GIVEN);
         executor.run_async(give, number(0), None).unwrap();
-        assert_eq!(status(executor.synchronize()), 9);
+        assert_eq!(status(executor.synchronize()), GIVEN);
         assert_eq!(status(executor.synchronize()), DTL_SUCCESS);
         let foreign = Event::create(home_of(&mock(EVENTS, true)), 0).unwrap();
         assert_eq!(status(executor.run_async(give, number(0), Some(&foreign))), DTL_ERROR_INVALID_ARGUMENT);
@@ -500,7 +506,7 @@ fn a_reduction_does_not_depend_on_the_threads() {
     static COMBINED: AtomicU32 = AtomicU32::new(0);
     extern "C" fn fold(begin: u64, end: u64, _: *mut c_void, user: *mut c_void) -> dtl_status_t {
         ORDER.lock().push((begin, end));
-        if user.addr() as u64 == begin && begin > 0 { 77 } else { DTL_SUCCESS }
+        if user.addr() as u64 == begin && begin > 0 { GIVEN } else { DTL_SUCCESS }
     }
     extern "C" fn combine(_: *mut c_void, _: *const c_void, _: *mut c_void) {
         COMBINED.fetch_add(1, Ordering::Relaxed);
@@ -531,6 +537,6 @@ fn a_reduction_does_not_depend_on_the_threads() {
             combine,
             user: number(50),
         };
-        assert_eq!(status(reduce::run(&executor, failing, out.region())), 77);
+        assert_eq!(status(reduce::run(&executor, failing, out.region())), GIVEN);
     }
 }
