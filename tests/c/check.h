@@ -32,11 +32,14 @@
 /// The call succeeds.
 #define CHECK_OK(call) CHECK_STATUS(call, DTL_SUCCESS)
 
-/// Before a function whose locals lie on the thread's stack, where AddressSanitizer would put them elsewhere.
+/// OWN_STACK: before a function whose locals lie on the thread's stack, where AddressSanitizer would put them elsewhere.
+/// KEEPS_FREED: it keeps what was freed for a while, so what the process uses says nothing.
 #ifdef __SANITIZE_ADDRESS__
 #define OWN_STACK __attribute__((no_sanitize("address")))
+#define KEEPS_FREED 1
 #else
 #define OWN_STACK
+#define KEEPS_FREED 0
 #endif
 
 /// Ends the test as skipped: the test runners know the text and the exit status 77.
