@@ -100,10 +100,11 @@ impl Comm {
         self.has_died() || !self.absent_ranks().is_empty()
     }
 
-    /// Members that are known to be absent, and those that have destroyed this communicator.
+    /// Members that live and are known to be absent or to have destroyed this communicator.
     fn absent_or_left(&self) -> Vec<i32> {
+        let failed = self.failed_ranks();
         let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
-        all.into_iter().collect()
+        all.into_iter().filter(|rank| !failed.contains(rank)).collect()
     }
 
     /// Why an operation cannot complete: which members have died or are absent.
@@ -114,12 +115,13 @@ impl Comm {
     /// Why an operation with one rank cannot complete. Others that are gone are not the reason, unless the
     /// communicator does not know what has become of this one.
     pub(super) fn peer_gone_text(&self, peer: i32) -> String {
-        let only = |ranks: Vec<i32>| ranks.into_iter().filter(|rank| *rank == peer).collect::<Vec<_>>();
-        let (failed, absent) = (only(self.failed_ranks()), only(self.absent_or_left()));
-        if failed.is_empty() && absent.is_empty() {
-            return self.gone_text();
+        if self.failed_ranks().contains(&peer) {
+            return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
         }
-        self.gone_text_of(&failed, &absent)
+        match self.absent_or_left().contains(&peer) {
+            true => self.gone_text_of(&[], &[peer]),
+            false => self.gone_text(),
+        }
     }
 
     fn gone_text_of(&self, failed: &[i32], absent: &[i32]) -> String {
