@@ -41,6 +41,7 @@
  * The option -w silences that too, and then the kernel crashes). What functions that call each other have is not added up:
  * recursion is not seen. DTL_PRIVATE is allocated for each block: if there is no memory the launch fails with
  * DTL_ERROR_OUT_OF_MEMORY.
+ * PoCL 5.0 does not report the DTL_SHARED of a kernel: a launch that needs more than the device has ends the process there.
  *
  * DTL_BARRIER there is none: it could not be kept everywhere, so source that uses it does not compile.
  */

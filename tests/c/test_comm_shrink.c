@@ -28,9 +28,19 @@ static void check_survivors(dtl_comm_t all, dtl_comm_t left, int lost) {
     for (i = 0; i < 20; i++) CHECK(sum_of(left) == size);
 }
 
+/* The victim dies after the others have passed the first barrier: over a network card what it has not sent dies with it. */
+static void all_are_through(void) {
+    int32_t i, value;
+    if (me != VICTIM) {
+        CHECK_OK(dtl_comm_send(comm, &me, 1, DTL_DTYPE_INT32, VICTIM, 3));
+        return;
+    }
+    for (i = 1; i < ranks; i++) CHECK_OK(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, DTL_ANY_SOURCE, 3, NULL));
+    usleep(50000); /* most of them wait in their next call by then */
+}
+
 static void die_in(const char *scenario) {
     int32_t value = 0;
-    usleep(200000); /* the others are through the first barrier */
     if (strcmp(scenario, "before") == 0) kill(getpid(), SIGKILL);
     if (strcmp(scenario, "leaves") == 0) exit(0); /* without a word: that is a death too */
     if (strcmp(scenario, "late") == 0) {
@@ -39,7 +49,8 @@ static void die_in(const char *scenario) {
     }
     if (strcmp(scenario, "waiting") == 0) {
         CHECK_OK(dtl_comm_send(comm, &value, 1, DTL_DTYPE_INT32, 0, 1));
-        usleep(100000);
+        CHECK_OK(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, 0, 4, NULL)); /* it has arrived */
+        usleep(50000);
         kill(getpid(), SIGKILL);
     }
     CHECK(!"no such scenario");
@@ -53,6 +64,7 @@ static void survive(const char *scenario) {
         /* Rank 0 sees the death and shrinks; the others wait for a rank that lives and are called. */
         if (me == 0) {
             CHECK_OK(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, VICTIM, 1, NULL));
+            CHECK_OK(dtl_comm_send(comm, &value, 1, DTL_DTYPE_INT32, VICTIM, 4));
             CHECK_STATUS(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, VICTIM, 1, NULL), DTL_ERROR_RANK_FAILURE);
         } else {
             CHECK_STATUS(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, 0, 2, NULL), DTL_ERROR_RANK_FAILURE);
@@ -271,9 +283,14 @@ int main(int argc, char **argv) {
     CHECK_OK(dtl_comm_rank(comm, &me));
     CHECK_OK(dtl_comm_size(comm, &ranks));
     CHECK_OK(dtl_comm_barrier(comm));
-    if (strcmp(argv[1], "suspended") == 0) suspended();
-    else if (me == VICTIM) die_in(argv[1]);
-    else survive(argv[1]);
+    if (strcmp(argv[1], "suspended") == 0) {
+        suspended();
+        printf("survived\n");
+        return 0;
+    }
+    all_are_through();
+    if (me == VICTIM) die_in(argv[1]);
+    survive(argv[1]);
     printf("survived\n");
     return 0;
 }

@@ -125,6 +125,12 @@ static void test_kernels(void) {
     FAILS("clGetKernelArgInfo", -19, dtl_kernel_get(module, "put", NULL, &kernel), DTL_ERROR_INVALID_ARGUMENT, "signature");
     tell("clGetKernelArgInfo", -19, -1);
     CHECK_STATUS(dtl_kernel_get(module, "put", "pii", &kernel), DTL_ERROR_INVALID_ARGUMENT);
+    /* More __local memory than a device has: a driver would launch it and end the program. */
+    fake->local_bytes = 1 << 30;
+    CHECK_STATUS(dtl_kernel_get(module, "put", "pi", &kernel), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("'put' has 1073741824 bytes of __local memory");
+    CHECK_TEXT("device 0 has ");
+    fake->local_bytes = 0;
     CHECK(kernel.id == 7);
     kernel = m_kernel(module, "put", "pi");
     tell(NULL, 0, 0);

@@ -182,6 +182,19 @@ static void test_fence(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     printf("rank %d is well\n", me);
 }
 
+/* Sends SIGSTOP and waits until the process has stopped. */
+static void stop(pid_t pid) {
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    CHECK(kill(pid, SIGSTOP) == 0);
+    while (strstr(line, ") T ") == NULL) { /* the state follows the name, which is in parentheses */
+        FILE *file = fopen(path, "r");
+        CHECK(file != NULL && fgets(line, sizeof line, file) != NULL);
+        fclose(file);
+        usleep(1000);
+    }
+}
+
 /* A window whose target lives but says nothing, the lock of which cannot be given back: it can be given up. */
 static void test_silent(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     static int64_t mine[8];
@@ -194,8 +207,7 @@ static void test_silent(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     if (me == 0) {
         CHECK_OK(dtl_win_lock(own, DTL_LOCK_EXCLUSIVE, VICTIM));
         CHECK_STATUS(dtl_win_destroy(own), DTL_ERROR_INVALID_STATE);
-        CHECK(kill((pid_t)victim, SIGSTOP) == 0);
-        usleep(100000); /* it may take a moment to stop */
+        stop((pid_t)victim);
         CHECK_OK(dtl_win_accumulate(own, &value, 1, DTL_DTYPE_INT64, VICTIM, 0, DTL_OP_SUM));
         CHECK_STATUS(dtl_win_unlock(own, VICTIM), DTL_ERROR_TIMEOUT);
         CHECK_STATUS(dtl_win_unlock(own, VICTIM), DTL_ERROR_TIMEOUT);

@@ -22,11 +22,6 @@ static int64_t *make(dtl_comm_t comm, dtl_win_t *win) {
     return (int64_t *)base;
 }
 
-static void nap(long milliseconds) {
-    const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-    nanosleep(&time, NULL);
-}
-
 /* Some lock all, others one at a time alone; nobody has one lock while it asks for another. All get their turn. */
 static void test_all_and_one(dtl_comm_t comm) {
     const int rounds = is_allocated || strcmp(kind, "shm") != 0 ? 200 : 3000;
@@ -111,7 +106,7 @@ static void test_threads(dtl_comm_t comm, int is_shared_target) {
 }
 
 /* What was refused has neither used nor ended the epoch that is open. */
-static void test_refused(dtl_comm_t hasty) {
+static void test_refused(dtl_comm_t comm, dtl_comm_t hasty) {
     const int target = (me + 1) % ranks;
     int64_t value = 5, *base;
     dtl_win_t win;
@@ -127,9 +122,8 @@ static void test_refused(dtl_comm_t hasty) {
     if (me == 1) {
         CHECK_STATUS(dtl_win_lock(win, DTL_LOCK_SHARED, 0), DTL_ERROR_TIMEOUT);
         CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, 0, 3));
-    } else {
-        nap(600);
     }
+    CHECK_OK(dtl_comm_barrier(comm)); /* rank 0 holds the lock until rank 1 has given up */
     if (me == 0) CHECK_OK(dtl_win_unlock(win, 0));
     CHECK_OK(dtl_win_fence(win));
     CHECK(base[3] == (me == 0 && ranks > 1 ? 5 : 0));
@@ -197,7 +191,7 @@ int main(int argc, char **argv) {
         test_threads(comm, 0);
         test_threads(comm, 1);
         hasty = open_hasty(comm);
-        test_refused(hasty);
+        test_refused(comm, hasty);
         if (ranks > 1) {
             test_failed_barrier(comm, hasty);
             test_failed_fence(comm, hasty, 0);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include "fake.h"
 
-struct fake_opencl fake = {NULL, 0, 0, 0, 1, 0, 0};
+struct fake_opencl fake = {NULL, 0, 0, 0, 1, 0, 0, 0};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { cl_event event; int code; } doomed[64];
@@ -165,8 +165,15 @@ PLAIN(clBuildProgram, 0, (cl_program a, cl_uint b, const cl_device_id *c, const 
 PLAIN(clGetProgramBuildInfo, 0, (cl_program a, cl_device_id b, cl_program_build_info c, size_t d, void *e, size_t *f), (a, b, c, d, e, f))
 PLAIN(clGetKernelInfo, 0, (cl_kernel a, cl_kernel_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))
 PLAIN(clGetKernelArgInfo, 0, (cl_kernel a, cl_uint b, cl_kernel_arg_info c, size_t d, void *e, size_t *f), (a, b, c, d, e, f))
-PLAIN(clGetKernelWorkGroupInfo, 0, (cl_kernel a, cl_device_id b, cl_kernel_work_group_info c, size_t d, void *e, size_t *f), (a, b, c, d, e, f))
 PLAIN(clSetKernelArg, 0, (cl_kernel a, cl_uint b, size_t c, const void *d), (a, b, c, d))
+
+cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info what, size_t size, void *out, size_t *length)
+{
+    cl_int code;
+    if (hit(__func__, 0, &code)) return code;
+    if (what == CL_KERNEL_LOCAL_MEM_SIZE && fake.local_bytes != 0 && size == sizeof(cl_ulong)) return *(cl_ulong *)out = (cl_ulong)fake.local_bytes, 0;
+    return REAL(clGetKernelWorkGroupInfo)(kernel, device, what, size, out, length);
+}
 
 GIVES_UP(clReleaseContext, cl_context)
 GIVES_UP(clReleaseCommandQueue, cl_command_queue)

@@ -12,6 +12,8 @@ struct fake_opencl {
     int platforms;
     /* Text is taken for SPIR-V. */
     int takes_il;
+    /* Not 0: bytes of __local memory that every kernel has in its source. */
+    int local_bytes;
     /* Objects and memory that were made and not given up. */
     int live;
 };
