@@ -9,18 +9,18 @@ use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::asking::{Answer, Heard, SEND};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::task::Poll;
 
 thread_local! {
     /// What MPI said of the operation that failed last in this thread.
-    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
+    static SAID: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 
 /// What that was.
 pub(super) fn said() -> Option<String> {
-    SAID.with(|said| said.borrow_mut().take())
+    SAID.take().map(String::from)
 }
 
 impl Endpoint {
@@ -104,7 +104,7 @@ impl Endpoint {
     #[cold]
     fn gone(&self, request: Handle) -> Done {
         drop(self.odd.take(request));
-        SAID.with(|said| *said.borrow_mut() = Some(OVER_TEXT.to_owned()));
+        SAID.set(Some(OVER_TEXT.into()));
         Done { source: self.rank, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }
     }
 
@@ -112,7 +112,7 @@ impl Endpoint {
     #[cold]
     pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
         let error = self.mpi.failure(call, code);
-        SAID.with(|said| *said.borrow_mut() = Some(error.text().to_owned()));
+        SAID.set(Some(error.text().into()));
         let done = self.done(false, status);
         if self.mpi.class(code) != self.mpi.k.err_truncate {
             return Done { status: error.status(), ..done };

@@ -24,7 +24,7 @@ use crate::last_error::Mark;
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,7 +124,7 @@ impl Drop for Owner {
 }
 
 thread_local! {
-    static ERROR_TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+    static ERROR_TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
 /// What the slot about to fail says of itself (`dtl_backend_set_error`).
@@ -135,7 +135,7 @@ pub fn set_error_text(text: &str) -> Result<()> {
 
 /// Sets the text for a fault that the adapter finds, in place of the slot's own text.
 fn leave_error_text(text: String) {
-    let _ = ERROR_TEXT.try_with(|said| said.replace(text));
+    let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
 /// Before foreign code is called that is called rarely: what a call before has left is dropped.
@@ -146,7 +146,7 @@ pub(super) fn begin() -> Mark {
 
 /// The text that foreign code has left in this thread; empty if none.
 pub(super) fn take_error_text() -> String {
-    ERROR_TEXT.try_with(RefCell::take).unwrap_or_default()
+    ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
 /// A status that foreign code tells otherwise than by returning it, after the mark: if it leaves no text, a call of ours
@@ -154,10 +154,8 @@ pub(super) fn take_error_text() -> String {
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
-        let mut left = left.borrow_mut();
-        if left.is_empty() {
-            *left = before.said(status).unwrap_or_default();
-        }
+        let text = left.take();
+        left.set(if text.is_empty() { before.said(status).unwrap_or_default() } else { text });
     });
 }
 
