@@ -46,12 +46,13 @@ int main(void) {
     CHECK(DLPACK_MAJOR_VERSION == DTL_DLPACK_MAJOR && kDLBool == 6);
     CHECK(DLPACK_FLAG_BITMASK_READ_ONLY == DTL_DLPACK_READ_ONLY);
     SAME(dtl_dlpack_version_t, DLPackVersion);
-    SAME(dtl_dlpack_versioned_t, DLManagedTensorVersioned);
-    FIELD(dtl_dlpack_versioned_t, version, DLManagedTensorVersioned, version);
-    FIELD(dtl_dlpack_versioned_t, manager_ctx, DLManagedTensorVersioned, manager_ctx);
-    FIELD(dtl_dlpack_versioned_t, deleter, DLManagedTensorVersioned, deleter);
-    FIELD(dtl_dlpack_versioned_t, flags, DLManagedTensorVersioned, flags);
-    FIELD(dtl_dlpack_versioned_t, tensor, DLManagedTensorVersioned, dl_tensor);
+    /* `struct`: DLPack 1.0 has no typedef for it in C. */
+    SAME(dtl_dlpack_versioned_t, struct DLManagedTensorVersioned);
+    FIELD(dtl_dlpack_versioned_t, version, struct DLManagedTensorVersioned, version);
+    FIELD(dtl_dlpack_versioned_t, manager_ctx, struct DLManagedTensorVersioned, manager_ctx);
+    FIELD(dtl_dlpack_versioned_t, deleter, struct DLManagedTensorVersioned, deleter);
+    FIELD(dtl_dlpack_versioned_t, flags, struct DLManagedTensorVersioned, flags);
+    FIELD(dtl_dlpack_versioned_t, tensor, struct DLManagedTensorVersioned, dl_tensor);
     printf("ok: DLPack %d.%d\n", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
 #else
     printf("ok: of a dlpack.h before 1.0, which has no DLManagedTensorVersioned\n");
