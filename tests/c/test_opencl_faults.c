@@ -169,6 +169,7 @@ static void test_kernels(void) {
     CHECK(*x == 7);
     source.language = DTL_LANGUAGE_SPIRV;
     FAILS("clCreateProgramWithIL", -42, dtl_module_compile(cl, 0, &source, &module), DTL_ERROR_INVALID_ARGUMENT, "CL_INVALID_BINARY (-42)");
+    FAILS("clCreateProgramWithIL", -30, dtl_module_compile(cl, 0, &source, &module), DTL_ERROR_INVALID_ARGUMENT, "no SPIR-V module");
     fake->takes_il = 0;
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));

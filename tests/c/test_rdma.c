@@ -423,9 +423,11 @@ static void unwatched(int dies) {
         CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, from, 1, NULL), DTL_ERROR_RANK_FAILURE);
         CHECK_TEXT(from == 1 ? "because of rank 1 (" : "rank(s) 1"); /* who says so first, rank 1's address or another rank, is chance */
         CHECK_OK(dtl_comm_info(comm, &info));
-        CHECK(info.failed_count >= 1); /* rank 3 may have left, too */
+        CHECK(info.failed_count == 1);
     }
-    if (me == 3) {
+    if (me == 0) CHECK_OK(dtl_comm_send(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 3, 4));
+    if (me == 3) { /* it leaves when rank 0 has seen that rank 1 has gone */
+        CHECK_OK(dtl_comm_recv(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 0, 4, NULL));
         end_without(comm, 2);
         CHECK_OK(dtl_comm_send(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 0, 2 + dies));
         return;

@@ -14,13 +14,18 @@ ranks=1
 [ $# -gt 0 ] && ranks=3
 failed=0
 
-# run FILE: its output, and "exit STATUS" from each rank, in $output. (The shell around each rank also
-# keeps a launcher from killing the others because of the first one's status.)
+# run FILE: what each rank prints, and "exit STATUS", in $output. (The shell around each rank also keeps a launcher from
+# killing the others because of the first one's status. Each rank prints to a file of its own, because a launcher may
+# forward the lines of several ranks in pieces.)
 run() {
-    local prefix=()
+    local prefix=() ranks_print
+    ranks_print=$(mktemp -d)
     [ ${#launcher[@]} -gt 0 ] && prefix=("${launcher[@]}" "$ranks")
-    output=$(timeout 60 "${prefix[@]}" sh -c '"$@"; echo "exit $?"' sh "$cg" "$1" 2>&1)
+    output=$(timeout 60 "${prefix[@]}" sh -c \
+        'file=$(mktemp "$0/XXXXXX"); "$@" >"$file" 2>&1; echo "exit $?" >>"$file"' "$ranks_print" "$cg" "$1" 2>&1)
     [ $? -ne 124 ] || output="$output (hung)"
+    output+=$(cat "$ranks_print"/*)
+    rm -r "$ranks_print"
 }
 
 # expect FILE MESSAGE: what follows "FILE:" or "FILE: ".

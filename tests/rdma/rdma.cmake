@@ -20,7 +20,7 @@ set(fake_verbs_files "")
 function(fake_verbs_library file)
   add_custom_command(OUTPUT "${file}"
     COMMAND "${fake_cuda_compiler}" -std=gnu11 ${strict} -I "${DTL_TEST_VERBS_HEADERS}" -fPIC -shared -fvisibility=hidden
-            -Wl,-soname,libibverbs.so.1 ${ARGN} ${fake_verbs_sources} -o "${file}"
+            -Wl,-Bsymbolic ${ARGN} ${fake_verbs_sources} -o "${file}"
     DEPENDS ${fake_verbs_sources} ${fake_verbs_headers} VERBATIM)
   set(fake_verbs_files ${fake_verbs_files} "${file}" PARENT_SCOPE)
 endfunction()

@@ -12,6 +12,8 @@ pub const DEVICE_NOT_FOUND: Int = -1;
 pub const BUILD_FAILED: Int = -11;
 /// … in the options.
 pub const BAD_OPTIONS: Int = -43;
+/// An argument is invalid. From clCreateProgramWithIL: the module is malformed or not supported.
+pub const INVALID_VALUE: Int = -30;
 /// The program has no kernel of this name.
 pub const NO_KERNEL: Int = -46;
 /// A block is larger than the kernel takes, or not of the shape that its source wants.

@@ -176,6 +176,14 @@ fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let context = driver.context(card.platform)?;
     // SAFETY: a context, as many bytes as are said, which are copied.
     let id = unsafe { create(context.ptr(), bytes.as_ptr().cast(), bytes.len(), &raw mut code) };
+    if code == codes::INVALID_VALUE {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "the text is no SPIR-V module that device {} takes (CL_DEVICE_IL_VERSION is \"{taken}\"): \
+             clCreateProgramWithIL returned CL_INVALID_VALUE (-30)",
+            card.name
+        );
+    }
     created(id, code, "clCreateProgramWithIL")
 }
 
