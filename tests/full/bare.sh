@@ -112,8 +112,8 @@ if [ $# -gt 0 ]; then run "$@"; else
 fi
 inside bash -c 'cargo --version && gcc --version | head -n 1 && cmake --version | head -n 1' || true
 cp -r "$root/srv/libdtl/build/logs" "$logs/" 2>/dev/null || true
-# "dtl warning: " begins what the library logs while tests break its connections, "update-alternatives: " what apt says
-# of manual pages, which a bare system leaves out.
+# Not counted: lines that the library logs while tests break its connections ("dtl warning: "), and lines of apt about
+# manual pages, which a bare system leaves out ("update-alternatives: ").
 if grep -nE '(^|[[:space:]])warning: ' -r "$logs/all" "$logs/logs" 2>/dev/null | grep -vE 'dtl warning: |update-alternatives: '; then
     echo "bare: the build printed these warnings"
     status=1
