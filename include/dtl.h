@@ -772,7 +772,7 @@ typedef struct dtl_attr_t {
 
 /// Receives log lines. `text` is valid during the call only and has no newline.
 /// Thread: any, possibly several at once. Locks held: none. It may block (the logging call waits);
-/// it must not call dtl_ functions other than `dtl_status_name`, and it must not throw.
+/// it may call the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
 typedef void (*dtl_log_fn_t)(int32_t level, const char *text, void *user);
 
 /// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its
@@ -894,8 +894,8 @@ typedef struct dtl_trace_callbacks_t {
  * -------------------------------------------------------------------------------------------- */
 
 /// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle stays valid
-/// as long as allocations, streams, events, executors, communicators or handlers of it are alive. After the
-/// last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
+/// as long as allocations, streams, events, executors, communicators or handlers of it are alive, or memory is
+/// adopted by it or registered with it. After the last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
 /// table's `destroy` is called. A built-in backend stays until dtl_finalize.
 #define DTL_REGISTER_REPLACE UINT64_C(1)
 
@@ -2583,7 +2583,8 @@ typedef struct dtl_memory_vtable_t {
     /// nothing about the address: the query, copy or message fails with that status, and nothing is copied.
     /// A kind that is not a memory kind, a device below 0, or a base and size_bytes that do not contain
     /// `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it once for each buffer that the library
-    /// does not know and wait for the result, so it must be fast. It must not read the memory at `ptr`. It
+    /// does not know and wait for the result, so it must be fast. They do not call it for buffers in the
+    /// program's image, on its stacks or in its heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It
     /// must not call dtl_mem_query or functions for copies and messages, not even for another backend: these
     /// functions call it, so it would recurse. The slots of the transfer table are then called with such
     /// memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
@@ -3454,8 +3455,8 @@ DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 /// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced a built-in backend
 /// (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends that it had replaced stay without a name.
 ///
-/// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
-///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+/// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or communicators of it
+///         live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
 /// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
 DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 
@@ -3754,7 +3755,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
 /// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
 /// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly.
+/// pointer accordingly, with one exception: they do not query a driver about the program's image, its
+/// stacks and its heap (brk), and treat these as host memory. This function does query it there,
+/// because the program may have registered host memory with a driver.
 ///
 /// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
 /// communicator or this function has found that the program initialised it. Backend "cuda" knows

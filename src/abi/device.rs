@@ -4,8 +4,8 @@ use super::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
 /// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle stays valid
-/// as long as allocations, streams, events, executors, communicators or handlers of it are alive. After the
-/// last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
+/// as long as allocations, streams, events, executors, communicators or handlers of it are alive, or memory is
+/// adopted by it or registered with it. After the last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
 /// table's `destroy` is called. A built-in backend stays until dtl_finalize.
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 

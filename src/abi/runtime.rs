@@ -23,7 +23,7 @@ pub const DTL_LOG_OFF: i32 = -1;
 
 /// Receives log lines. `text` is valid during the call only and has no newline.
 /// Thread: any, possibly several at once. Locks held: none. It may block (the logging call waits);
-/// it must not call dtl_ functions other than `dtl_status_name`, and it must not throw.
+/// it may call the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
 pub type dtl_log_fn_t = Option<extern "C" fn(level: i32, text: *const c_char, user: *mut c_void)>;
 
 /// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its

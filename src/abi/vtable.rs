@@ -201,7 +201,8 @@ pub struct dtl_memory_vtable_t {
     /// nothing about the address: the query, copy or message fails with that status, and nothing is copied.
     /// A kind that is not a memory kind, a device below 0, or a base and size_bytes that do not contain
     /// `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it once for each buffer that the library
-    /// does not know and wait for the result, so it must be fast. It must not read the memory at `ptr`. It
+    /// does not know and wait for the result, so it must be fast. They do not call it for buffers in the
+    /// program's image, on its stacks or in its heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It
     /// must not call dtl_mem_query or functions for copies and messages, not even for another backend: these
     /// functions call it, so it would recurse. The slots of the transfer table are then called with such
     /// memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.

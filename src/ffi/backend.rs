@@ -94,8 +94,8 @@ unsafe fn take_optional<T: crate::abi::layouts::Described>(table: *const T) -> R
 /// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced a built-in backend
 /// (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends that it had replaced stay without a name.
 ///
-/// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
-///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+/// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or communicators of it
+///         live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
 /// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t {

@@ -144,7 +144,9 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
 /// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
 /// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly.
+/// pointer accordingly, with one exception: they do not query a driver about the program's image, its
+/// stacks and its heap (brk), and treat these as host memory. This function does query it there,
+/// because the program may have registered host memory with a driver.
 ///
 /// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
 /// communicator or this function has found that the program initialised it. Backend "cuda" knows

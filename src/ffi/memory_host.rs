@@ -33,13 +33,18 @@ pub unsafe extern "C" fn dtl_mem_register_host(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
+        check_size(size_bytes)?;
         // SAFETY: the caller's contract: it holds size_bytes until it is unregistered.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
-        if region.is_empty() {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: register at least one byte");
-        }
         registered::register(backend, region)
     })
+}
+
+fn check_size(size_bytes: u64) -> crate::error::Result<()> {
+    if size_bytes == 0 || size_bytes > isize::MAX as u64 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is {size_bytes}: use 1 to {}", isize::MAX);
+    }
+    Ok(())
 }
 
 /// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does it for what is left: then the
@@ -99,11 +104,9 @@ pub unsafe extern "C" fn dtl_mem_adopt(
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL: pass the first byte of the memory");
         }
+        check_size(size_bytes)?;
         // SAFETY: the caller's contract: size_bytes are valid at ptr until the memory is released.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
-        if region.is_empty() {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: use at least 1");
-        }
         registered::adopt(backend, device, kind, region)
     })
 }

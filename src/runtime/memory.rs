@@ -256,7 +256,7 @@ fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> 
         }
         return fail!(
             DTL_ERROR_NATIVE_BACKEND,
-            "backend {} answered {addr:?} for {size} bytes aligned to {align}",
+            "slot memory.alloc of backend {} returned {addr:?} for {size} bytes aligned to {align}",
             backend.name()
         );
     }

@@ -270,14 +270,15 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
         return Ok(());
     }
     let backend = pin(inside, handle)?;
-    let allocations = backend.memory_use.live_count();
+    let usage = &backend.memory_use;
+    let (allocations, ranges) = (usage.live_count(), usage.range_count());
     let handler = super::dispatch::text::handler_of(inside, &backend).map_or(String::new(), |name| {
         format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
     });
     fail!(
         DTL_ERROR_BUSY,
-        "backend {} is in use ({handler}{allocations} live allocations; streams, events, executors and communicators count \
-         too): destroy what uses it first",
+        "backend {} is in use ({handler}{allocations} live allocations, {ranges} ranges of adopted or registered memory; \
+         streams, events, executors and communicators count too): destroy what uses it first",
         backend.name()
     )
 }

@@ -173,6 +173,73 @@ static void test_threads(void) {
 static unsigned char* described;
 static int query_count;
 static dtl_status_t describe_status;          /* the status of `describe` for its memory, and */
+/* ---- a backend that another thread unregisters at that moment ---- */
+
+static dtl_backend_t racing;
+static int is_over;
+
+/* What is adopted or registered can be released: its backend stays until then. */
+static void* announce(void* is_adopted) {
+    static unsigned char memory[64];
+    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+        dtl_backend_t backend;
+        backend.id = __atomic_load_n(&racing.id, __ATOMIC_ACQUIRE);
+        if (is_adopted == NULL) {
+            if (dtl_mem_register_host(backend, memory, sizeof memory) != DTL_SUCCESS) continue;
+            CHECK_OK(dtl_mem_unregister_host(backend, memory));
+        } else {
+            if (dtl_mem_adopt(backend, 0, DTL_MEMORY_HOST, memory, sizeof memory) != DTL_SUCCESS) continue;
+            CHECK_OK(dtl_mem_release(backend, memory));
+        }
+    }
+    return NULL;
+}
+
+static dtl_status_t take_range(void* self, void* ptr, uint64_t size) {
+    (void)self, (void)ptr, (void)size;
+    return DTL_SUCCESS;
+}
+
+static dtl_status_t no_alloc(void* self, uint64_t size, uint64_t align, dtl_enum_word_t kind, void** out) {
+    (void)self, (void)size, (void)align, (void)kind, (void)out;
+    return DTL_ERROR_OUT_OF_MEMORY;
+}
+
+static dtl_status_t no_free(void* self, void* ptr, uint64_t size, uint64_t align, dtl_enum_word_t kind) {
+    (void)self, (void)ptr, (void)size, (void)align, (void)kind;
+    return DTL_ERROR_INTERNAL;
+}
+
+static dtl_status_t any_kind(void* self, dtl_enum_word_t kind, dtl_mem_kind_info_t* out) {
+    (void)self, (void)kind;
+    out->properties = DTL_MEMORY_HOST_ACCESSIBLE;
+    return DTL_SUCCESS;
+}
+
+static void test_unregistered(uint64_t flags, int is_adopted) {
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+    dtl_status_t status;
+    pthread_t thread;
+    int i;
+    memory.alloc = no_alloc, memory.free = no_free, memory.kind_info = any_kind;
+    memory.register_host = take_range, memory.unregister_host = take_range;
+    table.memory = &memory;
+    __atomic_store_n(&is_over, 0, __ATOMIC_RELEASE);
+    CHECK(pthread_create(&thread, NULL, announce, is_adopted ? &is_over : NULL) == 0);
+    for (i = 0; i < 10000; i++) {
+        dtl_backend_t made;
+        CHECK_OK(dtl_backend_register("racing", &table, NULL, flags, &made));
+        __atomic_store_n(&racing.id, made.id, __ATOMIC_RELEASE);
+        if (flags != 0 && i + 1 < 10000) continue;
+        do status = dtl_backend_unregister(made);
+        while (status == DTL_ERROR_BUSY);
+        CHECK(status == DTL_SUCCESS);
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void (*describe_change)(dtl_mem_info_t*); /* what it changes in the description */
 
 static dtl_status_t describe(void* self, const void* ptr, dtl_mem_info_t* info) {
@@ -318,6 +385,8 @@ int main(int argc, char** argv) {
         test_released_in_flight();
         test_threads();
         test_described();
+        test_unregistered(0, 0), test_unregistered(0, 1);
+        test_unregistered(DTL_REGISTER_REPLACE, 0), test_unregistered(DTL_REGISTER_REPLACE, 1);
         if (argc > 1 && strcmp(argv[argc - 1], "cuda") == 0) test_cuda();
         left = foreign(SIZE);
         CHECK_OK(dtl_mem_adopt(far_away, 0, DTL_MEMORY_DEVICE, left, SIZE));

@@ -3,6 +3,7 @@
 //! (`dtl_mem_adopt`).
 
 use super::foreign::{self, Entry};
+use super::usage::RangeUser;
 use super::{Allocation, drivers, hidden, kind_info, overlapping};
 use crate::abi::word::{DTL_MEMORY_PINNED, dtl_enum_word_t};
 use crate::error::{Result, fail};
@@ -37,7 +38,7 @@ impl Origin {
 }
 
 struct Registered {
-    backend: Arc<Backend>,
+    backend: RangeUser,
     region: Region,
     origin: Origin,
     /// `None`: the backend is at it.
@@ -161,7 +162,8 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
             region.len()
         );
     }
-    list.insert(first.get(), Registered { backend: Arc::clone(backend), region, origin, entry: None });
+    let backend = RangeUser::new(backend)?;
+    list.insert(first.get(), Registered { backend, region, origin, entry: None });
     Ok(())
 }
 
@@ -179,7 +181,7 @@ pub fn release(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
 /// Removes an entry from the list.
 fn take(backend: &Arc<Backend>, addr: Addr, origin: Origin) -> Result<Registered> {
     let mut list = LIST.lock();
-    let is_it = |found: &&Registered| Arc::ptr_eq(&found.backend, backend) && found.origin == origin;
+    let is_it = |found: &&Registered| found.backend.is_of(backend) && found.origin == origin;
     let entry = list.get(&addr.get()).filter(is_it).and_then(|found| found.entry);
     if let Some((entry, gone)) = entry.and_then(|entry| Some((entry, list.remove(&addr.get())?))) {
         drop(list);

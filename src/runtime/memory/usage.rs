@@ -4,6 +4,8 @@ use crate::error::{Result, fail};
 use crate::runtime::plain;
 use crate::runtime::registry::Backend;
 use crate::sys::heap;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of one backend's allocations.
@@ -14,6 +16,8 @@ pub struct Usage {
     /// Also those that are being allocated right now.
     pub(super) live_count: AtomicU64,
     pub(super) total_count: AtomicU64,
+    /// Ranges of the program that are adopted or registered, each a `RangeUser`.
+    range_count: AtomicU64,
     /// Set while the backend is being unregistered.
     closing: AtomicBool,
 }
@@ -29,8 +33,11 @@ impl Usage {
     /// whichever comes second sees the other.
     pub(super) fn begin(&self, backend: &Backend) -> Result<()> {
         self.live_count.fetch_add(1, Ordering::SeqCst);
+        self.check_open(backend).inspect_err(|_| self.give_up())
+    }
+
+    fn check_open(&self, backend: &Backend) -> Result<()> {
         if self.closing.load(Ordering::SeqCst) {
-            self.give_up();
             return fail!(DTL_ERROR_BUSY, "another thread is unregistering backend {}", backend.name());
         }
         Ok(())
@@ -41,11 +48,18 @@ impl Usage {
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 
-    /// Lets nobody allocate any more. False, and nothing changed, if there are live allocations.
+    /// Adopted and registered ranges.
+    #[must_use]
+    pub fn range_count(&self) -> u64 {
+        self.range_count.load(Ordering::Acquire)
+    }
+
+    /// Refuses allocations and ranges from now on. Returns false and changes nothing if there are any.
     #[must_use]
     pub fn close(&self) -> bool {
         self.closing.store(true, Ordering::SeqCst);
-        let unused = self.live_count.load(Ordering::SeqCst) == 0;
+        let unused =
+            self.live_count.load(Ordering::SeqCst) == 0 && self.range_count.load(Ordering::SeqCst) == 0;
         if !unused {
             self.closing.store(false, Ordering::SeqCst);
         }
@@ -69,5 +83,36 @@ impl Usage {
         }
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.live_count.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Keeps a backend registered while a range of the program's memory is adopted by it or registered with it.
+pub(super) struct RangeUser(Arc<Backend>);
+
+impl RangeUser {
+    /// Fails if the backend is being unregistered. The order of the accesses is that of [`Usage::begin`].
+    pub(super) fn new(backend: &Arc<Backend>) -> Result<Self> {
+        backend.memory_use.range_count.fetch_add(1, Ordering::SeqCst);
+        let user = RangeUser(Arc::clone(backend));
+        user.memory_use.check_open(&user)?;
+        Ok(user)
+    }
+
+    pub(super) fn is_of(&self, backend: &Arc<Backend>) -> bool {
+        Arc::ptr_eq(&self.0, backend)
+    }
+}
+
+impl Deref for RangeUser {
+    type Target = Backend;
+
+    fn deref(&self) -> &Backend {
+        &self.0
+    }
+}
+
+impl Drop for RangeUser {
+    fn drop(&mut self) {
+        self.memory_use.range_count.fetch_sub(1, Ordering::Release);
     }
 }
