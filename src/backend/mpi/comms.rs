@@ -1,6 +1,7 @@
 //! MPI's communicators: copied, freed, and where this process is in them.
 
 use super::functions::Handle;
+use super::leftover;
 use super::session::Mpi;
 use crate::error::Result;
 use std::ffi::c_int;
@@ -37,8 +38,10 @@ pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
     Ok((rank, size))
 }
 
+/// Frees a communicator of the library. In a turn.
 pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
+    let received = leftover::receive_all(mpi, comm);
     // SAFETY: our own communicator, freed once.
     let code = unsafe { (mpi.call.MPI_Comm_free)(&raw mut comm) };
-    mpi.check("MPI_Comm_free", code)
+    mpi.check("MPI_Comm_free", code).and(received)
 }

@@ -10,6 +10,7 @@
 //! Not here: which library (`find`), errors (`errors`).
 
 use super::abi::{DRAFT_ERRORS_RETURN, Family};
+use super::comms;
 use super::constants::Constants;
 use super::find::{self, Found};
 use super::functions::{Functions, Handle};
@@ -324,10 +325,7 @@ impl Mpi {
 
     fn free_now(&self, left: Left) -> Result<()> {
         match left {
-            Left::Comm(mut comm) => {
-                // SAFETY: a communicator of ours, freed once.
-                self.check("MPI_Comm_free", unsafe { (self.call.MPI_Comm_free)(&raw mut comm) })
-            }
+            Left::Comm(comm) => comms::free(self, comm),
             Left::Over(request) => message::wait(self, request),
             Left::Request(mut request) => {
                 // SAFETY: a persistent request of ours, freed once.
