@@ -154,6 +154,7 @@ pub struct dtl_comm_vtable_t {
     /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
     /// operation is over; its word may be used for another one. A status other than success means that
     /// asking failed and the operation lives on; a failed operation is done with its status in the result.
+    /// Any other number than 0 and 1 in *out_done is a failed call too, with DTL_ERROR_NATIVE_BACKEND.
     pub test: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

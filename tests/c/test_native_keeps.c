@@ -22,8 +22,8 @@ static operation operations[OPS];
 static message *messages;
 static uint64_t age;
 static dtl_comm_t ranks[2];
-/* The rank whose `test` fails; the rank whose large messages never find room. */
-static int failing = -1, refused = -1;
+/* The rank whose `test` fails, by its status or by an invalid boolean; the rank whose large messages never find room. */
+static int failing = -1, is_odd, refused = -1;
 
 static int rank_of(void *comm) { return comm == (void *)&ranks[1]; }
 
@@ -116,7 +116,11 @@ static dtl_status_t slot_test(void *self, void *comm, uint64_t op, int32_t *done
     operation *one = &operations[op];
     (void)self;
     match();
-    if (rank_of(comm) == failing) return DTL_ERROR_COMMUNICATION;
+    if (rank_of(comm) == failing && !is_odd) return DTL_ERROR_COMMUNICATION;
+    if (rank_of(comm) == failing) {
+        *done = 2;
+        return DTL_SUCCESS;
+    }
     *done = one->is_done;
     if (!one->is_done) return DTL_SUCCESS;
     result->match_word = one->word;
@@ -130,7 +134,8 @@ static void open_ranks(void) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     int rank;
     desc.kind = "keeps", desc.size = 2, desc.job = "j", desc.timeout_ns = 300000000;
-    failing = refused = -1;
+    failing = refused = -1, is_odd = 0;
+    memset(operations, 0, sizeof operations);
     for (rank = 0; rank < 2; rank++) {
         desc.rank = rank;
         CHECK_OK(dtl_comm_open(&desc, &ranks[rank]));
@@ -140,6 +145,27 @@ static void open_ranks(void) {
 static void close_ranks(void) {
     DTL_IGNORE(dtl_comm_destroy(ranks[0]));
     DTL_IGNORE(dtl_comm_destroy(ranks[1]));
+}
+
+/* A rank is closed whose transport has not ended its receives: a late message may still be written to them. */
+static void buffers_stay_valid(int rank) {
+    static char *taken[256];
+    const size_t count = sizeof taken / sizeof taken[0];
+    int i, posted = 0;
+    size_t at;
+    for (at = 0; at < count; at++) CHECK((taken[at] = (char *)malloc(LARGE)) != NULL);
+    for (i = 0; i < OPS; i++) {
+        const operation *one = &operations[i];
+        if (!one->is_used || !one->is_receive || one->is_done || one->rank != rank) continue;
+        posted++;
+        for (at = 0; at < count; at++) {
+            const uintptr_t begin = (uintptr_t)taken[at], buf = (uintptr_t)one->buf;
+            CHECK(buf + one->size <= begin || buf >= begin + LARGE);
+        }
+        memset(one->buf, 1, (size_t)one->size);
+    }
+    CHECK(posted > 0);
+    for (at = 0; at < count; at++) free(taken[at]);
 }
 
 /* Rank 0's receive has been matched: its buffer is with the transport when rank 1 fails. It lives as long as the process. */
@@ -153,6 +179,41 @@ static void a_receive_that_is_not_given_back(void) {
     CHECK(strstr(dtl_last_error(), "has not given the buffer back") != NULL);
     /* Asking fails where the transport does: nobody says what has become of the buffer. */
     CHECK_STATUS(dtl_comm_recv(ranks[1], in, 4, DTL_DTYPE_BYTE, 0, 1, NULL), DTL_ERROR_COMMUNICATION);
+    close_ranks();
+    buffers_stay_valid(1);
+}
+
+/* An invalid boolean is a failed question, not the end of an operation: the library frees nothing. */
+static void an_invalid_boolean_frees_nothing(void) {
+    static char in[4];
+    open_ranks();
+    failing = 1, is_odd = 1;
+    CHECK_STATUS(dtl_comm_recv(ranks[1], in, 4, DTL_DTYPE_BYTE, 0, 1, NULL), DTL_ERROR_NATIVE_BACKEND);
+    CHECK(strstr(dtl_last_error(), "comm.test on rank 1 of 2 wrote 2 into its boolean output") != NULL);
+    close_ranks();
+    buffers_stay_valid(1);
+}
+
+/* A receive whose buffer the transport has: asking fails by an invalid boolean, once. The operation lives on. */
+static void an_invalid_boolean_ends_nothing(void) {
+    static char out[LARGE], in[LARGE];
+    dtl_request_t sending, receiving;
+    dtl_recv_info_t info;
+    int32_t done = 0;
+    open_ranks();
+    is_odd = 1, refused = 1; /* the payload waits */
+    CHECK_OK(dtl_comm_irecv(ranks[0], in, LARGE, DTL_DTYPE_BYTE, 1, 1, &receiving));
+    CHECK_OK(dtl_comm_isend(ranks[1], out, LARGE, DTL_DTYPE_BYTE, 0, 1, &sending));
+    CHECK_OK(dtl_request_test(receiving, &done, NULL));
+    CHECK_OK(dtl_request_test(sending, &done, NULL));
+    CHECK(done == 0);
+    failing = 0;
+    CHECK_STATUS(dtl_comm_iprobe(ranks[0], 1, 7, &done, NULL), DTL_ERROR_NATIVE_BACKEND);
+    failing = refused = -1;
+    out[LARGE - 1] = 5;
+    CHECK_OK(dtl_request_wait(sending, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait(receiving, DTL_TIMEOUT_INFINITE, &info));
+    CHECK(info.size_bytes == LARGE && in[LARGE - 1] == 5);
     close_ranks();
 }
 
@@ -182,6 +243,8 @@ int main(void) {
     table.comm = &comm;
     CHECK_OK(dtl_backend_register("keeps", &table, NULL, 0, &backend));
     a_send_without_room();
+    an_invalid_boolean_ends_nothing();
+    an_invalid_boolean_frees_nothing();
     a_receive_that_is_not_given_back();
     return 0;
 }
