@@ -2325,6 +2325,8 @@ typedef struct dtl_comm_vtable_t {
                           uint64_t *out_op);
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
     /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
+    /// Any other failure of the first ones, which follow `open`, is that of dtl_comm_open on this rank only: make
+    /// `open` fail where it is known before, on every rank.
     dtl_status_t (*irecv)(void *self,
                           void *comm,
                           void *buf,
@@ -4844,7 +4846,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 ///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
 ///         another process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text has
 ///         its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also two ranks on one device).
-///         A failure is one on every rank that was there; nothing stays open.
+///         A failure is one on every rank that was there; nothing stays open. One exception: over a registered kind, and over
+///         an MPI where messages are the library's own, receives are posted after the ranks have met. A rank whose
+///         transport refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other ranks what
+///         needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
 

@@ -139,6 +139,8 @@ pub struct dtl_comm_vtable_t {
     >,
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
     /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
+    /// Any other failure of the first ones, which follow `open`, is that of dtl_comm_open on this rank only: make
+    /// `open` fail where it is known before, on every rank.
     pub irecv: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

@@ -1,5 +1,5 @@
-/* A registered transport that does not give an operation back, or never has room: the time limits of calls hold, and the text
- * says so where the transport still has the buffer. Both ranks are this thread's. C11, and valid C++17. */
+/* A registered transport that does not give an operation back, never has room, or cannot receive: the time limits of calls
+ * hold, and the text says so where the transport still has the buffer. Both ranks are this thread's. C11, and valid C++17. */
 #include "check.h"
 #include <string.h>
 
@@ -24,6 +24,8 @@ static uint64_t age;
 static dtl_comm_t ranks[2];
 /* The rank whose `test` fails, by its status or by an invalid boolean; the rank whose large messages never find room. */
 static int failing = -1, is_odd, refused = -1;
+/* The rank that can post this many receives and no more; whether it cannot send either. */
+static int unable = -1, can_post, is_mute;
 
 static int rank_of(void *comm) { return comm == (void *)&ranks[1]; }
 
@@ -90,6 +92,7 @@ static dtl_status_t slot_isend(void *self, void *comm, const void *buf, uint64_t
     message **last = &messages, *sent;
     (void)self;
     if (rank_of(comm) == refused && word != 0) return DTL_ERROR_BUSY;
+    if (rank_of(comm) == unable && is_mute) return DTL_ERROR_COMMUNICATION;
     sent = (message *)calloc(1, sizeof *sent);
     CHECK(sent != NULL);
     sent->bytes = (char *)malloc(size + 1);
@@ -104,8 +107,10 @@ static dtl_status_t slot_isend(void *self, void *comm, const void *buf, uint64_t
 
 static dtl_status_t slot_irecv(void *self, void *comm, void *buf, uint64_t size, int32_t source, uint64_t word,
                                uint64_t ignore, uint64_t *out) {
-    operation *one = new_operation(rank_of(comm), out);
+    operation *one;
     (void)self, (void)ignore;
+    if (rank_of(comm) == unable && can_post-- <= 0) return DTL_ERROR_BACKEND;
+    one = new_operation(rank_of(comm), out);
     one->is_receive = 1;
     one->source = source, one->word = word, one->size = size;
     one->buf = (char *)buf;
@@ -130,16 +135,21 @@ static dtl_status_t slot_test(void *self, void *comm, uint64_t op, int32_t *done
     return DTL_SUCCESS;
 }
 
-static void open_ranks(void) {
+static dtl_status_t open_rank(int rank) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
-    int rank;
-    desc.kind = "keeps", desc.size = 2, desc.job = "j", desc.timeout_ns = 300000000;
-    failing = refused = -1, is_odd = 0;
+    desc.kind = "keeps", desc.rank = rank, desc.size = 2, desc.job = "j", desc.timeout_ns = 300000000;
+    return dtl_comm_open(&desc, &ranks[rank]);
+}
+
+static void reset(void) {
+    failing = refused = unable = -1, is_odd = is_mute = 0;
     memset(operations, 0, sizeof operations);
-    for (rank = 0; rank < 2; rank++) {
-        desc.rank = rank;
-        CHECK_OK(dtl_comm_open(&desc, &ranks[rank]));
-    }
+}
+
+static void open_ranks(void) {
+    reset();
+    CHECK_OK(open_rank(0));
+    CHECK_OK(open_rank(1));
 }
 
 static void close_ranks(void) {
@@ -234,6 +244,23 @@ static void a_send_without_room(void) {
     close_ranks();
 }
 
+/* Rank 1 cannot post its receives: its open fails, and rank 0 does not wait for it, whoever was first. */
+static void a_rank_that_cannot_receive(int posts, int first, int mute) {
+    int32_t got;
+    reset();
+    ranks[1].id = 0;
+    unable = 1, can_post = posts, is_mute = mute;
+    if (first == 0) CHECK_OK(open_rank(0));
+    CHECK_STATUS(open_rank(1), DTL_ERROR_BACKEND);
+    CHECK(strstr(dtl_last_error(), "backend keeps: comm.irecv") != NULL && ranks[1].id == 0);
+    if (first == 1) CHECK_OK(open_rank(0));
+    CHECK_STATUS(dtl_comm_recv(ranks[0], &got, 1, DTL_DTYPE_INT32, 1, 1, NULL),
+                 mute ? DTL_ERROR_TIMEOUT : DTL_ERROR_RANK_FAILURE);
+    CHECK(mute || strstr(dtl_last_error(), "dtl_comm_open failed on rank 1") != NULL);
+    if (!mute) CHECK_STATUS(dtl_comm_barrier(ranks[0]), DTL_ERROR_RANK_FAILURE);
+    CHECK_OK(dtl_comm_destroy(ranks[0]));
+}
+
 int main(void) {
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
@@ -243,6 +270,9 @@ int main(void) {
     table.comm = &comm;
     CHECK_OK(dtl_backend_register("keeps", &table, NULL, 0, &backend));
     a_send_without_room();
+    a_rank_that_cannot_receive(0, 0, 0);
+    a_rank_that_cannot_receive(3, 1, 0);
+    a_rank_that_cannot_receive(0, 0, 1);
     an_invalid_boolean_ends_nothing();
     an_invalid_boolean_frees_nothing();
     a_receive_that_is_not_given_back();

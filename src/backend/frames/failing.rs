@@ -36,6 +36,15 @@ impl Engine {
         }
     }
 
+    /// Handles the message of a rank that could not open its side: as its death.
+    #[cold]
+    pub(super) fn has_left(&mut self, rank: usize) {
+        if !self.is_dead(rank) && !self.dying.contains(&rank) {
+            self.dying.push(rank);
+            self.said = Some(format!("dtl_comm_open failed on rank {rank}"));
+        }
+    }
+
     /// Text for a failed operation: the reason that the wire gives, or else which operation failed.
     #[cold]
     pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
