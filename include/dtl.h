@@ -2267,7 +2267,9 @@ typedef struct dtl_comm_done_t {
 /// no longer complete, and on one or all receives from any source that are posted at that time (if none
 /// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
 /// other failure of a receive from any source, or of a frame's send, means that the transport is done
-/// for: it touches no buffer any more, and all operations end with that status.
+/// for: it touches no buffer any more, and all operations end with that status. After an output that cannot be (a number
+/// that is no status, another match word or source than the receive's) nothing can be sent or received either, but the
+/// library keeps each buffer that `test` has not given back, and never frees its own.
 ///
 /// Windows: two groups of slots for transports that reach other ranks' memory without their help, each
 /// whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get, win_flush), and

@@ -22,7 +22,8 @@ static operation operations[OPS];
 static message *messages;
 static uint64_t age;
 static dtl_comm_t ranks[2];
-/* The rank whose `test` fails, by its status or by an invalid boolean; the rank whose large messages never find room. */
+/* The rank whose `test` fails, by its status, by an invalid boolean (is_odd 1), or once it has a receive of a large message, by
+ * a frame with another match word (2) or an invalid status (3); the rank whose large messages never find room. */
 static int failing = -1, is_odd, refused = -1;
 /* The rank that can post this many receives and no more; whether it cannot send either. */
 static int unable = -1, can_post, is_mute;
@@ -117,13 +118,29 @@ static dtl_status_t slot_irecv(void *self, void *comm, void *buf, uint64_t size,
     return DTL_SUCCESS;
 }
 
+static int has_large_receive(int rank) {
+    int i;
+    for (i = 0; i < OPS; i++) {
+        const operation *one = &operations[i];
+        if (one->is_used && one->is_receive && !one->is_done && one->rank == rank && one->word != 0) return 1;
+    }
+    return 0;
+}
+
 static dtl_status_t slot_test(void *self, void *comm, uint64_t op, int32_t *done, dtl_comm_done_t *result) {
     operation *one = &operations[op];
     (void)self;
     match();
     if (rank_of(comm) == failing && !is_odd) return DTL_ERROR_COMMUNICATION;
-    if (rank_of(comm) == failing) {
+    if (rank_of(comm) == failing && is_odd == 1) {
         *done = 2;
+        return DTL_SUCCESS;
+    }
+    if (rank_of(comm) == failing && one->is_receive && one->word == 0 && has_large_receive(failing)) {
+        *done = 1;
+        if (is_odd == 2) result->match_word = 5;
+        if (is_odd == 3) result->status = 31337;
+        one->is_used = 0;
         return DTL_SUCCESS;
     }
     *done = one->is_done;
@@ -144,6 +161,12 @@ static dtl_status_t open_rank(int rank) {
 static void reset(void) {
     failing = refused = unable = -1, is_odd = is_mute = 0;
     memset(operations, 0, sizeof operations);
+    while (messages != NULL) {
+        message *left = messages;
+        messages = left->next;
+        free(left->bytes);
+        free(left);
+    }
 }
 
 static void open_ranks(void) {
@@ -202,6 +225,23 @@ static void an_invalid_boolean_frees_nothing(void) {
     CHECK(strstr(dtl_last_error(), "comm.test on rank 1 of 2 wrote 2 into its boolean output") != NULL);
     close_ranks();
     buffers_stay_valid(1);
+}
+
+/* An invalid output for one operation does not mean that the transport has given back the buffers of the others. */
+static void an_invalid_frame_gives_nothing_back(int odd, const char *text) {
+    static char out[LARGE], in[LARGE];
+    dtl_request_t sending;
+    open_ranks();
+    refused = 1;
+    CHECK_OK(dtl_comm_isend(ranks[1], out, LARGE, DTL_DTYPE_BYTE, 0, 1, &sending));
+    failing = 0, is_odd = odd;
+    CHECK_STATUS(dtl_comm_recv(ranks[0], in, LARGE, DTL_DTYPE_BYTE, 1, 1, NULL), DTL_ERROR_NATIVE_BACKEND);
+    CHECK(strstr(dtl_last_error(), text) != NULL);
+    CHECK(strstr(dtl_last_error(), "has not given the buffer back") != NULL);
+    CHECK_STATUS(dtl_comm_send(ranks[0], out, 1, DTL_DTYPE_BYTE, 1, 1), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_OK(dtl_request_cancel(sending));
+    refused = -1;
+    close_ranks();
 }
 
 /* A receive whose buffer the transport has: asking fails by an invalid boolean, once. The operation lives on. */
@@ -273,6 +313,8 @@ int main(void) {
     a_rank_that_cannot_receive(0, 0, 0);
     a_rank_that_cannot_receive(3, 1, 0);
     a_rank_that_cannot_receive(0, 0, 1);
+    an_invalid_frame_gives_nothing_back(2, "completed a receive of match word 0 with match word 5");
+    an_invalid_frame_gives_nothing_back(3, "wrote status 31337 into its result");
     an_invalid_boolean_ends_nothing();
     an_invalid_boolean_frees_nothing();
     a_receive_that_is_not_given_back();

@@ -328,6 +328,9 @@ impl Transport for Endpoint {
                 engine.progress()?;
                 done = engine.outcome(op)?;
             }
+            if done.is_none() {
+                engine.check_working()?;
+            }
             Ok(done.map(|done| *told = done).is_some())
         }))
     }
