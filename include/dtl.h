@@ -2267,7 +2267,9 @@ typedef struct dtl_comm_done_t {
 /// no longer complete, and on one or all receives from any source that are posted at that time (if none
 /// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
 /// other failure of a receive from any source, or of a frame's send, means that the transport is done
-/// for: it touches no buffer any more, and all operations end with that status.
+/// for: it touches no buffer any more, and all operations end with that status. After an output that cannot be (a number
+/// that is no status, another match word or source than the receive's) nothing can be sent or received either, but the
+/// library keeps each buffer that `test` has not given back, and never frees its own.
 ///
 /// Windows: two groups of slots for transports that reach other ranks' memory without their help, each
 /// whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get, win_flush), and
@@ -2325,6 +2327,8 @@ typedef struct dtl_comm_vtable_t {
                           uint64_t *out_op);
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
     /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
+    /// Any other failure of the first ones, which follow `open`, is that of dtl_comm_open on this rank only: make
+    /// `open` fail where it is known before, on every rank.
     dtl_status_t (*irecv)(void *self,
                           void *comm,
                           void *buf,
@@ -2336,6 +2340,7 @@ typedef struct dtl_comm_vtable_t {
     /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
     /// operation is over; its word may be used for another one. A status other than success means that
     /// asking failed and the operation lives on; a failed operation is done with its status in the result.
+    /// Any other number than 0 and 1 in *out_done is a failed call too, with DTL_ERROR_NATIVE_BACKEND.
     dtl_status_t (*test)(void *self,
                          void *comm,
                          uint64_t op,
@@ -4846,7 +4851,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 ///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
 ///         another process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text has
 ///         its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also two ranks on one device).
-///         A failure is one on every rank that was there; nothing stays open.
+///         A failure is one on every rank that was there; nothing stays open. One exception: over a registered kind, and over
+///         an MPI where messages are the library's own, receives are posted after the ranks have met. A rank whose
+///         transport refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other ranks what
+///         needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
 

@@ -71,7 +71,9 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// no longer complete, and on one or all receives from any source that are posted at that time (if none
 /// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
 /// other failure of a receive from any source, or of a frame's send, means that the transport is done
-/// for: it touches no buffer any more, and all operations end with that status.
+/// for: it touches no buffer any more, and all operations end with that status. After an output that cannot be (a number
+/// that is no status, another match word or source than the receive's) nothing can be sent or received either, but the
+/// library keeps each buffer that `test` has not given back, and never frees its own.
 ///
 /// Windows: two groups of slots for transports that reach other ranks' memory without their help, each
 /// whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get, win_flush), and
@@ -139,6 +141,8 @@ pub struct dtl_comm_vtable_t {
     >,
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
     /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
+    /// Any other failure of the first ones, which follow `open`, is that of dtl_comm_open on this rank only: make
+    /// `open` fail where it is known before, on every rank.
     pub irecv: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -154,6 +158,7 @@ pub struct dtl_comm_vtable_t {
     /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
     /// operation is over; its word may be used for another one. A status other than success means that
     /// asking failed and the operation lives on; a failed operation is done with its status in the result.
+    /// Any other number than 0 and 1 in *out_done is a failed call too, with DTL_ERROR_NATIVE_BACKEND.
     pub test: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

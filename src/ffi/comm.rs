@@ -41,7 +41,10 @@ pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
 ///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
 ///         another process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text has
 ///         its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also two ranks on one device).
-///         A failure is one on every rank that was there; nothing stays open.
+///         A failure is one on every rank that was there; nothing stays open. One exception: over a registered kind, and over
+///         an MPI where messages are the library's own, receives are posted after the ranks have met. A rank whose
+///         transport refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other ranks what
+///         needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_open(desc: *const dtl_comm_desc_t, out: *mut dtl_comm_t) -> dtl_status_t {

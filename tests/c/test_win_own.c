@@ -118,6 +118,32 @@ static void test_refusal(dtl_comm_t comm) {
     goes(comm, own_way());
 }
 
+/* The transport cannot be asked for a while: what has begun goes on, and only who asks gets the error. */
+static void test_not_asked(dtl_comm_t comm) {
+    int64_t base[8] = {0}, values[8];
+    dtl_request_t requests[8];
+    dtl_win_t win;
+    int i;
+    if (strncmp(kind, "mail", 4) != 0 || !is_own() || ranks < 2) return;
+    CHECK_OK(dtl_win_create(comm, base, sizeof base, 8, &win));
+    if (me == 0) {
+        CHECK_OK(dtl_win_lock_all(win));
+        mail_fails = 1;
+        for (i = 0; i < 8; i++) {
+            values[i] = i + 1;
+            CHECK_OK(dtl_win_rput(win, &values[i], 1, DTL_DTYPE_INT64, 1, (uint64_t)i, &requests[i]));
+        }
+        CHECK_STATUS(dtl_request_wait(requests[0], DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_BACKEND);
+        CHECK(strstr(dtl_last_error(), "do not free or reuse their buffers") != NULL);
+        mail_fails = 0;
+        for (i = 1; i < 8; i++) CHECK_OK(dtl_request_wait(requests[i], DTL_TIMEOUT_INFINITE, NULL));
+        CHECK_OK(dtl_win_unlock_all(win));
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    for (i = 0; i < 8; i++) CHECK(base[i] == (me == 1 ? i + 1 : 0));
+    CHECK_OK(dtl_win_destroy(win));
+}
+
 /* A target that goes away: operations on it fail, those on others go on. The rank that dies does so between two of them. */
 static void test_death(dtl_comm_t comm) {
     unsigned char *base = NULL, bytes[SIZE];
@@ -221,7 +247,7 @@ int main(int argc, char **argv) {
         test_race(comm);
     } else {
         test_communicators(comm);
-        if (is_mail()) test_refusal(comm);
+        if (is_mail()) test_refusal(comm), test_not_asked(comm);
         if (strcmp(kind, "rdma") == 0) test_misplaced(comm);
     }
     if (is_own() && ranks == 3) test_death(comm);

@@ -2,8 +2,9 @@
 //! ended, then the wire is closed. Both waits have a limit.
 
 use super::FRAME_WORD;
-use super::engine::{Engine, Link, rank_of};
-use crate::error::Result;
+use super::engine::{Answer, Engine, Link, rank_of};
+use super::frame::Kind;
+use crate::error::{Error, Result};
 use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
@@ -29,6 +30,27 @@ impl Engine {
         flying.chain(self.incoming.drain(..)).for_each(std::mem::forget);
         self.payloads.drain(..).for_each(std::mem::forget);
         closed
+    }
+
+    /// Closes a wire on which this rank cannot receive. The other ranks may have opened theirs: they get a message
+    /// first, so that they do not wait for this rank.
+    pub(super) fn give_up(mut self, error: &Error) {
+        for rank in 0..self.links.ranks() {
+            if self.is_other(rank) {
+                self.answer(rank, Answer::Tell(Kind::Leave, 0));
+            }
+        }
+        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
+        while self.broken.is_none()
+            && self.write_on().is_ok()
+            && !self.listed.is_empty()
+            && !deadline.passed()
+        {
+            backoff.pause();
+        }
+        // Nothing more is to be written, and no receive is posted again.
+        self.break_down(error.status(), None);
+        drop(self.close());
     }
 
     /// A withdrawn offer counts where nobody would tell who says Clear to it that there is no answer.

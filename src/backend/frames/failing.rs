@@ -24,7 +24,7 @@ impl Engine {
                 self.wire.completes(),
                 got.source
             );
-            return self.break_down(got.status, Some(text));
+            return self.distrust(got.status, text);
         }
         if !self.is_dead(source) {
             self.note_failure(got.status, source);
@@ -33,6 +33,15 @@ impl Engine {
         if self.lost_receives > LOST_BY_ONE_DEATH * (self.deaths + self.dying.len()) {
             let text = format!("receives from any source fail for ever since the death of rank {source}");
             self.break_down(DTL_ERROR_RANK_FAILURE, Some(text));
+        }
+    }
+
+    /// Handles the message of a rank that could not open its side: as its death.
+    #[cold]
+    pub(super) fn has_left(&mut self, rank: usize) {
+        if !self.is_dead(rank) && !self.dying.contains(&rank) {
+            self.dying.push(rank);
+            self.said = Some(format!("dtl_comm_open failed on rank {rank}"));
         }
     }
 
@@ -67,7 +76,7 @@ impl Engine {
             );
             (DTL_ERROR_NATIVE_BACKEND, text)
         };
-        self.break_down(status, Some(text));
+        self.distrust(status, text);
     }
 
     /// Handles a completed receive of a frame with a match word other than the one posted.
@@ -75,7 +84,7 @@ impl Engine {
     pub(super) fn wrong_word(&mut self, asked: u64, got: u64) {
         let who = self.wire.completes();
         let text = format!("{who} completed a receive of match word {asked} with match word {got}");
-        self.break_down(DTL_ERROR_NATIVE_BACKEND, Some(text));
+        self.distrust(DTL_ERROR_NATIVE_BACKEND, text);
     }
 
     /// Text if a receive from a named source and with a match word completed with others; else `None`.
@@ -94,8 +103,19 @@ impl Engine {
         ))
     }
 
-    /// Nothing works any more: all operations end with this status, now and later.
+    /// Stops everything because the wire has failed: all operations end with this status, now and later. The wire
+    /// touches no buffer any more. A wire whose outputs are invalid has not said that, see `distrust`.
     pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
+        self.stop(status, said, status != DTL_ERROR_NATIVE_BACKEND);
+    }
+
+    /// Stops everything because the wire has reported what cannot be. It may still use the buffers that it has:
+    /// operations on them do not end, and a test of them fails.
+    fn distrust(&mut self, status: dtl_status_t, said: String) {
+        self.stop(status, Some(said), false);
+    }
+
+    fn stop(&mut self, status: dtl_status_t, said: Option<String>, gives_back: bool) {
         if self.broken.is_some() {
             return;
         }
@@ -106,6 +126,7 @@ impl Engine {
         let own = self.rank;
         let unfinished = |(id, operation): (OpId, &mut Operation)| match operation {
             Operation::Done(_) => None,
+            _ if !gives_back && is_with_wire(operation) => None,
             Operation::Send(send) => Some((id, send.dest)),
             Operation::Receive(_) | Operation::Taken(_) | Operation::Withdrawn(_) => Some((id, own)),
         };
@@ -160,5 +181,14 @@ impl Engine {
 
     pub(super) fn failed_ranks(&self) -> Vec<i32> {
         (0..self.links.ranks()).filter(|&rank| self.is_dead(rank)).map(rank_of).collect()
+    }
+}
+
+/// Whether the wire has the buffer of an operation.
+fn is_with_wire(operation: &Operation) -> bool {
+    match operation {
+        Operation::Send(send) => send.stage == SendStage::Moving,
+        Operation::Receive(receive) => receive.taken.is_some_and(|taken| taken.payload.is_some()),
+        Operation::Taken(_) | Operation::Withdrawn(_) | Operation::Done(_) => false,
     }
 }

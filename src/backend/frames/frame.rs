@@ -27,12 +27,14 @@ pub(super) enum Kind {
     Withdraw = 6,
     /// The withdrawn offer of send `id` is forgotten.
     Forgotten = 7,
+    /// The sender could not open its side and closes it.
+    Leave = 8,
 }
 
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
         use Kind::*;
-        [Eager, Offer, Clear, Ack, Withdraw, Forgotten].into_iter().find(|kind| *kind as u32 == number)
+        [Eager, Offer, Clear, Ack, Withdraw, Forgotten, Leave].into_iter().find(|kind| *kind as u32 == number)
     }
 }
 
@@ -72,7 +74,7 @@ impl Header {
         let header = Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
         let carried = match header.kind {
             Kind::Eager => size,
-            Kind::Offer | Kind::Clear | Kind::Ack | Kind::Withdraw | Kind::Forgotten => 0,
+            Kind::Offer | Kind::Clear | Kind::Ack | Kind::Withdraw | Kind::Forgotten | Kind::Leave => 0,
         };
         (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
     }
@@ -130,7 +132,7 @@ mod tests {
         let mut frame = Frame::new().expect("memory");
         let data = Scratch::new(100).expect("memory");
         data.region().fill(7);
-        for kind in (1..8).filter_map(Kind::of) {
+        for kind in (1..9).filter_map(Kind::of) {
             let payload = if kind == Kind::Eager { data.region() } else { Region::EMPTY };
             let header = Header { kind, payload: 5, word: u64::MAX, size: 100, id: 1 << 40 };
             let len = frame.write(&header, payload).len() as u64;
@@ -138,7 +140,7 @@ mod tests {
             assert_eq!((frame.read(len + 1), frame.read(len - 1)), (None, None));
         }
         assert_eq!(frame.0[HEADER + 99..HEADER + 101], [7, 0]);
-        frame.0[0] = 8;
+        frame.0[0] = 9;
         assert_eq!(frame.read(HEADER as u64), None);
         let huge = Header { kind: Kind::Eager, payload: 0, word: 0, size: u64::MAX, id: 0 };
         frame.write(&huge, Region::EMPTY);

@@ -193,7 +193,7 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let mut engine = Engine::new(wire);
     let is_direct = engine.wire.devices().is_some();
     if let Err(error) = engine.post_receives() {
-        engine.close()?;
+        engine.give_up(&error);
         return Err(error);
     }
     let windows = engine.wire.windows().map_or_else(Windows::None, |_| Windows::OfGiven);
@@ -327,6 +327,9 @@ impl Transport for Endpoint {
             if done.is_none() {
                 engine.progress()?;
                 done = engine.outcome(op)?;
+            }
+            if done.is_none() {
+                engine.check_working()?;
             }
             Ok(done.map(|done| *told = done).is_some())
         }))

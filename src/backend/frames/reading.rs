@@ -162,6 +162,7 @@ impl Engine {
             Kind::Ack => self.accept_ack(from, OpId(header.id)),
             Kind::Withdraw => self.accept_withdraw(from, header.id),
             Kind::Forgotten => self.forgotten(from),
+            Kind::Leave => self.has_left(from),
         }
         None
     }

@@ -223,7 +223,9 @@ impl Open {
         // What is got is there when it is over.
         lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
         if asked || lane.flying.len() > UNASKED {
-            self.move_lane(rank, hand)?;
+            // An error: the wire could not be asked. The operation has begun all the same, so its buffer is in
+            // use; the next test or flush reports the error.
+            drop(self.move_lane(rank, hand));
         }
         Ok(number)
     }
@@ -265,7 +267,7 @@ impl Open {
             }
         }
         let upto = self.last;
-        self.move_on(hand)?;
+        self.move_on(hand).map_err(|error| in_use(&error))?;
         if self.is_over(target, upto) {
             return self.failure(target).map(|()| None);
         }
@@ -288,6 +290,13 @@ impl Open {
             None => Ok(false),
         }
     }
+}
+
+/// Error of a call that could not ask the wire: the operations live on.
+#[cold]
+fn in_use(error: &Error) -> Error {
+    let text = "operations on the window go on: do not free or reuse their buffers before it is destroyed";
+    Error::new(error.status(), format!("{}; {text}", error.text()))
 }
 
 /// An operation is over.
@@ -378,8 +387,11 @@ impl Engine {
     }
 
     pub(super) fn test_window(&mut self, number: u64, op: OpId) -> Result<bool> {
-        self.progress()?;
-        self.on_window(number, |open, _| open.test(op))
+        let moved = self.progress();
+        match self.on_window(number, |open, _| open.test(op)) {
+            Ok(false) => moved.map(|()| false).map_err(|error| in_use(&error)),
+            over => over,
+        }
     }
 
     /// Moves everything on all windows on.

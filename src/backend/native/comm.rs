@@ -114,18 +114,26 @@ struct NativeWire {
 }
 
 impl NativeWire {
-    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and turns an invalid result
-    /// into DTL_ERROR_NATIVE_BACKEND.
+    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and turns a number that is not a
+    /// status into DTL_ERROR_NATIVE_BACKEND. An invalid boolean is an error: only 1 reports the end of an
+    /// operation, so the transport may still use its buffer.
     #[cold]
-    fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) {
+    fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) -> Result<()> {
+        if done != 1 {
+            drop(take_error_text());
+            return fail!(
+                DTL_ERROR_NATIVE_BACKEND,
+                "{} wrote {done} into its boolean output: use 0 or 1",
+                self.completes()
+            );
+        }
         keep_said(before, result.status);
-        let wrong = match (done, result.status) {
-            (1, status) if is_status(status) => return,
-            (1, status) => format!("wrote status {status} into its result, which is not a status"),
-            _ => format!("wrote {done} into its boolean output: use 0 or 1"),
-        };
-        super::leave_error_text(format!("{} {wrong}", self.completes()));
-        result.status = DTL_ERROR_NATIVE_BACKEND;
+        if !is_status(result.status) {
+            let wrong = format!("wrote status {} into its result, which is not a status", result.status);
+            super::leave_error_text(format!("{} {wrong}", self.completes()));
+            result.status = DTL_ERROR_NATIVE_BACKEND;
+        }
+        Ok(())
     }
 }
 
@@ -199,7 +207,7 @@ impl Wire for NativeWire {
             return Ok(None);
         }
         if done != 1 || result.status != DTL_SUCCESS {
-            self.failed(done, &mut result, before);
+            self.failed(done, &mut result, before)?;
         }
         Ok(Some(Done {
             source: result.source,
