@@ -407,6 +407,7 @@ static void forks(void) {
     CHECK_OK(dtl_stream_host_callback(handles.stream, e_task, NULL)); /* threads that the child has not */
     CHECK_OK(dtl_executor_parallel_for(handles.executor, 0, 100, 1, e_range, NULL));
     CHECK_OK(dtl_comm_barrier(DTL_COMM_SELF));
+    CHECK_OK(dtl_stream_synchronize(handles.stream)); /* a stream at work counts as a thread inside */
     for (i = 0; i < 20; i++) {
         child = fork();
         if (child == 0) child_of_fork(&handles);
