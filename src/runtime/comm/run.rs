@@ -15,6 +15,7 @@ use super::recorder::Ticket;
 use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
 use super::staged::Stage;
+use super::table::check_outside;
 use super::types::Reduction;
 use super::whole;
 use super::{Comm, progress, withdrawing};
@@ -209,6 +210,7 @@ impl Comm {
             return Err(self.refuse(name));
         }
         self.link.transport.admit().map_err(|error| error.within(name))?;
+        check_outside(self, name)?;
         match self.in_collective.try_take(mark) {
             Some(turn) => Ok(turn),
             None => fail!(
