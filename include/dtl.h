@@ -625,8 +625,9 @@ typedef int32_t dtl_reduce_op_t;
 /// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
 /// dtl_op_create.
 /// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
-/// must not throw. It may call dtl_ functions, but no collective on the same communicator: within one that waits that answers
-/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step. dtl_finalize answers DTL_ERROR_BUSY.
+/// must not throw. It may call dtl_ functions, but no collective on the same communicator (dtl_comm_shrink is one, too): within
+/// one that waits that answers DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
+/// dtl_finalize answers DTL_ERROR_BUSY.
 /// Destroying the operation or the dtype there is allowed, and so is destroying communicators and windows. What is in its own way
 /// answers DTL_ERROR_BUSY: dtl_comm_destroy of the communicator of the collective that calls it, and waiting for, cancelling or
 /// destroying the request of that collective.
@@ -5258,7 +5259,8 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 ///         that made the communicator failed on it alone, or if it destroyed the communicator after a
 ///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
 ///         which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
+///         this process is in a call of a collective on it (requests of collectives do not count), or this thread is, in
+///         a function of the program's that it has called (see dtl_op_fn_t). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
 ///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
@@ -5560,7 +5562,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's time
 ///         limit (the text says where that rank is); call it again to continue. DTL_ERROR_RANK_FAILURE: the
 ///         other ranks have agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on
-///         `comm`. DTL_ERROR_CANCELED: another thread destroyed `comm`.
+///         `comm`, or a collective on it is further up this thread, in a function of the program's that it has called
+///         (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`.
 ///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 DTL_NODISCARD dtl_status_t dtl_comm_shrink(dtl_comm_t comm, dtl_comm_t *out);
 

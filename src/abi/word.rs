@@ -181,8 +181,9 @@ pub type dtl_reduce_op_t = i32;
 /// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
 /// dtl_op_create.
 /// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
-/// must not throw. It may call dtl_ functions, but no collective on the same communicator: within one that waits that answers
-/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step. dtl_finalize answers DTL_ERROR_BUSY.
+/// must not throw. It may call dtl_ functions, but no collective on the same communicator (dtl_comm_shrink is one, too): within
+/// one that waits that answers DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
+/// dtl_finalize answers DTL_ERROR_BUSY.
 /// Destroying the operation or the dtype there is allowed, and so is destroying communicators and windows. What is in its own way
 /// answers DTL_ERROR_BUSY: dtl_comm_destroy of the communicator of the collective that calls it, and waiting for, cancelling or
 /// destroying the request of that collective.

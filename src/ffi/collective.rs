@@ -44,7 +44,8 @@ fn to_end(comm: &Comm, begin: &dyn Fn(Caller<'_>) -> Result<Begun>) -> Result<()
 ///         that made the communicator failed on it alone, or if it destroyed the communicator after a
 ///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
 ///         which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
+///         this process is in a call of a collective on it (requests of collectives do not count), or this thread is, in
+///         a function of the program's that it has called (see dtl_op_fn_t). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
 ///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:

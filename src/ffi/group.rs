@@ -133,7 +133,8 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's time
 ///         limit (the text says where that rank is); call it again to continue. DTL_ERROR_RANK_FAILURE: the
 ///         other ranks have agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on
-///         `comm`. DTL_ERROR_CANCELED: another thread destroyed `comm`.
+///         `comm`, or a collective on it is further up this thread, in a function of the program's that it has called
+///         (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`.
 ///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {

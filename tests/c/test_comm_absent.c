@@ -37,6 +37,81 @@ static void shrink_and_use(dtl_comm_t copy) {
     CHECK_OK(dtl_comm_destroy(left));
 }
 
+/* Whoever has noticed it first: each rank's text names the absent rank. */
+static void names_absent(dtl_status_t got) {
+    CHECK_STATUS(got, DTL_ERROR_RANK_FAILURE);
+    CHECK_TEXT("because rank 1 does not take part");
+}
+
+static int64_t from[LARGE / 8], into[LARGE / 8];
+
+typedef enum { BARRIER, ALLREDUCE, IBARRIER, IALLREDUCE, DUP, SPLIT, WINDOW, COLLECTIVES } collective_t;
+
+static dtl_status_t call(dtl_comm_t on, collective_t which) {
+    dtl_request_t request;
+    dtl_comm_t made;
+    dtl_win_t window;
+    void *memory;
+    switch (which) {
+    case BARRIER: return dtl_comm_barrier(on);
+    case ALLREDUCE: return dtl_comm_allreduce(on, from, into, LARGE / 8, DTL_DTYPE_INT64, DTL_OP_SUM);
+    case IBARRIER:
+        CHECK_OK(dtl_comm_ibarrier(on, &request));
+        return dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL);
+    case IALLREDUCE:
+        CHECK_OK(dtl_comm_iallreduce(on, from, into, LARGE / 8, DTL_DTYPE_INT64, DTL_OP_SUM, &request));
+        return dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL);
+    case DUP: return dtl_comm_dup(on, &made);
+    case SPLIT: return dtl_comm_split(on, 0, 0, &made);
+    default: return dtl_win_allocate(on, 64, 1, &memory, &window);
+    }
+}
+
+static void test_texts(void) {
+    int which;
+    for (which = 0; which < COLLECTIVES; which++) {
+        const dtl_comm_t copy = dup_in_part(comm);
+        if (me != ABSENT) {
+            names_absent(call(copy, (collective_t)which));
+            CHECK_STATUS(dtl_comm_barrier(copy), DTL_ERROR_INVALID_STATE);
+            CHECK_TEXT("because rank 1 does not take part");
+            CHECK_OK(dtl_comm_destroy(copy));
+        }
+        CHECK_OK(dtl_comm_barrier(comm));
+    }
+}
+
+/* Rank 0 has given the collective up, and has destroyed the communicator, before the others call it. */
+static void test_texts_of_late_ranks(void) {
+    int which;
+    for (which = 0; which < COLLECTIVES; which++) {
+        const dtl_comm_t copy = dup_in_part(comm);
+        if (me == 0) {
+            names_absent(call(copy, (collective_t)which));
+            CHECK_OK(dtl_comm_destroy(copy));
+        }
+        CHECK_OK(dtl_comm_barrier(comm));
+        if (me > ABSENT) {
+            names_absent(call(copy, (collective_t)which));
+            CHECK_OK(dtl_comm_destroy(copy));
+        }
+        CHECK_OK(dtl_comm_barrier(comm));
+    }
+}
+
+/* A report says which rank is absent. */
+static void test_report(void) {
+    const dtl_comm_t copy = dup_in_part(comm);
+    char text[8192];
+    if (me == 0) {
+        names_absent(dtl_comm_barrier(copy));
+        CHECK_OK(dtl_comm_dump(copy, text, sizeof text, NULL));
+        CHECK(strstr(text, "rank 1 is absent") != NULL);
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me != ABSENT) CHECK_OK(dtl_comm_destroy(copy));
+}
+
 /* The parent is in order: the absent rank goes on with it. */
 static void test_blocking(void) {
     dtl_comm_t copy = dup_in_part(comm);
@@ -175,6 +250,9 @@ int main(int argc, char **argv) {
     comm = open_comm();
     CHECK(ranks >= 3 && ranks < 10);
     test_blocking();
+    test_texts();
+    test_texts_of_late_ranks();
+    test_report();
     test_requests();
     test_parent_is_gone();
     test_not_a_member();

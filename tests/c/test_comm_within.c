@@ -55,10 +55,12 @@ static void wait_for_helper(void) {
     CHECK(sem_wait(&is_done) == 0);
 }
 
-static void destroy_own(void) {
-    CHECK_STATUS(dtl_comm_destroy(subject), DTL_ERROR_BUSY);
+static void is_refused(dtl_status_t got) {
+    CHECK_STATUS(got, DTL_ERROR_BUSY);
     CHECK_TEXT("further up this thread");
 }
+
+static void destroy_own(void) { is_refused(dtl_comm_destroy(subject)); }
 
 static void end_own_request(void) {
     dtl_request_t list[1];
@@ -96,17 +98,73 @@ static void within(dtl_comm_t on, void (*what)(void), int tests) {
     is_armed = 0;
 }
 
+/* Collectives on the communicator whose collective calls the operation. None of them changes it. */
+static void call_collectives(void) {
+    dtl_comm_t made = DTL_COMM_NULL;
+    dtl_win_t window;
+    dtl_request_t started = DTL_REQUEST_NULL;
+    int32_t ones[16] = {1}, sums[16] = {0};
+    void *memory = NULL;
+    is_refused(dtl_comm_shrink(subject, &made));
+    is_refused(dtl_comm_dup(subject, &made));
+    is_refused(dtl_comm_split(subject, 0, 0, &made));
+    is_refused(dtl_comm_split_node(subject, 0, &made));
+    is_refused(dtl_comm_group_create(subject, &me, 1, &made));
+    CHECK(made.id == 0);
+    is_refused(dtl_comm_barrier(subject));
+    is_refused(dtl_comm_ibarrier(subject, &started));
+    is_refused(dtl_comm_allreduce(subject, ones, sums, 1, DTL_DTYPE_INT32, DTL_OP_SUM));
+    is_refused(dtl_comm_alltoall(subject, ones, 1, sums, DTL_DTYPE_INT32));
+    is_refused(dtl_win_create(subject, sums, sizeof sums, 1, &window));
+    is_refused(dtl_win_allocate(subject, 64, 1, &memory, &window));
+    CHECK(started.id == 0 && memory == NULL);
+    is_refused(dtl_comm_destroy(subject));
+}
+
 /* In a blocking collective, which any rank may be in first. */
-static void within_blocking(dtl_comm_t on) {
+static void within_blocking(dtl_comm_t on, void (*what)(void)) {
     int32_t ones[COUNT], sums[COUNT], i;
     for (i = 0; i < COUNT; i++) ones[i] = 1;
-    act = destroy_own;
+    act = what;
     subject = on;
     is_armed = 1;
     has_acted = 0;
     CHECK_OK(dtl_comm_allreduce(on, ones, sums, COUNT, DTL_DTYPE_INT32, sum_op));
     CHECK(sums[0] == ranks && sums[COUNT - 1] == ranks);
     is_armed = 0;
+    CHECK_OK(dtl_comm_barrier(on));
+}
+
+static void *shrink_beside(void *unused) {
+    dtl_comm_t left;
+    int32_t size;
+    (void)unused;
+    CHECK(sem_wait(&is_wanted) == 0);
+    CHECK_OK(dtl_comm_shrink(subject, &left));
+    CHECK_OK(dtl_comm_size(left, &size));
+    CHECK(size == ranks);
+    CHECK_OK(dtl_comm_destroy(left));
+    CHECK(sem_post(&is_done) == 0);
+    return NULL;
+}
+
+/* Another thread shrinks the communicator while a collective on it is in its operation, which waits for that. The collective
+ * ends in time on who has all parts, and else because of the shrink. */
+static void shrunk_beside(dtl_comm_t on) {
+    int32_t ones[COUNT], sums[COUNT], i;
+    pthread_t helper;
+    dtl_status_t got;
+    for (i = 0; i < COUNT; i++) ones[i] = 1;
+    act = wait_for_helper;
+    subject = on;
+    has_acted = 0;
+    is_armed = 1;
+    CHECK(pthread_create(&helper, NULL, shrink_beside, NULL) == 0);
+    got = dtl_comm_allreduce(on, ones, sums, COUNT, DTL_DTYPE_INT32, sum_op);
+    CHECK(got == DTL_SUCCESS || got == DTL_ERROR_RANK_FAILURE);
+    is_armed = 0;
+    if (!has_acted) wait_for_helper();
+    CHECK(pthread_join(helper, NULL) == 0);
 }
 
 int main(int argc, char **argv) {
@@ -126,7 +184,9 @@ int main(int argc, char **argv) {
     CHECK(pthread_join(helper, NULL) == 0);
     within(copy, end_own_request, 0);
     within(copy, destroy_own, 0);
-    within_blocking(copy);
+    within_blocking(copy, destroy_own);
+    within_blocking(copy, call_collectives);
+    shrunk_beside(copy);
     CHECK_OK(dtl_comm_destroy(copy));
     CHECK_OK(dtl_op_destroy(sum_op));
     CHECK_OK(dtl_comm_destroy(comm));

@@ -60,6 +60,26 @@ impl Absences {
     }
 }
 
+/// Members that take no part any more, as the communicator numbers them.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Gone {
+    /// Died or left.
+    pub(super) failed: Vec<i32>,
+    /// Live, and absent or known to have destroyed the communicator.
+    pub(super) absent: Vec<i32>,
+}
+
+impl Gone {
+    pub(super) fn is_empty(&self) -> bool {
+        self.failed.is_empty() && self.absent.is_empty()
+    }
+
+    /// This, or the other one if this is empty.
+    pub(super) fn or(self, other: impl FnOnce() -> Gone) -> Gone {
+        if self.is_empty() { other() } else { self }
+    }
+}
+
 /// Origin of a communicator: its parent, and the collective of the parent that made it.
 pub(super) struct Origin {
     /// Handle of the parent, which may have been destroyed.
@@ -100,16 +120,17 @@ impl Comm {
         self.has_died() || !self.absent_ranks().is_empty()
     }
 
-    /// Members that live and are known to be absent or to have destroyed this communicator.
-    fn absent_or_left(&self) -> Vec<i32> {
+    /// Members that are known to be gone.
+    pub(super) fn gone(&self) -> Gone {
         let failed = self.failed_ranks();
         let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
-        all.into_iter().filter(|rank| !failed.contains(rank)).collect()
+        let absent = all.into_iter().filter(|rank| !failed.contains(rank)).collect();
+        Gone { failed, absent }
     }
 
     /// Why an operation cannot complete: which members have died or are absent.
-    pub(super) fn gone_text(&self) -> String {
-        self.gone_text_of(&self.failed_ranks(), &self.absent_or_left())
+    fn gone_text(&self) -> String {
+        self.gone_text_of(&self.gone())
     }
 
     /// Why an operation with one rank cannot complete. Others that are gone are not the reason, unless the
@@ -118,27 +139,27 @@ impl Comm {
         if self.failed_ranks().contains(&peer) {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
         }
-        match self.absent_or_left().contains(&peer) {
-            true => self.gone_text_of(&[], &[peer]),
+        match self.gone().absent.contains(&peer) {
+            true => self.gone_text_of(&Gone { failed: Vec::new(), absent: vec![peer] }),
             false => self.gone_text(),
         }
     }
 
-    fn gone_text_of(&self, failed: &[i32], absent: &[i32]) -> String {
-        let list: Vec<_> = absent.iter().map(ToString::to_string).collect();
-        let absent = match absent {
+    /// The same, of given members.
+    pub(super) fn gone_text_of(&self, gone: &Gone) -> String {
+        let absent = match &*gone.absent {
             [] => String::new(),
             [rank] => format!(
                 "because rank {rank} does not take part in this communicator: the call that made it failed there, \
                  or that rank destroyed it; dtl_comm_shrink leaves it out"
             ),
-            _ => format!(
+            ranks => format!(
                 "because ranks {} do not take part in this communicator: the call that made it failed there, \
                  or these ranks destroyed it; dtl_comm_shrink leaves them out",
-                list.join(", ")
+                super::rank_list(ranks)
             ),
         };
-        match super::rank_list(failed) {
+        match super::rank_list(&gone.failed) {
             failed if failed.is_empty() && absent.is_empty() => {
                 format!("because a rank {}{}", self.failed_how(), self.failed_why())
             }
@@ -177,13 +198,18 @@ impl Comm {
         if rank != DTL_ANY_SOURCE {
             return self.has_left(rank) || self.absent_ranks().contains(&rank);
         }
-        let absent = self.absent_or_left();
+        let Gone { failed, absent } = self.gone();
         if absent.is_empty() {
             return false;
         }
-        let dead = self.failed_ranks();
-        let is_gone = |rank: i32| rank == self.rank || absent.contains(&rank) || dead.contains(&rank);
+        let is_gone = |rank: i32| rank == self.rank || absent.contains(&rank) || failed.contains(&rank);
         (0..self.size).all(is_gone)
+    }
+
+    /// Reads the notices that ranks which have left sent before.
+    pub(super) fn catch_up_with_left(&self) {
+        self.left_ranks().into_iter().for_each(|rank| self.catch_up(rank));
+        report::serve(self);
     }
 
     /// For an operation with a rank that has left: reads what that rank sent before.

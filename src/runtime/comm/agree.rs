@@ -18,6 +18,7 @@ use super::group::{Seat, derive};
 use super::link::Class;
 use super::posted::Posted;
 use super::standing::State;
+use super::table::check_outside;
 use super::{Comm, insert, on_device, progress, report};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -95,6 +96,7 @@ pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     if comm.standing.state() == State::Closed {
         return Err(comm.ended());
     }
+    check_outside(comm, "dtl_comm_shrink")?;
     let (completed, suspended) = {
         let mut shrinking = comm.shrinking.lock();
         if shrinking.is_busy {

@@ -257,8 +257,14 @@ fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64
         }
         comm.link.transport.look_around();
         report::serve(comm);
-        if let Some((_, rank, status)) = comm.reports.given_up(number) {
-            return Err(failed_elsewhere(rank, status));
+        if let Some(first) = comm.reports.given_up(number) {
+            return Err(match first.cause(comm) {
+                Some(gone) => Error::new(
+                    DTL_ERROR_RANK_FAILURE,
+                    format!("the devices' communicator cannot be opened {}", comm.gone_text_of(&gone)),
+                ),
+                None => failed_elsewhere(first.rank, first.status),
+            });
         }
         if comm.has_died() {
             return fail!(

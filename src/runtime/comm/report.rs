@@ -8,12 +8,12 @@ mod notice;
 mod retired;
 
 use super::Comm;
-use super::absence::{self, Absences};
+use super::absence::{self, Absences, Gone};
 use super::call::Call;
 use super::link::{self, Class};
 use super::posted::Posted;
 use crate::abi::comm::DTL_ANY_SOURCE;
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::{DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
 use crate::runtime::backend::{Done, Selector, SendMode};
 use crate::sys::buf::Scratch;
@@ -56,10 +56,28 @@ struct Heard {
     given_up: Option<GivenUp>,
     /// The first one that this rank has given up itself.
     own: Option<u64>,
+    /// The ranks because of which this rank gives up.
+    cause: Option<Gone>,
 }
 
-/// A collective that a rank has given up: number, who, status.
-pub(super) type GivenUp = (u64, i32, dtl_status_t);
+/// A collective that a rank has given up.
+#[derive(Clone)]
+pub(super) struct GivenUp {
+    pub(super) number: u64,
+    pub(super) rank: i32,
+    pub(super) status: dtl_status_t,
+    /// The ranks because of which, as far as that rank knew them.
+    pub(super) gone: Gone,
+}
+
+impl GivenUp {
+    /// The ranks because of which: as the rank that gave it up named them, for those that are known here may have
+    /// destroyed the communicator only after the failure. `None`: it has another reason.
+    pub(super) fn cause(&self, comm: &Comm) -> Option<Gone> {
+        let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
+        Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
+    }
+}
 
 impl Reports {
     pub(super) fn news(&self) -> u64 {
@@ -68,7 +86,13 @@ impl Reports {
 
     /// Who gave up the collective of this number, or one before it.
     pub(super) fn given_up(&self, number: u64) -> Option<GivenUp> {
-        self.heard.lock().given_up.filter(|(first, ..)| *first <= number)
+        self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
+    }
+
+    /// Keeps the ranks because of which a collective fails here, for the notice to the others. Those that are gone when the
+    /// notice is sent may be more: some have given it up meanwhile, and left.
+    pub(super) fn note_cause(&self, gone: &Gone) {
+        self.heard.lock().cause.get_or_insert_with(|| gone.clone());
     }
 }
 
@@ -82,7 +106,7 @@ fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
             calls.push(more);
         }
     }
-    Notice { why, status, number, calls }
+    Notice { why, status, number, gone: Gone::default(), calls }
 }
 
 fn tell(comm: &Comm, rank: i32, notice: &Notice) {
@@ -103,9 +127,10 @@ fn tell_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
 }
 
-/// Of what concerns this communicator alone: a rank that has destroyed it reads nothing more.
+/// Of what concerns this communicator alone: a rank that has destroyed it reads nothing more, and one that never had
+/// it read nothing at all.
 fn tell_present(comm: &Comm, notice: &Notice) {
-    let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.has_left(*rank));
+    let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
     others.for_each(|rank| tell(comm, rank, notice));
 }
 
@@ -126,7 +151,13 @@ pub(super) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
         comm.reports.heard.lock().own = Some(first);
         return;
     }
-    let notice = own(comm, Why::GaveUp, status, number);
+    let mut notice = own(comm, Why::GaveUp, status, number);
+    if status == DTL_ERROR_RANK_FAILURE {
+        // The others may not have heard of these ranks.
+        let told = || comm.reports.given_up(number).map_or_else(Gone::default, |first| first.gone);
+        let cause = comm.reports.heard.lock().cause.clone();
+        notice.gone = cause.unwrap_or_default().or(told).or(|| comm.gone());
+    }
     let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     match call {
         Some((call, _)) if !call.kind.makes_comm() => tell_present(comm, &notice),
@@ -220,8 +251,9 @@ fn hear(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     }
     note_absence(&comm.reports.absences, outer, &notice);
     let mut heard = comm.reports.heard.lock();
-    if notice.why == Why::GaveUp && heard.given_up.is_none_or(|(first, ..)| notice.number < first) {
-        heard.given_up = Some((notice.number, from, notice.status));
+    if notice.why == Why::GaveUp && heard.given_up.as_ref().is_none_or(|first| notice.number < first.number) {
+        let (number, status, gone) = (notice.number, notice.status, notice.gone.clone());
+        heard.given_up = Some(GivenUp { number, rank: from, status, gone });
     }
     heard.since_asked.insert(from);
     heard.latest.insert(from, notice);
@@ -251,7 +283,7 @@ fn ask_silent(comm: &Comm, about: Option<i32>) {
     let notice = own(comm, Why::Ask, DTL_SUCCESS, number);
     let answered = comm.reports.heard.lock().since_asked.clone();
     let silent = (0..comm.size).filter(|rank| *rank != comm.rank && !answered.contains(rank));
-    silent.for_each(|rank| tell(comm, rank, &notice));
+    silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| tell(comm, rank, &notice));
 }
 
 /// The same of all but those that have given up: where they were when they did is what counts.
@@ -267,9 +299,12 @@ fn ask_others(comm: &Comm, about: Option<i32>) {
 fn hear_all(comm: &Comm, limit_ns: u64) {
     let deadline = Deadline::after(limit_ns);
     let mut backoff = Backoff::new();
-    let failed: BTreeSet<i32> = comm.failed_ranks().into_iter().collect();
-    let expected = (0..comm.size).filter(|rank| *rank != comm.rank && !failed.contains(rank)).count();
-    while comm.reports.heard.lock().since_asked.len() < expected && !deadline.passed() {
+    let Gone { failed, absent } = comm.gone();
+    let gone: BTreeSet<i32> = failed.into_iter().chain(absent).collect();
+    let expected: Vec<i32> =
+        (0..comm.size).filter(|rank| *rank != comm.rank && !gone.contains(rank)).collect();
+    let is_silent = |rank: &i32| !comm.reports.heard.lock().since_asked.contains(rank);
+    while expected.iter().any(is_silent) && !deadline.passed() {
         comm.link.transport.progress();
         serve(comm);
         comm.pause(&mut backoff);
@@ -339,9 +374,12 @@ pub(super) fn summary(comm: &Comm, about: Option<i32>) -> String {
 /// Of a rank that does not answer.
 const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
 
+/// Of a rank that lives and does not take part.
+const ABSENT: &str = "absent (the call that made this communicator failed there, or it destroyed it)";
+
 /// What each rank is in, as far as it is known.
 fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
-    let failed = comm.failed_ranks();
+    let Gone { failed, absent } = comm.gone();
     let heard = comm.reports.heard.lock();
     // Who is behind is in the one where the ranks parted.
     let answers = heard.latest.iter().filter(|(rank, _)| heard.since_asked.contains(rank));
@@ -356,6 +394,8 @@ fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
         match place {
             Some(place) if failed.contains(&rank) => format!("gone (died or left; last heard of {place})"),
             None if failed.contains(&rank) => "gone (died or left)".to_owned(),
+            Some(place) if absent.contains(&rank) => format!("{ABSENT}; last heard of {place}"),
+            None if absent.contains(&rank) => ABSENT.to_owned(),
             Some(place) if answers => place,
             Some(place) => format!("{SILENT}; last heard of {place}"),
             None => SILENT.to_owned(),

@@ -3,6 +3,7 @@
 //! Every rank must make the same calls in the same order. A failure (time limit, death, mismatch)
 //! leaves ranks at different points, so collectives are refused from then on.
 
+mod lost;
 mod questions;
 
 use super::algorithms::Group;
@@ -15,6 +16,7 @@ use super::recorder::Ticket;
 use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
 use super::staged::Stage;
+use super::table::check_outside;
 use super::types::Reduction;
 use super::whole;
 use super::{Comm, progress, withdrawing};
@@ -22,15 +24,12 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Collective, OpId};
 use crate::sys::cache::usually;
-use crate::sys::clock::now_ns;
 use crate::sys::epoch;
 use crate::sys::park::Backoff;
 use crate::sys::turn::Taken;
 use questions::Questions;
 use std::sync::atomic::Ordering;
 
-/// How long a collective may go on after a death was seen: what the dead rank sent may complete it.
-const GRACE_NS: u64 = 100_000_000;
 /// Bits of a collective's number in its messages' tags; the others are its signature.
 const NUMBER_BITS: u32 = 20;
 /// Step lists kept for reuse, each with its scratch memory.
@@ -209,6 +208,7 @@ impl Comm {
             return Err(self.refuse(name));
         }
         self.link.transport.admit().map_err(|error| error.within(name))?;
+        check_outside(self, name)?;
         match self.in_collective.try_take(mark) {
             Some(turn) => Ok(turn),
             None => fail!(
@@ -271,7 +271,7 @@ impl Run {
 
     /// For a request: moves it on, and fails it if it cannot come to its end any more.
     pub(super) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
-        let advance = self.advance(comm).map_err(|error| self.placed(comm, error))?;
+        let advance = self.advance(comm).map_err(|error| self.placed(comm, error, &Inquiry::never()))?;
         if advance == Advance::Waiting {
             let looks = self.turns.is_turn();
             self.check_hope(comm, &Inquiry::never(), looks)?;
@@ -293,19 +293,19 @@ impl Run {
             }
             Ok(_) => Ok(Some(self)),
             Err(error) => {
-                let error = self.placed(comm, error);
+                let error = self.placed(comm, error, &Inquiry::never());
                 self.fail(comm, &error);
                 Err(error)
             }
         }
     }
 
-    /// Of a mismatch, with where the ranks are.
-    fn placed(&self, comm: &Comm, error: Error) -> Error {
-        if error.status() == DTL_ERROR_INVALID_ARGUMENT {
-            self.report(comm, &error, &Inquiry::never())
-        } else {
-            error
+    /// Of a mismatch, with where the ranks are; of a failed rank, with what another rank gave the collective up for.
+    fn placed(&self, comm: &Comm, error: Error, inquiry: &Inquiry) -> Error {
+        match error.status() {
+            DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
+            DTL_ERROR_RANK_FAILURE => self.with_cause(comm, error),
+            _ => error,
         }
     }
 
@@ -363,10 +363,7 @@ impl Run {
                 Ok(Advance::Done) => return Ok(()),
                 Ok(Advance::Moved) => backoff = Backoff::new(),
                 Ok(Advance::Waiting) => {}
-                Err(error) if error.status() == DTL_ERROR_INVALID_ARGUMENT => {
-                    return Err(self.report(comm, &error, &inquiry));
-                }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.placed(comm, error, &inquiry)),
             }
             match (&self.work, &comm.flat) {
                 (Work::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
@@ -404,53 +401,9 @@ impl Run {
         self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text), inquiry)
     }
 
-    /// Whether it can still come to its end; `looks`: also whether ranks have destroyed the communicator.
-    fn check_hope(&mut self, comm: &Comm, inquiry: &Inquiry, looks: bool) -> Result<()> {
-        comm.check_open()?;
-        if self.is_lost(comm, looks)? {
-            return self.cannot_complete(comm);
-        }
-        if let Some((number, who, status)) = comm.reports.given_up(self.number) {
-            let text = match number == self.number {
-                true => format!("rank {who} gave up {}", self.call),
-                false => format!("rank {who} gave up collective #{number}, before {}", self.call),
-            };
-            return Err(report_on(comm, &Error::new(status, text), i32::try_from(number).ok(), inquiry));
-        }
-        if comm.has_gone() && self.is_next(comm) {
-            let since = *self.death_seen.get_or_insert_with(now_ns);
-            if now_ns() - since > GRACE_NS {
-                return self.cannot_complete(comm);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether it is this one that the ranks are at: one begun later fails with it, and names it.
-    fn is_next(&self, comm: &Comm) -> bool {
-        match (&self.work, &comm.flat) {
-            (Work::Flat(steps), Some(flat)) => steps.is_next(flat),
-            _ => true,
-        }
-    }
-
     /// An error with where the ranks are.
     fn report(&self, comm: &Comm, error: &Error, inquiry: &Inquiry) -> Error {
         report_on(comm, error, Some(self.call.tag), inquiry)
-    }
-
-    /// Whether a rank has gone without its part.
-    fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
-        match (&mut self.work, &comm.flat) {
-            (Work::Flat(steps), Some(flat)) => Ok(steps.is_lost(comm, flat, looks)),
-            (Work::Steps(schedule), Some(_)) if looks => schedule.end_with_left(comm).map(|()| false),
-            _ => Ok(false),
-        }
-    }
-
-    #[cold]
-    fn cannot_complete(&self, comm: &Comm) -> Result<()> {
-        fail!(DTL_ERROR_RANK_FAILURE, "{} cannot complete {}", self.call, comm.gone_text())
     }
 
     /// Whether it has failed and the transport has kept operations of it.

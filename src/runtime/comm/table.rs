@@ -107,13 +107,14 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
     comm.map(Some).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// Refuses in the midst of a collective on the communicator, which would go on without it.
-fn check_outside(comm: &Comm) -> Result<()> {
+/// Refuses a call within a function of the program that a collective on the communicator has called. That
+/// collective cannot go on before the function returns, so the call would disturb it, or wait for it for ever.
+pub(super) fn check_outside(comm: &Comm, name: &str) -> Result<()> {
     if comm.in_collective.is_of(epoch::thread_mark()) {
         return fail!(
             DTL_ERROR_BUSY,
-            "comm: a collective on it is further up this thread, which has called the function of the program that calls this: \
-             let that function return first"
+            "{name}: a collective on this communicator is further up this thread, and has called the function of the \
+             program that calls this: let that function return first"
         );
     }
     Ok(())
@@ -122,7 +123,7 @@ fn check_outside(comm: &Comm) -> Result<()> {
 /// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
 /// link closes with the last communicator on it. Outside of the epoch.
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
-    check_outside(comm)?;
+    check_outside(comm, "dtl_comm_destroy")?;
     request::check_revocable(comm)?;
     let has_failed = absence::has_failed(comm);
     // First, so that who waits on one of its requests hears CANCELED.

@@ -1,12 +1,15 @@
 //! Message in which a rank reports its operations to another, and its encoding in words.
 
+use super::super::absence::Gone;
 use super::super::call::Call;
 use crate::abi::status::dtl_status_t;
 use std::fmt::Write;
 
 /// Operations told in one notice.
 pub(super) const TOLD: usize = 8;
-pub(super) const WORDS: usize = 3 + 4 * TOLD;
+/// Ranks named in one notice as gone.
+const NAMED: usize = 8;
+pub(super) const WORDS: usize = 3 + NAMED + 4 * TOLD;
 
 /// Why a rank sends a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +31,8 @@ pub(super) struct Notice {
     pub(super) status: dtl_status_t,
     /// The collective that was given up, or that it is about.
     pub(super) number: u64,
+    /// The ranks because of which it was given up: the first `NAMED` of them.
+    pub(super) gone: Gone,
     /// Latest first, and whether each is over.
     pub(super) calls: Vec<(Call, bool)>,
 }
@@ -35,6 +40,7 @@ pub(super) struct Notice {
 impl Notice {
     pub(super) fn words(&self) -> Vec<u64> {
         let mut words = vec![self.why as u64, self.status as u32 as u64, self.number];
+        words.extend(gone_words(&self.gone));
         for (call, over) in self.calls.iter().take(TOLD) {
             words.push(1 + u64::from(*over));
             words.extend(call.portable().words());
@@ -44,7 +50,8 @@ impl Notice {
     }
 
     pub(super) fn parse(words: &[u64]) -> Option<Notice> {
-        let (&[why, status, number], calls) = words.split_first_chunk()?;
+        let (&[why, status, number], words) = words.split_first_chunk()?;
+        let (gone, calls) = words.split_first_chunk::<NAMED>()?;
         let why = [Why::Ask, Why::Answer, Why::GaveUp, Why::Revoke, Why::Absent]
             .into_iter()
             .find(|w| *w as u64 == why)?;
@@ -52,7 +59,8 @@ impl Notice {
             [state @ 1..=2, a, b, c] => Some((Call::from_words([a, b, c])?, state == 2)),
             _ => None,
         });
-        Some(Notice { why, status: status as u32 as i32, number, calls: calls.collect() })
+        let (status, gone) = (status as u32 as i32, parse_gone(gone));
+        Some(Notice { why, status, number, gone, calls: calls.collect() })
     }
 
     /// The operation it is in, if it is in one.
@@ -90,6 +98,28 @@ impl Notice {
     }
 }
 
+/// Marks a word of a rank that is absent, not dead.
+const ABSENT: u64 = 1 << 32;
+
+/// A word for each rank, above 0.
+fn gone_words(gone: &Gone) -> [u64; NAMED] {
+    let word = |rank: &i32, mark: u64| mark | (u64::from(rank.unsigned_abs()) + 1);
+    let failed = gone.failed.iter().map(|rank| word(rank, 0));
+    let all = failed.chain(gone.absent.iter().map(|rank| word(rank, ABSENT)));
+    let mut words = [0; NAMED];
+    words.iter_mut().zip(all).for_each(|(slot, word)| *slot = word);
+    words
+}
+
+fn parse_gone(words: &[u64; NAMED]) -> Gone {
+    let mut gone = Gone::default();
+    for word in words.iter().filter(|word| **word != 0) {
+        let list = if word & ABSENT == 0 { &mut gone.failed } else { &mut gone.absent };
+        list.push((*word as u32).wrapping_sub(1) as i32);
+    }
+    gone
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::call::Kind;
@@ -98,11 +128,13 @@ mod tests {
     #[test]
     fn notices_survive_being_words() {
         let call = Call::new(Kind::Bcast).with(7, 2).root(1);
-        let notice =
-            Notice { why: Why::GaveUp, status: 104, number: 9, calls: vec![(call, false), (call, true)] };
+        let gone = Gone { failed: vec![0, 77], absent: vec![5] };
+        let calls = vec![(call, false), (call, true)];
+        let notice = Notice { why: Why::GaveUp, status: 104, number: 9, gone, calls };
         let again = Notice::parse(&notice.words()).unwrap();
         assert!(again.why == Why::GaveUp && again.status == 104 && again.number == 9);
-        assert_eq!(again.calls, notice.calls);
+        assert!(again.calls == notice.calls && again.gone == notice.gone);
+        assert_eq!(notice.words().len(), WORDS);
         assert_eq!(again.present(), Some(&call));
         assert!(Notice::parse(&[9, 0, 0]).is_none() && Notice::parse(&[1]).is_none());
     }
@@ -112,7 +144,8 @@ mod tests {
         let call = |kind, tag| Call { tag, ..Call::new(kind) };
         let (barrier, bcast, scan) = (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
         let of = |calls: &[(Call, bool)], about| {
-            Notice { why: Why::Answer, status: 0, number: 0, calls: calls.to_vec() }.place(about)
+            let (gone, calls) = (Gone::default(), calls.to_vec());
+            Notice { why: Why::Answer, status: 0, number: 0, gone, calls }.place(about)
         };
         assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
         assert_eq!(of(&[(barrier, false), (bcast, false)], Some(5)), "in barrier #9, begun before: bcast #5");
