@@ -249,7 +249,7 @@ static dtl_status_t messages(dtl_comm_t c) {
 
 static dtl_status_t in_fences(dtl_win_t win, const int64_t *base) {
     const int32_t next = (rank + 1) % size, last = (rank + size - 1) % size;
-    const uint64_t n = some() / 2 + 1, half = CELLS / 2;
+    const uint64_t n = (some() + 1) / 2, half = CELLS / 2;
     int rounds = 1 + below(&shared, 3);
     TRY(dtl_win_fence(win));
     while (rounds-- > 0) {
