@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Handles the message of a rank that could not open its side: as its death.
+    /// Treats a rank that could not open its side as dead.
     #[cold]
     pub(super) fn has_left(&mut self, rank: usize) {
         if !self.is_dead(rank) && !self.dying.contains(&rank) {

@@ -73,7 +73,7 @@ pub trait Wire: Send {
     fn may_be_served(&self) -> bool {
         true
     }
-    /// As [`Transport::may_keep`].
+    /// Whether the wire may keep cancelled operations without end, for reasons that the library cannot know.
     fn may_keep(&self) -> bool {
         false
     }

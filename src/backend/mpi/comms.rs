@@ -38,7 +38,7 @@ pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
     Ok((rank, size))
 }
 
-/// Frees a communicator of the library. In a turn.
+/// Receives what has arrived on a communicator of the library, and frees it. In a turn.
 pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     let received = leftover::receive_all(mpi, comm);
     // SAFETY: our own communicator, freed once.

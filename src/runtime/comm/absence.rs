@@ -145,7 +145,7 @@ impl Comm {
         }
     }
 
-    /// The same, of given members.
+    /// Reason why an operation cannot complete, for the given members.
     pub(super) fn gone_text_of(&self, gone: &Gone) -> String {
         let absent = match &*gone.absent {
             [] => String::new(),
