@@ -5163,7 +5163,8 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
     dtl_recv_info_t *info);
 
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
-/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
+/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a cancelled
+/// send until the next message from the same rank on the communicator has arrived.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
 ///         dtl_comm_desc_t) a send as well that was not over as it began. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
