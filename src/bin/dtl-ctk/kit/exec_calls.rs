@@ -56,6 +56,7 @@ extern "C" fn run_job(user: *mut c_void) -> i32 {
 pub(crate) struct Hold {
     go: Arc<AtomicBool>,
     in_caller: Arc<AtomicBool>,
+    begun: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
     pub(crate) job: &'static Job,
 }
@@ -64,9 +65,10 @@ impl Hold {
     pub(crate) fn new() -> Hold {
         let (go, in_caller) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (seen, told, caller) = (Arc::clone(&go), Arc::clone(&in_caller), thread::current().id());
-        let ended = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&ended);
+        let (begun, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (begin, end) = (Arc::clone(&begun), Arc::clone(&ended));
         let job = Job::new(move || {
+            begin.store(true, Ordering::SeqCst);
             if thread::current().id() == caller {
                 // Nobody is left to release it.
                 told.store(true, Ordering::SeqCst);
@@ -76,7 +78,7 @@ impl Hold {
             end.store(true, Ordering::SeqCst);
             0
         });
-        Hold { go, in_caller, ended, job }
+        Hold { go, in_caller, begun, ended, job }
     }
 
     /// Queues it; skips the test where the backend calls functions in the caller's thread.
@@ -94,8 +96,16 @@ impl Hold {
 
     /// Returns true if `job` runs while this one lasts.
     pub(crate) fn outlasts(&self, job: &Job) -> bool {
-        let has_ended = || self.ended.load(Ordering::SeqCst);
-        becomes(Duration::from_secs(10), || job.runs() > 0 || has_ended()) && !has_ended()
+        becomes(Duration::from_secs(10), || job.runs() > 0 || self.has_ended()) && !self.has_ended()
+    }
+
+    /// Waits until it runs.
+    pub(crate) fn begins(&self) -> bool {
+        becomes(Duration::from_secs(10), || self.begun.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
     }
 }
 

@@ -330,10 +330,12 @@ fn sync_slow(s: &Subject) -> Outcome {
 }
 
 fn sync_all(s: &Subject) -> Outcome {
-    let (stream, job) = (stream(s)?, slow(1));
-    (0..30).try_for_each(|_| stream.callback(job))?;
+    let (stream, job, last) = (stream(s)?, slow(1), slow(20));
+    (0..29).try_for_each(|_| stream.callback(job))?;
+    stream.callback(last)?;
     stream.synchronize()?;
-    ensure!(job.runs() == 30, "synchronize returned after {} of 30 pieces of work", job.runs());
+    let runs = job.runs() + last.runs();
+    ensure!(runs == 30, "synchronize returned after {runs} of 30 pieces of work");
     Ok(())
 }
 
