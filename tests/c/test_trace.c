@@ -575,7 +575,11 @@ int main(int argc, char** argv) {
     forks();
     forks_while_writing();
     signals();
+#ifndef __SANITIZE_ADDRESS__ /* which maps memory for each new thread */
     no_memory();
+#else
+    (void)no_memory;
+#endif
     killed();
     full();
     finalized();
