@@ -82,7 +82,7 @@ static uint64_t data_length(const struct call* call, const struct parameter* p, 
             count = 1;
         }
         if (has(f, "reduce_scatter_block")) count = times(named(call, v, "count", 0), ranks); /* of rbuf for DTL_IN_PLACE */
-        if (many || ends(f, "reduce_scatter")) count = 64 * 16; /* see fill_list */
+        if (many || ends(f, "reduce_scatter")) count = 8 * (ranks > 128 ? ranks : 128); /* see fill_list */
         return times(count, element);
     }
     if (is(f, "dtl_mem_copy_2d")) {
