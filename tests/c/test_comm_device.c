@@ -177,13 +177,15 @@ static void test_limits(void) {
             CHECK_OK(dtl_comm_isend(hasty, device[0], 4 * PART, DTL_DTYPE_BYTE, 1, 2, &request));
             CHECK_OK(dtl_request_cancel(request));
             CHECK_STATUS(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_CANCELED);
-            CHECK_OK(dtl_comm_send(hasty, NULL, 0, DTL_DTYPE_BYTE, 1, 9)); /* arrives after the cancellation */
+            CHECK_OK(dtl_comm_isend(hasty, NULL, 0, DTL_DTYPE_BYTE, 1, 9, &request)); /* arrives after the cancellation */
         }
     }
     CHECK_OK(dtl_comm_barrier(comm));
+    if (me == 0 && ranks > 1) CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
     if (me == 1) {
         int found = 1;
-        CHECK_OK(dtl_comm_recv(hasty, NULL, 0, DTL_DTYPE_BYTE, 0, 9, NULL));
+        CHECK_OK(dtl_comm_irecv(hasty, NULL, 0, DTL_DTYPE_BYTE, 0, 9, &request));
+        CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
         CHECK_OK(dtl_comm_iprobe(hasty, 0, 2, &found, NULL));
         CHECK(!found);
     }
