@@ -50,7 +50,7 @@
  * 10. No hidden fallback. Only "auto" chooses, and dtl_explain tells what and why. What is asked for
  *     by name and cannot be had is an error with the reason. DTL_STRICT=1 makes a degraded automatic
  *     choice an error as well.
- * 11. Environment. Variables named DTL_… set what no call has set; `dtl-info --env` lists them.
+ * 11. Environment. Variables named DTL_... set what no call has set; `dtl-info --env` lists them.
  *
  * Where an established interface has the same thing, the text says "Equivalent: MPI_Comm_split".
  * Numbers and names in this file are kept for ever: see docs/abi.md for what may grow and how.
@@ -111,8 +111,8 @@ typedef int32_t dtl_status_t;
 
 /// Communication failed in a way that no other code describes. See the text.
 #define DTL_ERROR_COMMUNICATION 100
-/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the caller's
-/// buffers any more. A request that was waited for goes on (wait again, or cancel it).
+/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the
+/// caller's buffers any more. A request that was waited for goes on (wait again, or cancel it).
 #define DTL_ERROR_TIMEOUT 106
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
 #define DTL_ERROR_CANCELED 107
@@ -120,8 +120,8 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_CONNECTION_LOST 108
 /// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
 #define DTL_ERROR_RANK_FAILURE 109
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size (where
-/// messages are not MPI's own, see dtl_comm_recv).
+/// The message was longer than the receive buffer: the buffer is full, the info tells the true size
+/// (where messages are not MPI's own, see dtl_comm_recv).
 #define DTL_ERROR_TRUNCATED 112
 
 /// A memory operation failed in a way that no other code describes. See the text.
@@ -134,7 +134,7 @@ typedef int32_t dtl_status_t;
 
 /// An index or range lies outside the object. The text gives both.
 #define DTL_ERROR_OUT_OF_BOUNDS 401
-/// A rank or root is not in 0 … size-1.
+/// A rank or root is not in 0 ... size-1.
 #define DTL_ERROR_INVALID_RANK 403
 /// An argument has a value that makes no sense here. The text names it and what is allowed.
 #define DTL_ERROR_INVALID_ARGUMENT 410
@@ -163,8 +163,9 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_UNAVAILABLE 501
 /// The backend could run here but failed to start.
 #define DTL_ERROR_INIT_FAILED 502
-/// A device failed so that nothing can be done with it any more in this process, and what was in its memory is gone. The
-/// text has the driver's reason. Destroy what was made on it; use another device, or start a new process.
+/// A device failed so that nothing can be done with it any more in this process, and what was in
+/// its memory is gone. The text has the driver's reason. Destroy what was made on it; use another
+/// device, or start a new process.
 #define DTL_ERROR_DEVICE_LOST 503
 /// The CUDA driver answered an error. The text has its code and name.
 #define DTL_ERROR_CUDA 510
@@ -176,11 +177,12 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_NCCL 540
 /// A verbs call or completion failed. The text has its code and name.
 #define DTL_ERROR_VERBS 560
-/// A slot of a registered (native) backend returned a number that is not a status, or wrote an invalid
-/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
-/// from the receive's. The text has slot and value.
+/// A slot of a registered (native) backend returned a number that is not a status, or wrote an
+/// invalid output: a boolean other than 0 and 1, a source that is not a rank, or a match word that
+/// differs from the receive's. The text has slot and value.
 #define DTL_ERROR_NATIVE_BACKEND 570
-/// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
+/// A kernel's source did not compile or link. The text has the compiler's first error;
+/// dtl_module_log has all.
 #define DTL_ERROR_COMPILE_FAILED 580
 
 /// A bug in the library (a caught panic). The text says where; please report it.
@@ -377,8 +379,8 @@ static const dtl_module_t dtl_module_null_ __attribute__((unused)) = {0};
 #define DTL_MODULE_NULL ((dtl_module_t){0})
 #endif
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent: DLPack's DLTensor and what
-/// keeps its memory).
+/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and what keeps its memory).
 typedef struct dtl_array_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -410,7 +412,8 @@ static const dtl_policy_t dtl_policy_null_ __attribute__((unused)) = {0};
 #define DTL_POLICY_NULL ((dtl_policy_t){0})
 #endif
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent: DaCe's TargetDispatcher).
+/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
+/// DaCe's TargetDispatcher).
 typedef struct dtl_dispatcher_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -446,11 +449,11 @@ static const dtl_registration_t dtl_registration_null_ __attribute__((unused)) =
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
 
-/// A member of an extensible enumeration, or an instance of one that is a template:
-/// bits 63..48 enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
-/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and plugins add
-/// members (`dtl_enum_register`); these are the built-in ones. Their names, for `dtl_ev_name` and in JSON, are at
-/// dtl_enum_t.
+/// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
+/// enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
+/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and
+/// plugins add members (`dtl_enum_register`); these are the built-in ones. Their names, for
+/// `dtl_ev_name` and in JSON, are at dtl_enum_t.
 typedef uint64_t dtl_enum_word_t;
 
 /// Memory that the host allocates and pages as it likes.
@@ -461,10 +464,12 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_MEMORY_PINNED UINT64_C(0x0001000300000000)
 /// One address valid on host and device; pages move by themselves.
 #define DTL_MEMORY_MANAGED UINT64_C(0x0001000400000000)
-/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it is the host's, begins
-/// as zeros, and its pages are taken when it is allocated; of "cuda" it is the device's.
+/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it
+/// is the host's, begins as zeros, and its pages are taken when it is allocated; of "cuda" it is
+/// the device's.
 #define DTL_MEMORY_SHARED UINT64_C(0x0001000500000000)
-/// Template of what a tolerant parse did not know: its instances keep the text. The same in each enumeration below.
+/// Template of what a tolerant parse did not know: its instances keep the text. The same in each
+/// enumeration below.
 #define DTL_MEMORY_UNDEFINED UINT64_C(0x0001FFFF00000000)
 
 /// A CPU.
@@ -526,7 +531,8 @@ typedef uint64_t dtl_enum_word_t;
 /// An operation that a tolerant parse did not know.
 #define DTL_OPERATION_UNDEFINED UINT64_C(0x0006FFFF00000000)
 
-/// It has devices. Of this and all that follow: the member's name is the text that `dtl_backend_supports` takes.
+/// It has devices. Of this and all that follow: the member's name is the text that
+/// `dtl_backend_supports` takes.
 #define DTL_FEATURE_DEVICE UINT64_C(0x0007000100000000)
 /// It has memory.
 #define DTL_FEATURE_MEMORY UINT64_C(0x0007000200000000)
@@ -547,8 +553,8 @@ typedef uint64_t dtl_enum_word_t;
 /// A feature that a tolerant parse did not know.
 #define DTL_FEATURE_UNDEFINED UINT64_C(0x0007FFFF00000000)
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
-/// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. Which
+/// operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
 typedef int32_t dtl_dtype_t;
 
 /// Signed 8-bit integer.
@@ -576,8 +582,8 @@ typedef int32_t dtl_dtype_t;
 /// One byte, 0 = false, anything else = true: only logical operations.
 #define DTL_DTYPE_BOOL 11
 
-/// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even, after
-/// each step, which gives what binary16 arithmetic gives.
+/// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even,
+/// after each step, which gives what binary16 arithmetic gives.
 #define DTL_DTYPE_FLOAT16 12
 /// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
 #define DTL_DTYPE_BFLOAT16 13
@@ -589,11 +595,13 @@ typedef int32_t dtl_dtype_t;
 /// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
 /// 8 bytes. Equivalent: MPI_FLOAT_INT.
 #define DTL_DTYPE_FLOAT32_INT32 16
-/// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_DOUBLE_INT.
+/// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
+/// MPI_DOUBLE_INT.
 #define DTL_DTYPE_FLOAT64_INT32 17
 /// struct { int32_t value; int32_t index; }, 8 bytes. Equivalent: MPI_2INT.
 #define DTL_DTYPE_INT32_INT32 18
-/// struct { int64_t value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_LONG_INT.
+/// struct { int64_t value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
+/// MPI_LONG_INT.
 #define DTL_DTYPE_INT64_INT32 19
 /// struct { int16_t value; int32_t index; }, 8 bytes, index at 4. Equivalent: MPI_SHORT_INT.
 #define DTL_DTYPE_INT16_INT32 20
@@ -602,9 +610,9 @@ typedef int32_t dtl_dtype_t;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 #define DTL_DTYPE_INT64_INT64 22
 
-/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and never the number of a dtype
-/// that `dtl_dtype_create` made, so that an operation passed as a dtype is refused, and the reverse.
-/// Equivalent: MPI_Op. Which goes with which dtype:
+/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and
+/// never the number of a dtype that `dtl_dtype_create` made, so that an operation passed as a dtype
+/// is refused, and the reverse. Equivalent: MPI_Op. Which goes with which dtype:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -614,34 +622,33 @@ typedef int32_t dtl_dtype_t;
 ///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
 ///   of dtl_op_create    every dtype
 ///
-/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks.
-/// A NaN that SUM or PROD gives is always the positive quiet one without payload, so that every rank
-/// gets the same bits.
+/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks. A NaN
+/// that SUM or PROD gives is always the positive quiet one without payload, so that every rank gets
+/// the same bits.
 typedef int32_t dtl_reduce_op_t;
 
-/// Folds `count` elements: inout[i] = in[i] ∘ inout[i]. `in` is the part of the lower ranks, so an
+/// Folds `count` elements: inout[i] = in[i] op inout[i]. `in` is the part of the lower ranks, so an
 /// operation that does not commute sees its operands in the order of ranks. It must be associative:
-/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are aligned
-/// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
-/// dtl_op_create.
-/// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
-/// must not throw. It may call dtl_ functions, but no collective on the same communicator (dtl_comm_shrink is one, too): within
-/// one that waits that answers DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
-/// dtl_finalize answers DTL_ERROR_BUSY.
-/// Destroying the operation or the dtype there is allowed, and so is destroying communicators and windows. What is in its own way
-/// answers DTL_ERROR_BUSY: dtl_comm_destroy of the communicator of the collective that calls it, and waiting for, cancelling or
-/// destroying the request of that collective.
-/// Equivalent: MPI_User_function.
+/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are
+/// aligned as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
+/// dtl_op_create. Thread: one that is in a call on the communicator. Locks held: none of the
+/// program's. It may block, must not throw. It may call dtl_ functions, but no collective on the
+/// same communicator (dtl_comm_shrink is one, too): within one that waits that answers
+/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
+/// dtl_finalize answers DTL_ERROR_BUSY. Destroying the operation or the dtype there is allowed, and
+/// so is destroying communicators and windows. What is in its own way answers DTL_ERROR_BUSY:
+/// dtl_comm_destroy of the communicator of the collective that calls it, and waiting for,
+/// cancelling or destroying the request of that collective. Equivalent: MPI_User_function.
 typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dtype_t dtype,
     void *user);
 
-/// Flag of `dtl_op_create`: a ∘ b = b ∘ a, so operands may be taken in any order.
+/// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
 #define DTL_OP_COMMUTES 1u
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 #define DTL_OP_SUM 0
-/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the repair
-/// of infinities that C's Annex G makes. Equivalent: MPI_PROD.
+/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the
+/// repair of infinities that C's Annex G makes. Equivalent: MPI_PROD.
 #define DTL_OP_PROD 1
 /// Minimum. A NaN on either side gives NaN.
 #define DTL_OP_MIN 2
@@ -671,12 +678,13 @@ typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dty
 #define DTL_OP_NO_OP 13
 
 /* -----------------------------------------------------------------------------------------------
- * Extensible enumerations: their numbers, and the attributes of templates and instances. The built-in
- * members are words, above.
+ * Extensible enumerations: their numbers, and the attributes of templates and instances. The
+ * built-in members are words, above.
  * -------------------------------------------------------------------------------------------- */
 
-/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of `dtl_enum_create` from 256 on.
-/// It lives as long as the process, as its members and their instances do: over dtl_finalize, too.
+/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of
+/// `dtl_enum_create` from 256 on. It lives as long as the process, as its members and their
+/// instances do: over dtl_finalize, too.
 ///
 ///   Memory           Host Device Pinned Managed Shared
 ///   Device           CPU GPU Accelerator None
@@ -686,32 +694,35 @@ typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dty
 ///   Operation        Alloc Copy Launch Compile
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
-/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and reduction operations
-/// are numbers of their own, which programs add to with `dtl_dtype_create` and `dtl_op_create`.
+/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and
+/// reduction operations are numbers of their own, which programs add to with `dtl_dtype_create` and
+/// `dtl_op_create`.
 ///
-/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below 256 are given by
-/// this library and by automatic registration only, so that a value which a backend has chosen stays its own in every
-/// later version; choose one from 256 on and write its word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
+/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below
+/// 256 are given by this library and by automatic registration only, so that a value which a
+/// backend has chosen stays its own in every later version; choose one from 256 on and write its
+/// word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
 typedef uint32_t dtl_enum_t;
 
-/// Kinds of memory: DTL_MEMORY_….
+/// Kinds of memory: DTL_MEMORY_....
 #define DTL_ENUM_MEMORY 1u
-/// Kinds of devices: DTL_DEVICE_….
+/// Kinds of devices: DTL_DEVICE_....
 #define DTL_ENUM_DEVICE 2u
-/// How a loop or a kernel is spread: DTL_SCHEDULE_….
+/// How a loop or a kernel is spread: DTL_SCHEDULE_....
 #define DTL_ENUM_SCHEDULE 3u
-/// Languages of source and binaries: DTL_LANGUAGE_….
+/// Languages of source and binaries: DTL_LANGUAGE_....
 #define DTL_ENUM_LANGUAGE 4u
-/// How something is measured: DTL_INSTRUMENTATION_….
+/// How something is measured: DTL_INSTRUMENTATION_....
 #define DTL_ENUM_INSTRUMENTATION 5u
-/// What a backend is asked to do: DTL_OPERATION_….
+/// What a backend is asked to do: DTL_OPERATION_....
 #define DTL_ENUM_OPERATION 6u
-/// What a backend may have: DTL_FEATURE_….
+/// What a backend may have: DTL_FEATURE_....
 #define DTL_ENUM_FEATURE 7u
 
 /// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
 #define DTL_ENUM_WITH_UNDEFINED 1u
-/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the text.
+/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
+/// text.
 #define DTL_EV_TOLERANT 1u
 
 /// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
@@ -730,12 +741,15 @@ typedef uint32_t dtl_enum_t;
 /// Flag of a template's field: it has no default, so each instance gives a value.
 #define DTL_ATTR_REQUIRED 1u
 
-/// A field of a template with its default, or an attribute of an instance with its value. An element of arrays: it never
-/// grows. Made by dtl_attr_i64("block_size", 128) and its like, at the end of this file.
+/// A field of a template with its default, or an attribute of an instance with its value. An
+/// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
+/// end of this file.
 typedef struct dtl_attr_t {
-    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it is given out.
+    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it
+    /// is given out.
     const char *name;
-    /// DTL_ATTR_BOOL … DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is converted.
+    /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
+    /// converted.
     uint32_t kind;
     /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
     uint32_t flags;
@@ -771,9 +785,9 @@ typedef struct dtl_attr_t {
 /// Nothing at all (as a level only).
 #define DTL_LOG_OFF (-1)
 
-/// Receives log lines. `text` is valid during the call only and has no newline.
-/// Thread: any, possibly several at once. Locks held: none. It may block (the logging call waits);
-/// it may call the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
+/// Receives log lines. `text` is valid during the call only and has no newline. Thread: any,
+/// possibly several at once. Locks held: none. It may block (the logging call waits); it may call
+/// the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
 typedef void (*dtl_log_fn_t)(int32_t level, const char *text, void *user);
 
 /// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its
@@ -781,9 +795,10 @@ typedef void (*dtl_log_fn_t)(int32_t level, const char *text, void *user);
 typedef struct dtl_config_t {
     /// sizeof(dtl_config_t), set by DTL_CONFIG_INIT.
     uint32_t struct_size;
-    /// Lines of this level and below are logged: DTL_LOG_… ; 0 = from DTL_LOG, else warnings.
+    /// Lines of this level and below are logged: DTL_LOG_... ; 0 = from DTL_LOG, else warnings.
     int32_t log_level;
-    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else allowed.
+    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else
+    /// allowed.
     int32_t strict;
     /// Must be 0.
     uint32_t reserved;
@@ -796,22 +811,23 @@ typedef struct dtl_config_t {
 /// Initial value of a dtl_config_t.
 #define DTL_CONFIG_INIT {sizeof(dtl_config_t), 0, 0, 0, NULL, NULL}
 
-/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`.
-/// A status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status becomes
-/// DTL_ERROR_NATIVE_BACKEND, and the text has the number.
-/// Thread: as the function that takes it says. Locks held: none. It must not throw.
+/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
+/// status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status
+/// becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: as the function that
+/// takes it says. Locks held: none. It must not throw.
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
 /* -----------------------------------------------------------------------------------------------
  * Tracing: what another tool is told of the library's work.
  * -------------------------------------------------------------------------------------------- */
 
-/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the noun in its name.
+/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
+/// noun in its name.
 #define DTL_TRACE_CALL 1
 /// A part of a call, or work of one of the library's own threads: as a call.
 #define DTL_TRACE_SPAN 2
-/// An operation of a communicator, from its start until the library sees its end: several at once, and the end may
-/// be in another call and thread than the begin. Its category is "operation".
+/// An operation of a communicator, from its start until the library sees its end: several at once,
+/// and the end may be in another call and thread than the begin. Its category is "operation".
 #define DTL_TRACE_OPERATION 3
 
 /// dtl_trace_event_t.bytes is known.
@@ -826,7 +842,8 @@ typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 #define DTL_TRACE_HAS_DTYPE 16u
 /// dtl_trace_event_t.op is known.
 #define DTL_TRACE_HAS_OP 32u
-/// dtl_trace_event_t.what is known: the backend, kernel, file … that it is about, at most 31 bytes of it.
+/// dtl_trace_event_t.what is known: the backend, kernel, file ... that it is about, at most 31
+/// bytes of it.
 #define DTL_TRACE_HAS_WHAT 64u
 
 /// A begin or an end, as tools are told. Grows at its end: use no more than struct_size bytes.
@@ -835,15 +852,17 @@ typedef struct dtl_trace_event_t {
     uint32_t struct_size;
     /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
     int32_t kind;
-    /// The same at begin and end, and of nothing else in this process that has begun and not ended. Not 0.
+    /// The same at begin and end, and of nothing else in this process that has begun and not ended.
+    /// Not 0.
     uint64_t id;
     /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     uint64_t time_ns;
-    /// "comm", "mem", "operation" … Lives for ever.
+    /// "comm", "mem", "operation" ... Lives for ever.
     const char *category;
-    /// "dtl_comm_send", "allreduce" … Lives for ever.
+    /// "dtl_comm_send", "allreduce" ... Lives for ever.
     const char *name;
-    /// Which of the fields below say something: DTL_TRACE_HAS_… Of a call most are known at its end only.
+    /// Which of the fields below say something: DTL_TRACE_HAS_... Of a call most are known at its
+    /// end only.
     uint32_t has;
     /// Of an end: how the call returned. Else DTL_SUCCESS.
     dtl_status_t status;
@@ -867,10 +886,10 @@ typedef struct dtl_trace_event_t {
 #define DTL_TRACE_EVENT_INIT \
     {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL}
 
-/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever starts it or sees its
-/// end), several at once. Locks held: the library's own short ones may be, so it must return soon, not wait for another
-/// thread that calls the library, not throw, and call no dtl_ function but those that work in every state. Its time counts
-/// as the call's.
+/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
+/// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
+/// it must return soon, not wait for another thread that calls the library, not throw, and call no
+/// dtl_ function but those that work in every state. Its time counts as the call's.
 typedef void (*dtl_trace_fn_t)(const dtl_trace_event_t *event, void *user);
 
 /// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
@@ -894,10 +913,11 @@ typedef struct dtl_trace_callbacks_t {
  * Backends, devices, memory kinds: the info structs that calls fill in.
  * -------------------------------------------------------------------------------------------- */
 
-/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle stays valid
-/// as long as allocations, streams, events, executors, communicators or handlers of it are alive, or memory is
-/// adopted by it or registered with it. After the last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
-/// table's `destroy` is called. A built-in backend stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle
+/// stays valid as long as allocations, streams, events, executors, communicators or handlers of it
+/// are alive, or memory is adopted by it or registered with it. After the last of them (at once if
+/// there are none) the old backend is unregistered: its handle becomes stale and its table's
+/// `destroy` is called. A built-in backend stays until dtl_finalize.
 #define DTL_REGISTER_REPLACE UINT64_C(1)
 
 /// The backend has a device table.
@@ -915,7 +935,7 @@ typedef struct dtl_trace_callbacks_t {
 typedef struct dtl_backend_info_t {
     /// sizeof(dtl_backend_info_t), set by DTL_BACKEND_INFO_INIT.
     uint32_t struct_size;
-    /// Its own components: DTL_COMPONENT_… ored.
+    /// Its own components: DTL_COMPONENT_... ored.
     uint32_t components;
     /// Rank in the automatic choice: the highest available one wins. INT32_MIN = never chosen.
     int32_t auto_priority;
@@ -936,7 +956,7 @@ typedef struct dtl_device_info_t {
     uint32_t struct_size;
     /// NUMA node it hangs on; -1 = unknown.
     int32_t numa_node;
-    /// DTL_DEVICE_… or a registered device kind.
+    /// DTL_DEVICE_... or a registered device kind.
     dtl_enum_word_t kind;
     /// Its memory in bytes.
     uint64_t total_bytes;
@@ -959,7 +979,7 @@ typedef struct dtl_device_info_t {
 
 /// The memory of this kind can be read and written by the host.
 #define DTL_MEMORY_HOST_ACCESSIBLE UINT64_C(1)
-/// … by the device.
+/// ... by the device.
 #define DTL_MEMORY_DEVICE_ACCESSIBLE UINT64_C(2)
 /// One address is valid on both sides.
 #define DTL_MEMORY_UNIFIED UINT64_C(4)
@@ -999,15 +1019,17 @@ typedef struct dtl_mem_stats_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Bytes allocated now. What was imported counts as if it had been allocated here (in reserved_bytes and
-    /// the counts, too), so memory that n processes have counts n times.
+    /// Bytes allocated now. What was imported counts as if it had been allocated here (in
+    /// reserved_bytes and the counts, too), so memory that n processes have counts n times.
     uint64_t live_bytes;
-    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else it
-    /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
+    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else
+    /// it may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each
+    /// thread.
     uint64_t peak_bytes;
-    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its pools,
-    /// and what is kept without use. These are addresses: pages of them that were never touched, or whose
-    /// memory went back while their neighbours are used, take no memory, so a process' resident set may be smaller.
+    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its
+    /// pools, and what is kept without use. These are addresses: pages of them that were never
+    /// touched, or whose memory went back while their neighbours are used, take no memory, so a
+    /// process' resident set may be smaller.
     uint64_t reserved_bytes;
     /// Allocations alive now.
     uint64_t live_count;
@@ -1024,10 +1046,10 @@ typedef struct dtl_pool_desc_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend.
-    /// 0 = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
-    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one budget
-    /// (DTL_MEMORY_KEEP).
+    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend. 0
+    /// = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
+    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one
+    /// budget (DTL_MEMORY_KEEP).
     uint64_t keep_bytes;
 } dtl_pool_desc_t;
 
@@ -1042,7 +1064,7 @@ typedef struct dtl_mem_info_t {
     int32_t device;
     /// The backend it was allocated by.
     dtl_backend_t backend;
-    /// DTL_MEMORY_… or a registered kind.
+    /// DTL_MEMORY_... or a registered kind.
     dtl_enum_word_t kind;
     /// First byte of the allocation that the pointer lies in.
     void *base;
@@ -1054,7 +1076,8 @@ typedef struct dtl_mem_info_t {
 #define DTL_MEM_INFO_INIT {sizeof(dtl_mem_info_t), 0, {0}, 0, NULL, 0}
 
 /// An allocation in words that another process understands: made by `dtl_mem_export`, read by
-/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any way.
+/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
+/// way.
 typedef struct dtl_mem_handle_t {
     /// For the library alone. All 0 = null.
     uint64_t opaque[16];
@@ -1074,12 +1097,14 @@ typedef struct dtl_mem_handle_t {
 #define DTL_ARRAY_ZERO UINT64_C(1)
 /// Told by `dtl_array_info`: it came from a library that does not want it written.
 #define DTL_ARRAY_READ_ONLY UINT64_C(2)
-/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together (C's order).
+/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together
+/// (C's order).
 #define DTL_ARRAY_CONTIGUOUS UINT64_C(4)
 /// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
 #define DTL_ARRAY_IMPORTED UINT64_C(8)
 
-/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as the array.
+/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as
+/// the array.
 typedef struct dtl_array_info_t {
     /// sizeof(dtl_array_info_t), set by DTL_ARRAY_INFO_INIT.
     uint32_t struct_size;
@@ -1089,9 +1114,9 @@ typedef struct dtl_array_info_t {
     dtl_backend_t backend;
     /// The device that the memory is on.
     int32_t device;
-    /// DTL_DTYPE_… or one of dtl_dtype_create.
+    /// DTL_DTYPE_... or one of dtl_dtype_create.
     dtl_dtype_t dtype;
-    /// DTL_MEMORY_… or a registered kind.
+    /// DTL_MEMORY_... or a registered kind.
     dtl_enum_word_t kind;
     /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
     uint64_t flags;
@@ -1115,15 +1140,16 @@ typedef struct dtl_array_info_t {
 
 /// The version of DLPack's structs that exports have, and the only major version that is imported.
 #define DTL_DLPACK_MAJOR 1u
-/// … its minor part. Others are imported, too.
+/// ... its minor part. Others are imported, too.
 #define DTL_DLPACK_MINOR 0u
 
-/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent: DLPACK_FLAG_BITMASK_READ_ONLY.
+/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent:
+/// DLPACK_FLAG_BITMASK_READ_ONLY.
 #define DTL_DLPACK_READ_ONLY UINT64_C(1)
 
 /// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
 typedef struct dtl_dlpack_device_t {
-    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL … Equivalent: DLDeviceType.
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL ... Equivalent: DLDeviceType.
     int32_t device_type;
     /// Number of the device among those of its type.
     int32_t device_id;
@@ -1131,7 +1157,8 @@ typedef struct dtl_dlpack_device_t {
 
 /// What elements are, in the numbers of dlpack.h. Equivalent: DLDataType.
 typedef struct dtl_dlpack_dtype_t {
-    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool … Equivalent: DLDataTypeCode.
+    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool ...
+    /// Equivalent: DLDataTypeCode.
     uint8_t code;
     /// Bits of an element.
     uint8_t bits;
@@ -1139,7 +1166,8 @@ typedef struct dtl_dlpack_dtype_t {
     uint16_t lanes;
 } dtl_dlpack_dtype_t;
 
-/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast the pointer.
+/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast
+/// the pointer.
 typedef struct dtl_dlpack_tensor_t {
     /// The memory.
     void *data;
@@ -1157,13 +1185,15 @@ typedef struct dtl_dlpack_tensor_t {
     uint64_t byte_offset;
 } dtl_dlpack_tensor_t;
 
-/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the capsule "dltensor".
+/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the
+/// capsule "dltensor".
 typedef struct dtl_dlpack_managed_t {
     /// The tensor.
     dtl_dlpack_tensor_t tensor;
     /// Whatever its producer needs.
     void *manager_ctx;
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is nothing to do.
+    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// nothing to do.
     void (*deleter)(void *managed);
 } dtl_dlpack_managed_t;
 
@@ -1175,14 +1205,15 @@ typedef struct dtl_dlpack_version_t {
     uint32_t minor;
 } dtl_dlpack_version_t;
 
-/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with the same layout. In
-/// Python the capsule "dltensor_versioned".
+/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with
+/// the same layout. In Python the capsule "dltensor_versioned".
 typedef struct dtl_dlpack_versioned_t {
     /// Which struct this is.
     dtl_dlpack_version_t version;
     /// Whatever its producer needs.
     void *manager_ctx;
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is nothing to do.
+    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// nothing to do.
     void (*deleter)(void *managed);
     /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
     uint64_t flags;
@@ -1215,7 +1246,7 @@ typedef struct dtl_dlpack_versioned_t {
 typedef struct dtl_executor_desc_t {
     /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
     uint32_t struct_size;
-    /// DTL_EXECUTOR_… ; 0 = the backend's own if it has one, else POOL.
+    /// DTL_EXECUTOR_... ; 0 = the backend's own if it has one, else POOL.
     uint32_t kind;
     /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
     /// control group allow.
@@ -1231,7 +1262,7 @@ typedef struct dtl_executor_desc_t {
 typedef struct dtl_executor_info_t {
     /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_EXECUTOR_… that it is.
+    /// DTL_EXECUTOR_... that it is.
     uint32_t kind;
     /// Most iterations that ever run at the same time.
     uint32_t max_parallelism;
@@ -1242,18 +1273,18 @@ typedef struct dtl_executor_info_t {
 /// Initial value of a dtl_executor_info_t.
 #define DTL_EXECUTOR_INFO_INIT {sizeof(dtl_executor_info_t), 0, 0, 0}
 
-/// Body of a parallel loop: does the iterations begin … end-1. A status other than DTL_SUCCESS
+/// Body of a parallel loop: does the iterations begin ... end-1. A status other than DTL_SUCCESS
 /// stops the loop at the next piece and becomes its result.
 /// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
 /// dtl_ functions, nested loops included; it must not throw.
 typedef dtl_status_t (*dtl_range_fn_t)(uint64_t begin, uint64_t end, void *user);
 
-/// Body of a parallel reduction: folds the iterations begin … end-1 into `*acc` (which starts as a
-/// copy of the identity). Rules as for dtl_range_fn_t.
+/// Body of a parallel reduction: folds the iterations begin ... end-1 into `*acc` (which starts as
+/// a copy of the identity). Rules as for dtl_range_fn_t.
 typedef dtl_status_t (*dtl_fold_fn_t)(uint64_t begin, uint64_t end, void *acc, void *user);
 
-/// Joins two partial results: `*into = *into ∘ *from`, `into` being the lower iterations. Called in
-/// order of iterations, in the calling thread. It must not throw.
+/// Joins two partial results: `*into = *into op *from`, `into` being the lower iterations. Called
+/// in order of iterations, in the calling thread. It must not throw.
 typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 
 /// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
@@ -1261,15 +1292,17 @@ typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
-    /// for a block (host code: 64 MiB): DTL_ERROR_INVALID_ARGUMENT.
+    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is
+    /// `__local`. More than the device has for a block (host code: 64 MiB):
+    /// DTL_ERROR_INVALID_ARGUMENT.
     uint32_t shared_bytes;
     /// Blocks in x, y, z; each at least 1.
     uint32_t grid[3];
     /// Threads of a block in x, y, z; each at least 1.
     uint32_t block[3];
-    /// DTL_SCHEDULE_… or a registered one: who runs the grid is the handler's of this schedule in the default dispatcher
-    /// (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a handler for: the stream's backend.
+    /// DTL_SCHEDULE_... or a registered one: who runs the grid is the handler's of this schedule in
+    /// the default dispatcher (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a
+    /// handler for: the stream's backend.
     dtl_enum_word_t schedule;
 } dtl_launch_t;
 
@@ -1286,9 +1319,9 @@ typedef struct dtl_kernel_context_t {
     uint32_t grid[3];
     /// Number of threads in each block.
     uint32_t block[3];
-    /// This block: 0 … grid-1.
+    /// This block: 0 ... grid-1.
     uint32_t block_index[3];
-    /// This thread in its block: 0 … block-1.
+    /// This thread in its block: 0 ... block-1.
     uint32_t thread_index[3];
     /// Memory of this block, zeroed before its first thread; NULL if none was asked for.
     void *shared;
@@ -1297,16 +1330,18 @@ typedef struct dtl_kernel_context_t {
 } dtl_kernel_context_t;
 
 /// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
-/// the i-th argument, made at the launch.
-/// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
-/// It may block; it must not throw and must not wait for the stream that it runs on. The library's own threads have a stack of 2 MiB.
+/// the i-th argument, made at the launch. Thread: a worker of the stream; the threads of a block
+/// one after another. Locks held: none. It may block; it must not throw and must not wait for the
+/// stream that it runs on. The library's own threads have a stack of 2 MiB.
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. Write the
-/// whole name also in other files ("folder/x.h"): not every compiler looks beside them. An element of a list: it never grows.
+/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before
+/// any file on disk. Write the whole name also in other files ("folder/x.h"): not every compiler
+/// looks beside them. An element of a list: it never grows.
 typedef struct dtl_source_file_t {
-    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is the library's.
+    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is
+    /// the library's.
     const char *name;
     /// The text. NULL = it is empty.
     const void *text;
@@ -1322,22 +1357,25 @@ typedef struct dtl_source_t {
     uint32_t struct_size;
     /// Number of options.
     uint32_t option_count;
-    /// DTL_LANGUAGE_… ; 0 = whichever the backend compiles: the text uses the macros of dtl_kernel.h and is C on
-    /// the host, OpenCL C or CUDA C++ on a device.
+    /// DTL_LANGUAGE_... ; 0 = whichever the backend compiles: the text uses the macros of
+    /// dtl_kernel.h and is C on the host, OpenCL C or CUDA C++ on a device.
     dtl_enum_word_t language;
     /// The text, or the bytes of a binary.
     const void *text;
-    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL: DTL_ERROR_INVALID_ARGUMENT.
+    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL:
+    /// DTL_ERROR_INVALID_ARGUMENT.
     uint64_t size_bytes;
-    /// Options for the compiler, each one word of its command line, after the library's own; NULL if there are none.
+    /// Options for the compiler, each one word of its command line, after the library's own; NULL
+    /// if there are none.
     const char *const *options;
     /// What messages call it; NULL = "source".
     const char *name;
     /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
     const dtl_source_file_t *files;
-    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are required before it is
-    /// compiled, for as long as the module is there. Their folders of headers, and those of what they depend on, are
-    /// searched after those of `options`; their libraries are linked by the host's compiler (a device's links none).
+    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are
+    /// required before it is compiled, for as long as the module is there. Their folders of
+    /// headers, and those of what they depend on, are searched after those of `options`; their
+    /// libraries are linked by the host's compiler (a device's links none).
     const char *const *environments;
     /// Number of files; at most 1024.
     uint32_t file_count;
@@ -1348,25 +1386,28 @@ typedef struct dtl_source_t {
 /// Initial value of a dtl_source_t.
 #define DTL_SOURCE_INIT {sizeof(dtl_source_t), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, 0, 0}
 
-/// Takes a piece of text that is not terminated, during the call. Called any number of times, one after another.
+/// Takes a piece of text that is not terminated, during the call. Called any number of times, one
+/// after another.
 typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
- * Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell, tables.
+ * Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell,
+ * tables.
  * -------------------------------------------------------------------------------------------- */
 
 /// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
 #define DTL_POLICY_DEFER 1u
 
-/// Resources are anything; a task does what it likes with the one that it is given. Nothing is reported of tasks, so only
-/// policies that need no reports take them. For dtl_policy_opts_t::kind, where 0 = CUSTOM if there is a table, GENERIC
-/// if there is a list, else STREAMS; with DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
+/// Resources are anything; a task does what it likes with the one that it is given. Nothing is
+/// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
+/// where 0 = CUSTOM if there is a table, GENERIC if there is a list, else STREAMS; with
+/// DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
 #define DTL_RESOURCES_GENERIC 1u
-/// Resources are anything on the host; a task has ended when its function returns, and what that has left running is
-/// waited for by the submit.
+/// Resources are anything on the host; a task has ended when its function returns, and what that
+/// has left running is waited for by the submit.
 #define DTL_RESOURCES_INLINE 2u
-/// Resources are streams; a task queues work on its stream and has ended when that work has. As for streams, a failure
-/// is that of the work behind it too, until dtl_policy_wait_all.
+/// Resources are streams; a task queues work on its stream and has ended when that work has. As for
+/// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
 #define DTL_RESOURCES_STREAMS 3u
 /// Resources are what the program's own table, dtl_policy_opts_t::ops, says.
 #define DTL_RESOURCES_CUSTOM 4u
@@ -1380,8 +1421,8 @@ typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes)
 
 /// One thing that tasks run on. The stride of arrays is fixed for ever.
 typedef struct dtl_resource_t {
-    /// What it is: a pointer (as uintptr_t), a handle's id, a number. With DTL_RESOURCES_STREAMS and no adapter the id
-    /// of a dtl_stream_t.
+    /// What it is: a pointer (as uintptr_t), a handle's id, a number. With DTL_RESOURCES_STREAMS
+    /// and no adapter the id of a dtl_stream_t.
     uint64_t value;
     /// The program's own; handed to every task of this resource.
     void *user;
@@ -1395,15 +1436,17 @@ typedef struct dtl_task_key_t {
     uint64_t variant;
 } dtl_task_key_t;
 
-/// Waits for what a task has started. `timeout_ns` 0 = only look. Returns DTL_SUCCESS or the task's failure once that
-/// has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is not called again.
-/// Thread: any that submits or waits, one at a time. Locks held: none. It may call dtl_ functions; it must not throw.
+/// Waits for what a task has started. `timeout_ns` 0 = only look. Returns DTL_SUCCESS or the task's
+/// failure once that has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is
+/// not called again. Thread: any that submits or waits, one at a time. Locks held: none. It may
+/// call dtl_ functions; it must not throw.
 typedef dtl_status_t (*dtl_waitable_fn_t)(void *object, uint64_t timeout_ns);
 
-/// What a task has left running when its function returns. All zero = nothing: the task is over. Not looked at if the
-/// function returns a failure.
+/// What a task has left running when its function returns. All zero = nothing: the task is over.
+/// Not looked at if the function returns a failure.
 typedef struct dtl_waitable_t {
-    /// Its record at this moment is waited for; a later record changes nothing for an event of the library's own.
+    /// Its record at this moment is waited for; a later record changes nothing for an event of the
+    /// library's own.
     dtl_event_t event;
     /// Or this is called until it says that all has ended.
     dtl_waitable_fn_t wait;
@@ -1411,11 +1454,12 @@ typedef struct dtl_waitable_t {
     void *object;
 } dtl_waitable_t;
 
-/// A task. `resource` is the element of the list that was selected (not what an adapter made of it), valid during the
-/// call. `out_wait` is all zero; the task may say there what it has left running. A status other than DTL_SUCCESS is
-/// the task's failure: it has ended all the same. A number that is not a status makes calls that return the task's
-/// status return DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number.
-/// Thread: the one that submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
+/// A task. `resource` is the element of the list that was selected (not what an adapter made of
+/// it), valid during the call. `out_wait` is all zero; the task may say there what it has left
+/// running. A status other than DTL_SUCCESS is the task's failure: it has ended all the same. A
+/// number that is not a status makes calls that return the task's status return
+/// DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number. Thread: the one that
+/// submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
 /// dtl_ functions and submit to the same policy; it must not throw.
 typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, void *arg,
     dtl_waitable_t *out_wait);
@@ -1424,8 +1468,8 @@ typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, voi
 typedef struct dtl_submission_t {
     /// The policy it went through.
     dtl_policy_t policy;
-    /// 0 = complete: `status` is the task's. Else it is in flight, to be given to dtl_submission_wait, or to
-    /// dtl_submission_release if nobody will wait.
+    /// 0 = complete: `status` is the task's. Else it is in flight, to be given to
+    /// dtl_submission_wait, or to dtl_submission_release if nobody will wait.
     uint64_t ticket;
     /// Which resource: index into the policy's list.
     uint32_t resource;
@@ -1433,7 +1477,8 @@ typedef struct dtl_submission_t {
     dtl_status_t status;
 } dtl_submission_t;
 
-/// A task on its way to a resource of a program's own table. May be copied; `dtl_selection_end` takes any copy.
+/// A task on its way to a resource of a program's own table. May be copied; `dtl_selection_end`
+/// takes any copy.
 typedef struct dtl_selection_t {
     /// The policy.
     dtl_policy_t policy;
@@ -1443,10 +1488,11 @@ typedef struct dtl_selection_t {
     dtl_resource_t resource;
     /// What the adapter made of resource.value; the same without an adapter.
     uint64_t core;
-    /// DTL_INFO_… that the policy wants to know of this task. TASK_TIME costs something: measure only if it is there.
+    /// DTL_INFO_... that the policy wants to know of this task. TASK_TIME costs something: measure
+    /// only if it is there.
     uint64_t wanted_info;
-    /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL if none was asked for.
-    /// Not initialised: it may contain data of an earlier selection.
+    /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
+    /// if none was asked for. Not initialised: it may contain data of an earlier selection.
     void *scratch;
     /// Index of the resource.
     uint32_t index;
@@ -1454,42 +1500,47 @@ typedef struct dtl_selection_t {
     uint32_t reserved;
 } dtl_selection_t;
 
-/// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self` is not.
-/// Every slot: locks held: none; several threads at once; it may call dtl_ functions, but not wait for the policy; it
-/// must not throw.
+/// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self`
+/// is not. Every slot: locks held: none; several threads at once; it may call dtl_ functions, but
+/// not wait for the policy; it must not throw.
 typedef struct dtl_resource_ops_t {
     /// sizeof(dtl_resource_ops_t), set by DTL_RESOURCE_OPS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_INFO_… that it can report. TASK_SUBMISSION always works and need not be said.
+    /// DTL_INFO_... that it can report. TASK_SUBMISSION always works and need not be said.
     uint64_t supported_info;
-    /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if a list is NULL.
+    /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if
+    /// a list is NULL.
     dtl_status_t (*default_resources)(void *self,
                                       dtl_resource_t *out,
                                       uint64_t cap,
                                       uint64_t *out_n);
-    /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why (`cap` bytes with
-    /// NUL). Those that cannot are left out of the policy.
+    /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why
+    /// (`cap` bytes with NUL). Those that cannot are left out of the policy.
     dtl_status_t (*accept)(void *self,
                            uint64_t core,
                            uint64_t needed_info,
                            int32_t *out_yes,
                            char *why,
                            uint64_t cap);
-    /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be reported.
+    /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be
+    /// reported.
     uint64_t (*scratch_bytes)(void *self, uint64_t needed_info);
-    /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another thread; calls
-    /// dtl_selection_end exactly once when it has ended. A status other than DTL_SUCCESS = it did not take the task and
-    /// will not call dtl_selection_end; dtl_policy_submit returns that status.
+    /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another
+    /// thread; calls dtl_selection_end exactly once when it has ended. A status other than
+    /// DTL_SUCCESS = it did not take the task and will not call dtl_selection_end;
+    /// dtl_policy_submit returns that status.
     dtl_status_t (*submit)(void *self,
                            const dtl_selection_t *selection,
                            dtl_policy_task_fn_t task,
                            void *arg);
-    /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May block.
+    /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May
+    /// block.
     dtl_status_t (*wait_resource)(void *self, uint64_t core);
-    /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for what has ended. Called
-    /// before a selection that needs reports, and again and again while somebody waits. Must not block.
+    /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for
+    /// what has ended. Called before a selection that needs reports, and again and again while
+    /// somebody waits. Must not block.
     dtl_status_t (*lazy_report)(void *self);
     /// Optional. Called once, after the policy's last user.
     void (*destroy)(void *self);
@@ -1500,21 +1551,23 @@ typedef struct dtl_resource_ops_t {
     {sizeof(dtl_resource_ops_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// A program's own policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
-/// Every slot: thread: the one that submits or reports, several at once; locks held: none; it must not block or throw.
+/// Every slot: thread: the one that submits or reports, several at once; locks held: none; it must
+/// not block or throw.
 typedef struct dtl_policy_ops_t {
     /// sizeof(dtl_policy_ops_t), set by DTL_POLICY_OPS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_INFO_… that `report` is to be told.
+    /// DTL_INFO_... that `report` is to be told.
     uint64_t needed_info;
     /// Optional. The resources are known: called once, before the first select.
     dtl_status_t (*initialize)(void *self, const dtl_resource_t *resources, uint64_t count);
-    /// Required. Chooses a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit asks again until its time
-    /// is over. Any other failure is the submit's.
+    /// Required. Chooses a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit asks
+    /// again until its time is over. Any other failure is the submit's.
     dtl_status_t (*select)(void *self, dtl_task_key_t key, uint32_t *out_index);
-    /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION with value 0, COMPLETION
-    /// with the task's status, TIME with nanoseconds (-1 if it failed or was not taken).
+    /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION
+    /// with value 0, COMPLETION with the task's status, TIME with nanoseconds (-1 if it failed or
+    /// was not taken).
     void (*report)(void *self,
                    uint32_t index,
                    dtl_task_key_t key,
@@ -1527,25 +1580,29 @@ typedef struct dtl_policy_ops_t {
 /// Initial value of a dtl_policy_ops_t.
 #define DTL_POLICY_OPS_INIT {sizeof(dtl_policy_ops_t), 0, 0, NULL, NULL, NULL, NULL}
 
-/// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer the stream in it, for
-/// example. Called once for each resource, by the thread that creates or initialises. It must not throw.
+/// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer
+/// the stream in it, for example. Called once for each resource, by the thread that creates or
+/// initialises. It must not throw.
 typedef uint64_t (*dtl_resource_adapter_fn_t)(void *user, const dtl_resource_t *resource);
 
-/// How `dtl_policy_create` makes a policy. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the default.
+/// How `dtl_policy_create` makes a policy. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the
+/// default.
 typedef struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     uint32_t struct_size;
     /// 0, or DTL_POLICY_DEFER.
     uint32_t flags;
-    /// DTL_RESOURCES_…; 0 = as DTL_RESOURCES_GENERIC says.
+    /// DTL_RESOURCES_...; 0 = as DTL_RESOURCES_GENERIC says.
     uint32_t kind;
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out of the policy.
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out
+    /// of the policy.
     uint32_t fixed_index;
     /// The program's own kind of resources; NULL = none.
     const dtl_resource_ops_t *ops;
     /// Handed to the slots of `ops`.
     void *ops_self;
-    /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto" may choose.
+    /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto"
+    /// may choose.
     dtl_backend_t backend;
     /// NULL = elements of the list are used as they are.
     dtl_resource_adapter_fn_t adapter;
@@ -1555,11 +1612,13 @@ typedef struct dtl_policy_opts_t {
     uint32_t capacity;
     /// "auto_tune": timings of each resource that count; 0 = 3.
     uint32_t samples;
-    /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX = none, 0 = 1.
+    /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
+    /// none, 0 = 1.
     uint32_t warmups;
     /// Must be 0.
     uint32_t reserved;
-    /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 = never.
+    /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
+    /// never.
     uint64_t resample_submits;
 } dtl_policy_opts_t;
 
@@ -1571,7 +1630,7 @@ typedef struct dtl_policy_opts_t {
 typedef struct dtl_policy_traits_t {
     /// sizeof(dtl_policy_traits_t), set by DTL_POLICY_TRAITS_INIT.
     uint32_t struct_size;
-    /// DTL_RESOURCES_….
+    /// DTL_RESOURCES_....
     uint32_t kind;
     /// 1: a task may still run when submit returns. 0: it never does.
     uint32_t has_wait_type;
@@ -1579,9 +1638,9 @@ typedef struct dtl_policy_traits_t {
     uint32_t lazy_report;
     /// Memory for each selection in flight, in bytes.
     uint64_t scratch_bytes;
-    /// DTL_INFO_… that its resources can report.
+    /// DTL_INFO_... that its resources can report.
     uint64_t supported_info;
-    /// DTL_INFO_… that the policy needs to choose.
+    /// DTL_INFO_... that the policy needs to choose.
     uint64_t needed_info;
     /// Resources; 0 = not initialised yet.
     uint64_t resource_count;
@@ -1596,7 +1655,8 @@ typedef struct dtl_policy_stats_t {
     uint64_t submitted;
     /// Those of them that have failed, or were not taken.
     uint64_t failed;
-    /// Tasks on it that are not known to have ended, in policies that count them (dynamic_load, capacity); else 0.
+    /// Tasks on it that are not known to have ended, in policies that count them (dynamic_load,
+    /// capacity); else 0.
     uint64_t load;
     /// 0.
     uint64_t reserved;
@@ -1609,50 +1669,57 @@ typedef struct dtl_policy_stats_t {
 /// In a key: every value, also those that are registered later. In a query: there is none.
 #define DTL_DISPATCH_ANY UINT64_C(0)
 
-/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the predicated handlers of later keys
-/// (rule 2), as in DaCe.
+/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the predicated
+/// handlers of later keys (rule 2), as in DaCe.
 #define DTL_DISPATCHER_STRICT_DACE UINT64_C(1)
 
-/// Flag of a handler without a predicate: it stands before the one of the same key, until it is unregistered.
+/// Flag of a handler without a predicate: it stands before the one of the same key, until it is
+/// unregistered.
 #define DTL_DISPATCH_REPLACE UINT64_C(1)
 /// Flag of a handler that says no: what it is chosen for fails with its reason (rule 7).
 #define DTL_DISPATCH_ILLEGAL UINT64_C(2)
-/// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in all three slots.
+/// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
+/// all three slots.
 #define DTL_DISPATCH_DEFAULT UINT64_C(4)
 
 /// What a handler is for. An element of an array: it never grows.
 ///
-/// A slot is a plain member, a template, an instance of one, or DTL_DISPATCH_ANY. A template's key (lower 32 bits 0) fits
-/// the template and every instance of it; an instance's key fits that instance alone.
+/// A slot is a plain member, a template, an instance of one, or DTL_DISPATCH_ANY. A template's key
+/// (lower 32 bits 0) fits the template and every instance of it; an instance's key fits that
+/// instance alone.
 ///
 /// Rules by which a dispatcher chooses:
 ///
 ///  1. Keys are walked from specific to general, with s = source, d = destination, h = schedule:
 ///     (s,d,h) (s,d,any) (s,any,h) (s,any,any) (any,d,h) (any,d,any) (any,any,h) (any,any,any).
-///     Within one of these forms a key with an instance comes before one with its template; where keys have instances
-///     in different slots, the source counts first, then the destination.
-///  2. Handlers with a predicate come first. At the first key where a predicate is true the highest priority wins; if two
-///     have that priority and both are true, the query is DTL_ERROR_AMBIGUOUS and the text names both. A key whose
-///     predicates are all false does not hide the keys after it (it does with DTL_DISPATCHER_STRICT_DACE).
+///     Within one of these forms a key with an instance comes before one with its template; where
+///     keys have instances in different slots, the source counts first, then the destination.
+///  2. Handlers with a predicate come first. At the first key where a predicate is true the highest
+///     priority wins; if two have that priority and both are true, the query is DTL_ERROR_AMBIGUOUS
+///     and the text names both. A key whose predicates are all false does not hide the keys after
+///     it (it does with DTL_DISPATCHER_STRICT_DACE).
 ///  3. Then handlers without a predicate, by the same walk.
 ///  4. Then the default of the operation (DTL_DISPATCH_DEFAULT).
 ///  5. Then DTL_ERROR_NOT_FOUND: the text names source, destination and schedule.
-///  6. Two handlers without a predicate for one key, or two defaults of one operation, are DTL_ERROR_ALREADY_EXISTS, unless
-///     the new one has DTL_DISPATCH_REPLACE. Of several keys that are registered at once all are taken or none.
-///  7. A handler can be DTL_DISPATCH_ILLEGAL: where it is chosen, the query fails with DTL_ERROR_NOT_SUPPORTED and its reason.
-///  8. Predicates run without any lock, each at most once for a query, and may query the dispatcher themselves. A predicate
-///     that fails (below 0) ends the query with its status.
-///  9. A handler may be unregistered while it runs: from then on it is not chosen any more, and `destroy` of its data runs
-///     after the last user has left.
+///  6. Two handlers without a predicate for one key, or two defaults of one operation, are
+///     DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of several keys that
+///     are registered at once all are taken or none.
+///  7. A handler can be DTL_DISPATCH_ILLEGAL: where it is chosen, the query fails with
+///     DTL_ERROR_NOT_SUPPORTED and its reason.
+///  8. Predicates run without any lock, each at most once for a query, and may query the dispatcher
+///     themselves. A predicate that fails (below 0) ends the query with its status.
+///  9. A handler may be unregistered while it runs: from then on it is not chosen any more, and
+///     `destroy` of its data runs after the last user has left.
 /// 10. DTL_DISPATCH_ANY also fits values that are registered later.
 ///
-/// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of registration never decides.
+/// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of
+/// registration never decides.
 typedef struct dtl_dispatch_key_t {
-    /// DTL_OPERATION_… or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
+    /// DTL_OPERATION_... or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
     dtl_enum_word_t operation;
-    /// Where data comes from: a word of any enumeration that was given out in this process, or DTL_DISPATCH_ANY.
-    /// In keys of the library's own operations a slot takes only words of the enumeration that
-    /// dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
+    /// Where data comes from: a word of any enumeration that was given out in this process, or
+    /// DTL_DISPATCH_ANY. In keys of the library's own operations a slot takes only words of the
+    /// enumeration that dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
     dtl_enum_word_t source;
     /// Where it goes, or DTL_DISPATCH_ANY.
     dtl_enum_word_t destination;
@@ -1667,16 +1734,20 @@ typedef struct dtl_dispatch_key_t {
 /// What the library asks the default dispatcher itself:
 ///
 ///     operation              source        destination   schedule                args
-///     DTL_OPERATION_ALLOC    -             memory kind   -                       dtl_dispatch_alloc_t
-///     DTL_OPERATION_COPY     memory kind   memory kind   -                       dtl_dispatch_copy_t
-///     DTL_OPERATION_LAUNCH   -             -             dtl_launch_t.schedule   dtl_dispatch_launch_t
-///     DTL_OPERATION_COMPILE  language      -             -                       dtl_dispatch_compile_t
+///     DTL_OPERATION_ALLOC    -             memory kind   -
+///                            dtl_dispatch_alloc_t
+///     DTL_OPERATION_COPY     memory kind   memory kind   -
+///                            dtl_dispatch_copy_t
+///     DTL_OPERATION_LAUNCH   -             -             dtl_launch_t.schedule
+///                            dtl_dispatch_launch_t
+///     DTL_OPERATION_COMPILE  language      -             -
+///                            dtl_dispatch_compile_t
 typedef struct dtl_dispatch_query_t {
     /// sizeof(dtl_dispatch_query_t), set by DTL_DISPATCH_QUERY_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_OPERATION_… or a registered one.
+    /// DTL_OPERATION_... or a registered one.
     dtl_enum_word_t operation;
     /// A value, or DTL_DISPATCH_ANY: there is none, and only keys with DTL_DISPATCH_ANY fit.
     dtl_enum_word_t source;
@@ -1684,31 +1755,35 @@ typedef struct dtl_dispatch_query_t {
     dtl_enum_word_t destination;
     /// As source.
     dtl_enum_word_t schedule;
-    /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL for a mere question.
+    /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL
+    /// for a mere question.
     void *args;
 } dtl_dispatch_query_t;
 
 /// Initial value of a dtl_dispatch_query_t.
 #define DTL_DISPATCH_QUERY_INIT {sizeof(dtl_dispatch_query_t), 0, 0, 0, 0, 0, NULL}
 
-/// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the query fails (its text:
-/// dtl_backend_set_error, or that of the dtl_ call which gave the status).
-/// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher; it should not block and
-/// must not throw.
+/// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the
+/// query fails (its text: dtl_backend_set_error, or that of the dtl_ call which gave the status).
+/// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher;
+/// it should not block and must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
 
 /// Does what is asked for.
-/// @param out_event  an event for the end of work that goes on after the return; the caller of dtl_dispatch_invoke then
-///                   owns it. Left null: all is done. Anything but a live event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an event, so do all
-///                   before returning; so it is for everything that the library asks by itself.
-/// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not throw. A call of the
-/// library that would lead to the handler which makes it goes the library's own way instead.
+/// @param out_event  an event for the end of work that goes on after the return; the caller of
+///                   dtl_dispatch_invoke then owns it. Left null: all is done. Anything but a live
+///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an
+///                   event, so do all before returning; so it is for everything that the library
+///                   asks by itself.
+/// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not
+/// throw. A call of the library that would lead to the handler which makes it goes the library's
+/// own way instead.
 typedef dtl_status_t (*dtl_dispatch_fn_t)(const dtl_dispatch_query_t *query,
     dtl_event_t *out_event, void *user);
 
-/// The handler's data are used no more.
-/// Thread: the one that unregistered it, or the last one that used it when that leaves the library. Locks held: none. It
-/// may call dtl_ functions (during dtl_finalize they fail); it must not throw.
+/// The handler's data are used no more. Thread: the one that unregistered it, or the last one that
+/// used it when that leaves the library. Locks held: none. It may call dtl_ functions (during
+/// dtl_finalize they fail); it must not throw.
 typedef void (*dtl_dispatch_destroy_fn_t)(void *user);
 
 /// A handler. Start from DTL_DISPATCH_HANDLER_INIT.
@@ -1731,8 +1806,9 @@ typedef struct dtl_dispatch_handler_t {
     dtl_dispatch_destroy_fn_t destroy;
     /// Handed to the three.
     void *user;
-    /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE: this backend's memory,
-    /// transfer or compiler does it. The backend cannot be unregistered before the handler. Else null.
+    /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE:
+    /// this backend's memory, transfer or compiler does it. The backend cannot be unregistered
+    /// before the handler. Else null.
     dtl_backend_t backend;
 } dtl_dispatch_handler_t;
 
@@ -1754,12 +1830,14 @@ typedef struct dtl_dispatch_alloc_t {
     uint64_t size_bytes;
     /// A power of two; 0 = the kind's own.
     uint64_t alignment;
-    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of any backend (not of backend
-    /// "host" for another: name that in dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
-    /// It is the library's from the handler's success on: what has not size and alignment is refused with
-    /// DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
+    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of
+    /// any backend (not of backend "host" for another: name that in
+    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
+    /// it asked, or its own. It is the library's from the handler's success on: what has not size
+    /// and alignment is refused with DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
     void *ptr;
-    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will do. Null = in no stream's.
+    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
+    /// do. Null = in no stream's.
     dtl_stream_t stream;
 } dtl_dispatch_alloc_t;
 
@@ -1796,7 +1874,8 @@ typedef struct dtl_dispatch_copy_t {
 #define DTL_DISPATCH_COPY_INIT \
     {sizeof(dtl_dispatch_copy_t), 0, NULL, NULL, 0, {0}, {0}, 0, NULL, NULL, NULL}
 
-/// Arguments of DTL_OPERATION_LAUNCH: those of dtl_kernel_launch. Start from DTL_DISPATCH_LAUNCH_INIT.
+/// Arguments of DTL_OPERATION_LAUNCH: those of dtl_kernel_launch. Start from
+/// DTL_DISPATCH_LAUNCH_INIT.
 typedef struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     uint32_t struct_size;
@@ -1817,7 +1896,8 @@ typedef struct dtl_dispatch_launch_t {
 /// Initial value of a dtl_dispatch_launch_t.
 #define DTL_DISPATCH_LAUNCH_INIT {sizeof(dtl_dispatch_launch_t), 0, {0}, {0}, NULL, NULL, NULL}
 
-/// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from DTL_DISPATCH_COMPILE_INIT.
+/// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from
+/// DTL_DISPATCH_COMPILE_INIT.
 typedef struct dtl_dispatch_compile_t {
     /// sizeof(dtl_dispatch_compile_t), set by DTL_DISPATCH_COMPILE_INIT.
     uint32_t struct_size;
@@ -1862,8 +1942,8 @@ static const dtl_comm_t dtl_comm_self_ __attribute__((unused)) = {UINT64_C(0x060
 #define DTL_ANY_SOURCE (-2)
 /// As the tag of a receive: any tag.
 #define DTL_ANY_TAG (-1)
-/// As a source or destination: nobody. The operation completes at once and moves nothing; the info of a
-/// receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
+/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
 #define DTL_PROC_NULL (-3)
 /// As the color of dtl_comm_split: no communicator for this rank.
 #define DTL_UNDEFINED (-4)
@@ -1878,7 +1958,8 @@ typedef struct dtl_recv_info_t {
     int32_t source;
     /// Its tag.
     int32_t tag;
-    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI does not tell).
+    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
+    /// does not tell).
     uint64_t size_bytes;
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
     dtl_status_t status;
@@ -1892,64 +1973,71 @@ typedef struct dtl_recv_info_t {
 typedef struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     uint32_t struct_size;
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi", "nccl" and "rdma"), or 0.
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
+    /// "nccl" and "rdma"), or 0.
     uint32_t flags;
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them), "nccl" (see
-    /// `over`), "rdma" (InfiniBand and RoCE, see `native`; docs/how-to/use-rdma.md) or the name of a registered backend with a
-    /// comm table. NULL = "auto", which never takes "nccl" and "rdma".
-    /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
-    /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
-    /// dtl_finalize (see dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
-    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and collectives are MPI's
-    /// own: the texts of the functions say what MPI does not promise. Else they are the library's,
-    /// over MPI_Isend and MPI_Irecv, and everything in this file holds. dtl_comm_info tells which.
-    /// Table: docs/explanation/promises.md.
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
+    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `native`;
+    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
+    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
+    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
+    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
+    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
+    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
+    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
+    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
+    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
     const char *kind;
-    /// This process' rank, 0 … size-1. Read only if size is set.
+    /// This process' rank, 0 ... size-1. Read only if size is set.
     int32_t rank;
     /// Number of ranks; 0 = rank and size from the launcher's environment.
     int32_t size;
     /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
     /// launcher's environment.
     const char *job;
-    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
-    /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes; if it is below
-    /// 100 ms, for up to 50 ms more.
+    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
+    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
+    /// if it is below 100 ms, for up to 50 ms more.
     uint64_t timeout_ns;
-    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
-    /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Kind "rdma": NULL for
-    /// the environment and the defaults, or the address of a dtl_rdma_config_t. Passed
-    /// unread to a registered backend's `open`. NULL for "auto" and the other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
+    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran
+    /// handle (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left
+    /// out then. Kind "rdma": NULL for the environment and the defaults, or the address of a
+    /// dtl_rdma_config_t. Passed unread to a registered backend's `open`. NULL for "auto" and the
+    /// other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
     void *native;
-    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over one that "auto" opens. Collectives
-    /// of device memory (which the host cannot reach) of backend "cuda" are NCCL's then, on the device that is the calling thread's
-    /// current one when it is opened; one device for each rank. Everything else goes as over that communicator, which is neither
-    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Kind "rdma": the communicator
-    /// over which its ranks meet while it is opened (see dtl_rdma_config_t); the rest as said. Null for other kinds.
-    /// What is whose: docs/how-to/use-nccl.md.
+    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
+    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
+    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
+    /// opened; one device for each rank. Everything else goes as over that communicator, which is
+    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
+    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
+    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
+    /// docs/how-to/use-nccl.md.
     dtl_comm_t over;
 } dtl_comm_desc_t;
 
 /// Initial value of a dtl_comm_desc_t.
 #define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL, {0}}
 
-/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
-/// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
-/// unless this is set, and over "mpi" they are MPI's own. Every rank gets the identical result with and without
-/// it. Also DTL_DETERMINISTIC=1.
+/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
+/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
+/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
+/// identical result with and without it. Also DTL_DETERMINISTIC=1.
 #define DTL_COMM_DETERMINISTIC 1u
 
-/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is
-/// named, not on a duplicate: they match those that the program sends and receives through MPI itself, as
-/// MPI_BYTE with the same rank and tag. That communicator must then live longer than ours, and keep an
-/// error handler that returns if errors are to be seen here. The library's own messages
-/// have a duplicate all the same.
+/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
+/// that is named, not on a duplicate: they match those that the program sends and receives through
+/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
+/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
+/// messages have a duplicate all the same.
 #define DTL_COMM_NO_DUP 2u
 
-/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have (DTL_ERROR_NOT_SUPPORTED else) are
-/// staged through host memory, over the communicator below. dtl_explain tells of the first. All ranks set it or none.
-/// Kind "mpi": messages of device memory are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md);
-/// each rank as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones go directly.
+/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
+/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
+/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
+/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
+/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
+/// go directly.
 #define DTL_COMM_STAGE 4u
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
@@ -1976,8 +2064,8 @@ typedef struct dtl_comm_info_t {
 
 /// Copies an attribute when its communicator is duplicated.
 ///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks held:
-/// none. It may block, but then other ranks wait in dtl_comm_dup.
+/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
+/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
 /// @param value      the attribute on `comm`.
 /// @param out_value  what the duplicate gets.
 /// @param out_copy   1 = the duplicate gets it, 0 = it does not.
@@ -1985,17 +2073,18 @@ typedef struct dtl_comm_info_t {
 typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, void *user,
     void *value, void **out_value, int32_t *out_copy);
 
-/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is stale
-/// then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else is left, that
-/// is the one in the last dtl_finalize. Locks held: none. It may block and call the library (within
-/// dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
+/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
+/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
+/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
+/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
 typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
 
 /* -----------------------------------------------------------------------------------------------
  * How a communicator of kind "rdma" is made.
  * -------------------------------------------------------------------------------------------- */
 
-/// As `completion`: a rank that waits asks its device over and over, after a millisecond or two by the clock. Fastest.
+/// As `completion`: a rank that waits asks its device over and over, after a millisecond or two by
+/// the clock. Fastest.
 #define DTL_RDMA_POLL 1
 /// As `completion`: a rank that has waited for a while sleeps until its device wakes it.
 #define DTL_RDMA_EVENT 2
@@ -2007,100 +2096,119 @@ typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *us
 
 /// As `device_memory`: through host memory.
 #define DTL_RDMA_STAGED 1
-/// As `device_memory`: large messages go as they are, of memory of any backend that gives dma-bufs (dtl_mem_export_dmabuf), which the
-/// network's device registers (ibv_reg_dmabuf_mr: rdma-core 34, Linux 5.12, a driver that imports them: mlx5 does).
+/// As `device_memory`: large messages go as they are, of memory of any backend that gives dma-bufs
+/// (dtl_mem_export_dmabuf), which the network's device registers (ibv_reg_dmabuf_mr: rdma-core 34,
+/// Linux 5.12, a driver that imports them: mlx5 does).
 #define DTL_RDMA_DMABUF 2
-/// As `device_memory`: the same of memory of backend "cuda" only, registered by its address: with nvidia_peermem, a kernel module of NVIDIA's
-/// driver. For what has no dma-bufs: those of CUDA need open kernel modules.
+/// As `device_memory`: the same of memory of backend "cuda" only, registered by its address: with
+/// nvidia_peermem, a kernel module of NVIDIA's driver. For what has no dma-bufs: those of CUDA need
+/// open kernel modules.
 #define DTL_RDMA_PEERMEM 3
 
-/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from DTL_RDMA_CONFIG_INIT, which
-/// sets nothing. Read, with its texts, during the call.
+/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
+/// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
-/// One rule for all fields: what is set here is taken, else what the environment variable DTL_RDMA_<NAME> says (the field's
-/// name in capital letters), else the default. Not set are a number of -1, a constant of 0 and a text of NULL; an empty text is set, and
-/// means the default. A value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
-/// value and what is allowed; also one that this device or machine does not have, which is known when the communicator is
-/// opened. rails, queues, depth, rendezvous and meeting are the same on all ranks. Of the first four
-/// opening compares what each rank has (rails: no more than it has active ports); one that differs is DTL_ERROR_INVALID_ARGUMENT, whose
-/// text names it and both values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else may
-/// differ: of mtu the smaller is taken, the rest is each rank's own.
+/// One rule for all fields: what is set here is taken, else what the environment variable
+/// DTL_RDMA_<NAME> says (the field's name in capital letters), else the default. Not set are a
+/// number of -1, a constant of 0 and a text of NULL; an empty text is set, and means the default. A
+/// value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
+/// value and what is allowed; also one that this device or machine does not have, which is known
+/// when the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on
+/// all ranks. Of the first four opening compares what each rank has (rails: no more than it has
+/// active ports); one that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
+/// values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else
+/// may differ: of mtu the smaller is taken, the rest is each rank's own.
 typedef struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     uint32_t struct_size;
     /// 0: no flag is known.
     uint32_t flags;
-    /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1". Default: all whose port is active; the ranks
-    /// of a node share them out, the near ones first.
+    /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
+    /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
     const char *devices;
-    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one node) or the name of a
-    /// registered kind, "file:PATH" (a folder that all nodes share, and that is there), "tcp:HOST:PORT" (rank 0 listens
-    /// there; IPv6 in brackets) or "auto". A kind that is opened for that is opened as if native was NULL.
-    /// Default "auto": "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else "mpi".
+    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm"
+    /// (all ranks on one node) or the name of a registered kind, "file:PATH" (a folder that all
+    /// nodes share, and that is there), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or
+    /// "auto". A kind that is opened for that is opened as if native was NULL. Default "auto":
+    /// "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else
+    /// "mpi".
     const char *meeting;
-    /// IP address or network interface of this rank's control sockets, by which connections are made and deaths are heard of:
-    /// "10.0.0.5", "ib0". Default: the address by which this node reaches the others.
+    /// IP address or network interface of this rank's control sockets, by which connections are
+    /// made and deaths are heard of: "10.0.0.5", "ib0". Default: the address by which this node
+    /// reaches the others.
     const char *address;
-    /// Ports that a rank uses at once, 1 … 4; large messages are split over them. Fewer if there are no more, which dtl_explain tells;
-    /// with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED. Default 1: one port for each rank, as
-    /// most nodes have no more ports than ranks.
+    /// Ports that a rank uses at once, 1 ... 4; large messages are split over them. Fewer if there
+    /// are no more, which dtl_explain tells; with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED.
+    /// Default 1: one port for each rank, as most nodes have no more ports than ranks.
     int32_t rails;
-    /// Queue pairs for each peer and rail, 1 … 4. Default 1: more help only where a network spreads its load by queue pair, and
-    /// each takes its own memory.
+    /// Queue pairs for each peer and rail, 1 ... 4. Default 1: more help only where a network
+    /// spreads its load by queue pair, and each takes its own memory.
     int32_t queues;
-    /// Index of the port's address (GID), 0 … 255. Default: chosen. Over Ethernet a RoCE v2 address, IPv4 before IPv6 and
-    /// global before link-local, else RoCE v1; over InfiniBand index 0.
+    /// Index of the port's address (GID), 0 ... 255. Default: chosen. Over Ethernet a RoCE v2
+    /// address, IPv4 before IPv6 and global before link-local, else RoCE v1; over InfiniBand
+    /// index 0.
     int32_t gid_index;
-    /// InfiniBand's service level, RoCE's priority, 0 … 15. Default 0: networks without classes have that one.
+    /// InfiniBand's service level, RoCE's priority, 0 ... 15. Default 0: networks without classes
+    /// have that one.
     int32_t service_level;
-    /// Traffic class, over RoCE v2 the byte of IP with the DSCP (times 4), 0 … 255. Default 0. A network that loses no packets of one class wants
-    /// its number here.
+    /// Traffic class, over RoCE v2 the byte of IP with the DSCP (times 4), 0 ... 255. Default 0. A
+    /// network that loses no packets of one class wants its number here.
     int32_t traffic_class;
-    /// A packet without an answer is sent again after 4.096 us x 2^timeout, 1 … 31. Default 20: 4.3 s, which outlives a switch that
-    /// reroutes. (Devices may wait up to four times as long.)
+    /// A packet without an answer is sent again after 4.096 us x 2^timeout, 1 ... 31. Default 20:
+    /// 4.3 s, which outlives a switch that reroutes. (Devices may wait up to four times as long.)
     int32_t timeout;
-    /// How often a packet is sent again before its queue pair fails, 0 … 7. Default 7, the most: with timeout 20, half a minute
-    /// or more. Soft-RoCE (rdma_rxe) takes 7 as for ever; there 6 ends.
+    /// How often a packet is sent again before its queue pair fails, 0 ... 7. Default 7, the most:
+    /// with timeout 20, half a minute or more. Soft-RoCE (rdma_rxe) takes 7 as for ever; there 6
+    /// ends.
     int32_t retries;
-    /// How often, where the receiver has no receive posted, 0 … 7; 7 = for ever. Default 7. The library counts the other side's
-    /// receives and never sends without one.
+    /// How often, where the receiver has no receive posted, 0 ... 7; 7 = for ever. Default 7. The
+    /// library counts the other side's receives and never sends without one.
     int32_t receiver_retries;
-    /// Bytes of a packet at most: 256, 512, 1024, 2048 or 4096. Default: what the two ports have, the smaller.
+    /// Bytes of a packet at most: 256, 512, 1024, 2048 or 4096. Default: what the two ports have,
+    /// the smaller.
     int32_t mtu;
-    /// Index of the partition key in the port's table, 0 … 65535. Default 0.
+    /// Index of the partition key in the port's table, 0 ... 65535. Default 0.
     int32_t pkey_index;
-    /// Receives posted for each peer (and queue pair), 4 … 4096, so also how many small messages are under way to a rank that
-    /// does nothing. Default 16: enough for a network's delay at small messages; each takes a slot of memory for each active peer.
+    /// Receives posted for each peer (and queue pair), 4 ... 4096, so also how many small messages
+    /// are under way to a rank that does nothing. Default 16: enough for a network's delay at small
+    /// messages; each takes a slot of memory for each active peer.
     int32_t depth;
-    /// Bytes of a message that travel inside of its work request, 0 … 1024, as far as the device grants them. Default 64: a line of
-    /// the cache, which saves the device a read of memory.
+    /// Bytes of a message that travel inside of its work request, 0 ... 1024, as far as the device
+    /// grants them. Default 64: a line of the cache, which saves the device a read of memory.
     int32_t inline_bytes;
     /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
     int32_t completion;
-    /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last packet tells the receiver, a read has
-    /// to be told of.
+    /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last
+    /// packet tells the receiver, a read has to be told of.
     int32_t rendezvous;
-    /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem. Default DTL_RDMA_STAGED. With the others
-    /// messages of more than 8160 bytes of device memory that was allocated here (by dtl_mem_alloc, a pool, a dtl::buffer) are written and read
-    /// by the network's device, as far as the other side's memory can be: also device memory of such a rank, or the host's from
-    /// dtl_mem_alloc. Else one copy on the side of the device, as with what is staged. Collectives and probed messages are staged. Each
-    /// allocation is registered once (cache_bytes bounds all), until it is freed; the thread that sends or receives first calls
-    /// export_dmabuf, with no lock held but, of a message that begins later than its call (dtl_comm_isend_on, a persistent one), that request's:
-    /// it must not wait for that. A library without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED when the communicator is opened (with
-    /// DTL_RDMA_DMABUF); a registration that is refused is a warning, and all is staged from then on, which dtl_explain
-    /// tells. Each rank as it likes. Tested over verbs that are none; not yet on a network card with a GPU.
+    /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem.
+    /// Default DTL_RDMA_STAGED. With the others messages of more than 8160 bytes of device memory
+    /// that was allocated here (by dtl_mem_alloc, a pool, a dtl::buffer) are written and read by
+    /// the network's device, as far as the other side's memory can be: also device memory of such a
+    /// rank, or the host's from dtl_mem_alloc. Else one copy on the side of the device, as with
+    /// what is staged. Collectives and probed messages are staged. Each allocation is registered
+    /// once (cache_bytes bounds all), until it is freed; the thread that sends or receives first
+    /// calls export_dmabuf, with no lock held but, of a message that begins later than its call
+    /// (dtl_comm_isend_on, a persistent one), that request's: it must not wait for that. A library
+    /// without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED when the communicator is opened (with
+    /// DTL_RDMA_DMABUF); a registration that is refused is a warning, and all is staged from then
+    /// on, which dtl_explain tells. Each rank as it likes. Tested over verbs that are none; not yet
+    /// on a network card with a GPU.
     int32_t device_memory;
-    /// Milliseconds of silence after which a peer's machine counts as dead, 100 … 600000. Default 5000. (A process that dies on a machine that
-    /// lives is heard of at once.)
+    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000.
+    /// Default 5000. (A process that dies on a machine that lives is heard of at once.)
     int32_t silence_ms;
-    /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none. Variable: also 512M, 2G. Default
-    /// 1 GiB: registering costs more than sending what is registered, and registered memory cannot be swapped out.
+    /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none.
+    /// Variable: also 512M, 2G. Default 1 GiB: registering costs more than sending what is
+    /// registered, and registered memory cannot be swapped out.
     int64_t cache_bytes;
-    /// A connection that breaks although the peer lives (retries used up, a queue pair in error) is made anew, and what the peer has not
-    /// received is sent again; over and over, with pauses, until for so many milliseconds nothing has come through: then it is
-    /// DTL_ERROR_RANK_FAILURE on both sides. 0 … 600000; 0: a connection that breaks is not made anew. Default 5000: a cable
-    /// that is plugged again, a switch that starts a port. Changes of elements that were under way (dtl_win_accumulate and its like) end with
-    /// DTL_ERROR_CONNECTION_LOST: whether they were made is not known, everything else goes on.
+    /// A connection that breaks although the peer lives (retries used up, a queue pair in error) is
+    /// made anew, and what the peer has not received is sent again; over and over, with pauses,
+    /// until for so many milliseconds nothing has come through: then it is DTL_ERROR_RANK_FAILURE
+    /// on both sides. 0 ... 600000; 0: a connection that breaks is not made anew. Default 5000: a
+    /// cable that is plugged again, a switch that starts a port. Changes of elements that were
+    /// under way (dtl_win_accumulate and its like) end with DTL_ERROR_CONNECTION_LOST: whether they
+    /// were made is not known, everything else goes on.
     int64_t reconnect_ms;
 } dtl_rdma_config_t;
 
@@ -2113,7 +2221,8 @@ typedef struct dtl_rdma_config_t {
  * Where ranks and threads run: the node, its cores, the ranks on it.
  * -------------------------------------------------------------------------------------------- */
 
-/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not tell.
+/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not
+/// tell.
 typedef struct dtl_topology_t {
     /// sizeof(dtl_topology_t), set by DTL_TOPOLOGY_INIT.
     uint32_t struct_size;
@@ -2131,8 +2240,8 @@ typedef struct dtl_topology_t {
     int32_t numa_nodes;
     /// 0.
     uint32_t reserved;
-    /// Thousandths of a CPU that the control groups (a container, a batch system) allow this process;
-    /// 0 = no limit.
+    /// Thousandths of a CPU that the control groups (a container, a batch system) allow this
+    /// process; 0 = no limit.
     uint64_t cpu_quota_milli;
     /// Bytes of the first-level data cache of a core.
     uint64_t l1d_bytes;
@@ -2155,11 +2264,11 @@ typedef struct dtl_topology_t {
 typedef struct dtl_comm_topology_t {
     /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
     uint32_t struct_size;
-    /// The node that this rank runs on, 0 … nodes-1; -1 = not known.
+    /// The node that this rank runs on, 0 ... nodes-1; -1 = not known.
     int32_t node;
     /// Nodes that the communicator's ranks run on; -1 = not known.
     int32_t nodes;
-    /// This rank's place among the communicator's ranks on its node, 0 … local_size-1.
+    /// This rank's place among the communicator's ranks on its node, 0 ... local_size-1.
     int32_t local_rank;
     /// Ranks of the communicator on this rank's node.
     int32_t local_size;
@@ -2174,9 +2283,11 @@ typedef struct dtl_comm_topology_t {
  * One-sided communication: constants, and what is told of a window.
  * -------------------------------------------------------------------------------------------- */
 
-/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent: MPI_LOCK_SHARED.
+/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent:
+/// MPI_LOCK_SHARED.
 #define DTL_LOCK_SHARED 1
-/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent: MPI_LOCK_EXCLUSIVE.
+/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent:
+/// MPI_LOCK_EXCLUSIVE.
 #define DTL_LOCK_EXCLUSIVE 2
 
 /// What `dtl_win_info` tells of one rank's part of a window. Start from DTL_WIN_INFO_INIT.
@@ -2195,8 +2306,9 @@ typedef struct dtl_win_info_t {
     uint64_t disp_unit;
     /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
     void *base;
-    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads" an operation is done when its
-    /// call returns: what it fetches is there, and a flush finds nothing to wait for.
+    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads"
+    /// an operation is done when its call returns: what it fetches is there, and a flush finds
+    /// nothing to wait for.
     char way[64];
 } dtl_win_info_t;
 
@@ -2217,10 +2329,10 @@ typedef struct dtl_comm_open_t {
     int32_t rank;
     /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     int32_t size;
-    /// The job's name: the same on all ranks and in every open of the job, and no other job on this node
-    /// has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller nor the
-    /// launcher names one, so a transport whose ranks meet by it refuses more than one rank with
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// The job's name: the same on all ranks and in every open of the job, and no other job on this
+    /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
+    /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
+    /// with DTL_ERROR_INVALID_ARGUMENT.
     const char *job;
     /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     uint64_t timeout_ns;
@@ -2230,10 +2342,10 @@ typedef struct dtl_comm_open_t {
 
 /// What a comm table's `test` tells of a completed operation.
 typedef struct dtl_comm_done_t {
-    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that failed.
-    /// Zeroed before the call.
+    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that
+    /// failed. Zeroed before the call.
     int32_t source;
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE ...
     dtl_status_t status;
     /// A receive: the message's match word.
     uint64_t match_word;
@@ -2244,9 +2356,10 @@ typedef struct dtl_comm_done_t {
 /// Most bytes of the key that a comm table's `win_create` gives.
 #define DTL_WIN_KEY_BYTES 256u
 
-/// Flag of dtl_comm_vtable_t: the slots are called in calls of the program only, never by a thread of the library's own,
-/// which nothing would keep apart from the program's calls of what is below (an MPI that gave MPI_THREAD_SERIALIZED,
-/// say). Windows are then served by the target's calls only.
+/// Flag of dtl_comm_vtable_t: the slots are called in calls of the program only, never by a thread
+/// of the library's own, which nothing would keep apart from the program's calls of what is below
+/// (an MPI that gave MPI_THREAD_SERIALIZED, say). Windows are then served by the target's calls
+/// only.
 #define DTL_COMM_ONLY_IN_CALLS UINT64_C(1)
 
 /// The comm component: five required slots move bytes. The library makes all the rest of them:
@@ -2254,71 +2367,77 @@ typedef struct dtl_comm_done_t {
 /// withdrawal, truncation, collectives.
 ///
 /// For that it packs small messages and its own control words into frames of at most 8192 bytes,
-/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that are
-/// always posted. A larger message travels alone, straight from and to the program's buffers, under a
-/// word of its own, to a receive that names its source, has exactly its size and is posted before the
-/// message is sent. So a table sees nothing but: sends to any rank, match words below 2^28, receives
-/// of exactly one word from one rank or from any, messages that fit. A rank may send to itself (close
-/// does so, with no bytes).
+/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that
+/// are always posted. A larger message travels alone, straight from and to the program's buffers,
+/// under a word of its own, to a receive that names its source, has exactly its size and is posted
+/// before the message is sent. So a table sees nothing but: sends to any rank, match words below
+/// 2^28, receives of exactly one word from one rank or from any, messages that fit. A rank may send
+/// to itself (close does so, with no bytes).
 ///
-/// What the slots must keep: two messages of one rank under one word are received in the order sent,
-/// by receives in the order posted, whichever of them names its source.
+/// What the slots must keep: two messages of one rank under one word are received in the order
+/// sent, by receives in the order posted, whichever of them names its source.
 ///
-/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
-/// no longer complete, and on one or all receives from any source that are posted at that time (if none
-/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
-/// other failure of a receive from any source, or of a frame's send, means that the transport is done
-/// for: it touches no buffer any more, and all operations end with that status. After an output that cannot be (a number
-/// that is no status, another match word or source than the receive's) nothing can be sent or received either, but the
-/// library keeps each buffer that `test` has not given back, and never frees its own.
+/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that
+/// can no longer complete, and on one or all receives from any source that are posted at that time
+/// (if none is, on the next), with `source` set to the rank that died; others take messages of the
+/// living. Any other failure of a receive from any source, or of a frame's send, means that the
+/// transport is done for: it touches no buffer any more, and all operations end with that status.
+/// After an output that cannot be (a number that is no status, another match word or source than
+/// the receive's) nothing can be sent or received either, but the library keeps each buffer that
+/// `test` has not given back, and never frees its own.
 ///
-/// Windows: two groups of slots for transports that reach other ranks' memory without their help, each
-/// whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get, win_flush), and
-/// atomics (win_atomics, win_accumulate, win_compare_and_swap), which need the transfers. NULL: what is absent
-/// is made of messages that the target serves. So are fences and locks in any case. The slots are used for windows of
-/// all of the communicator's ranks in their order (those of dtl_comm_dup too); for windows of some of them messages
-/// are. Bounds are checked before. An operation is asked after by `test`, as any other is, and has a word of the same
-/// kind (of its result only the status is read). Operations have no order among themselves, but for what win_flush and
-/// win_accumulate say. What they need of their target's process, `test` there may do: the library calls it in all that
-/// waits, and in a thread of its own while nothing does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with DTL_ERROR_RANK_FAILURE.
+/// Windows: two groups of slots for transports that reach other ranks' memory without their help,
+/// each whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get,
+/// win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap), which need the
+/// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
+/// locks in any case. The slots are used for windows of all of the communicator's ranks in their
+/// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
+/// before. An operation is asked after by `test`, as any other is, and has a word of the same kind
+/// (of its result only the status is read). Operations have no order among themselves, but for what
+/// win_flush and win_accumulate say. What they need of their target's process, `test` there may do:
+/// the library calls it in all that waits, and in a thread of its own while nothing does (but see
+/// DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with DTL_ERROR_RANK_FAILURE.
 ///
 /// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
-/// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and dtl_request_ functions, on any
-/// communicator: such a call may wait for a lock that the slot's own caller holds. `test` also makes progress on all
-/// operations of its comm.
+/// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
+/// dtl_request_ functions, on any communicator: such a call may wait for a lock that the slot's own
+/// caller holds. `test` also makes progress on all operations of its comm.
 typedef struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     uint32_t struct_size;
-    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below 2^28.
+    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below
+    /// 2^28.
     uint32_t match_bits;
     /// DTL_COMM_ONLY_IN_CALLS or 0.
     uint64_t flags;
-    /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
-    /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
-    /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
-    /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
-    /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
-    /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
-    /// messages that were sent on them and find room can leave. Do not rely on more than that: a message that
-    /// is still queued then may stay queued until open returns, and a rank that waits for it reaches its own
-    /// open late or never. To be independent of this, send the queued messages while open waits.
+    /// (required) Opens the communicator: its own pointer, this process' rank and the number of
+    /// ranks. Collective over the ranks, and called as often as the program opens one of this kind:
+    /// each is a communicator of its own, though `args` may be the same. All ranks of a job open in
+    /// one order. (dup and split do not open: they share one.) May wait, until args->timeout_ns has
+    /// passed: then DTL_ERROR_TIMEOUT, ranks are missing; name them. A failed open leaves nothing
+    /// behind. While it waits, this thread calls no other slot. Just before, the library calls
+    /// `test` some 30 times on each communicator that is open, so messages that were sent on them
+    /// and find room can leave. Do not rely on more than that: a message that is still queued then
+    /// may stay queued until open returns, and a rank that waits for it reaches its own open late
+    /// or never. To be independent of this, send the queued messages while open waits.
     /// DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
     dtl_status_t (*open)(void *self,
                          const dtl_comm_open_t *args,
                          void **out_comm,
                          int32_t *out_rank,
                          int32_t *out_size);
-    /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
-    /// within a second; their buffers then stay valid for ever. What was sent must still arrive: each send
-    /// that `test` called done, also at ranks that read it later. Not collective: others close when they do,
-    /// and may see a rank that closed as one that died, once they have what it sent.
+    /// (required) Closes what open gave. No operation is pending, unless the transport has not
+    /// ended them within a second; their buffers then stay valid for ever. What was sent must still
+    /// arrive: each send that `test` called done, also at ranks that read it later. Not collective:
+    /// others close when they do, and may see a rank that closed as one that died, once they have
+    /// what it sent.
     dtl_status_t (*close)(void *self, void *comm);
-    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
-    /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
-    /// rank under one word is the order of the calls. Move at once what there is room for: to the program a
-    /// small send is over now, and its next call may be far away, or an `open` that waits for ranks which
-    /// wait for this message. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure
-    /// is that of the send.
+    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays
+    /// untouched until the operation is done. *out_op is the transport's own word for it. The order
+    /// of sends to one rank under one word is the order of the calls. Move at once what there is
+    /// room for: to the program a small send is over now, and its next call may be far away, or an
+    /// `open` that waits for ranks which wait for this message. DTL_ERROR_BUSY: no room now; the
+    /// library calls again later. Any other failure is that of the send.
     dtl_status_t (*isend)(void *self,
                           void *comm,
                           const void *buf,
@@ -2326,10 +2445,10 @@ typedef struct dtl_comm_vtable_t {
                           int32_t dest,
                           uint64_t match_word,
                           uint64_t *out_op);
-    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
-    /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
-    /// Any other failure of the first ones, which follow `open`, is that of dtl_comm_open on this rank only: make
-    /// `open` fail where it is known before, on every rank.
+    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE)
+    /// under exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls
+    /// again later. Any other failure of the first ones, which follow `open`, is that of
+    /// dtl_comm_open on this rank only: make `open` fail where it is known before, on every rank.
     dtl_status_t (*irecv)(void *self,
                           void *comm,
                           void *buf,
@@ -2338,26 +2457,28 @@ typedef struct dtl_comm_vtable_t {
                           uint64_t match_word,
                           uint64_t ignore,
                           uint64_t *out_op);
-    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
-    /// operation is over; its word may be used for another one. A status other than success means that
-    /// asking failed and the operation lives on; a failed operation is done with its status in the result.
-    /// Any other number than 0 and 1 in *out_done is a failed call too, with DTL_ERROR_NATIVE_BACKEND.
+    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result
+    /// filled, the operation is over; its word may be used for another one. A status other than
+    /// success means that asking failed and the operation lives on; a failed operation is done with
+    /// its status in the result. Any other number than 0 and 1 in *out_done is a failed call too,
+    /// with DTL_ERROR_NATIVE_BACKEND.
     dtl_status_t (*test)(void *self,
                          void *comm,
                          uint64_t op,
                          int32_t *out_done,
                          dtl_comm_done_t *out_result);
-    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it was
-    /// withdrawn and as usual if it was too late. Used before close only. NULL: a message from this rank
-    /// to itself ends each receive that is still posted.
+    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it
+    /// was withdrawn and as usual if it was too late. Used before close only. NULL: a message from
+    /// this rank to itself ends each receive that is still posted.
     dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
-    /// (transfers) Makes memory of this rank reachable for the others: *out_win is the transport's own pointer for this
-    /// rank's side of a window, not NULL; `key` gets up to DTL_WIN_KEY_BYTES bytes with which other ranks find the
-    /// memory, *out_key_bytes how many. Not collective, must not block: the library carries the keys.
-    /// `base` has size_bytes and stays valid until win_destroy. Any memory of the program's, any alignment; NULL and 0
-    /// on a rank that has none (it puts and gets like the others, nobody reaches it).
-    /// A failure (not of this memory; no more windows): messages do it, on all ranks, and dtl_explain has the text.
-    /// Equivalents: ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
+    /// (transfers) Makes memory of this rank reachable for the others: *out_win is the transport's
+    /// own pointer for this rank's side of a window, not NULL; `key` gets up to DTL_WIN_KEY_BYTES
+    /// bytes with which other ranks find the memory, *out_key_bytes how many. Not collective, must
+    /// not block: the library carries the keys. `base` has size_bytes and stays valid until
+    /// win_destroy. Any memory of the program's, any alignment; NULL and 0 on a rank that has none
+    /// (it puts and gets like the others, nobody reaches it). A failure (not of this memory; no
+    /// more windows): messages do it, on all ranks, and dtl_explain has the text. Equivalents:
+    /// ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
     dtl_status_t (*win_create)(void *self,
                                void *comm,
                                void *base,
@@ -2365,26 +2486,28 @@ typedef struct dtl_comm_vtable_t {
                                void **out_win,
                                void *key,
                                uint32_t *out_key_bytes);
-    /// (transfers) Tells a window how a rank's memory is found: `key` is what that rank's win_create gave, the same
-    /// bytes, aligned to 8. Called once for each rank of the window (this one too), before anything else but win_destroy,
-    /// when all of them have made theirs. Ranks that it is not called for are not in the window. Must not block.
-    /// A failure: as for win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
+    /// (transfers) Tells a window how a rank's memory is found: `key` is what that rank's
+    /// win_create gave, the same bytes, aligned to 8. Called once for each rank of the window (this
+    /// one too), before anything else but win_destroy, when all of them have made theirs. Ranks
+    /// that it is not called for are not in the window. Must not block. A failure: as for
+    /// win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
     dtl_status_t (*win_attach)(void *self,
                                void *comm,
                                void *win,
                                int32_t rank,
                                const void *key,
                                uint32_t key_bytes);
-    /// (transfers) Ends what win_create gave. When it returns, nobody changes the memory any more, whatever other ranks
-    /// are at, and no buffer of this rank's operations on it is touched; those that are not over never will be, and
-    /// their words are free. Usually all are over, and all ranks have come here; not so after a failure. Not
-    /// collective; may block for a moment, but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// (transfers) Ends what win_create gave. When it returns, nobody changes the memory any more,
+    /// whatever other ranks are at, and no buffer of this rank's operations on it is touched; those
+    /// that are not over never will be, and their words are free. Usually all are over, and all
+    /// ranks have come here; not so after a failure. Not collective; may block for a moment, but
+    /// not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     dtl_status_t (*win_destroy)(void *self, void *comm, void *win);
-    /// (transfers) Starts a copy of size_bytes (at least 1) to `offset` bytes behind the beginning of the target's
-    /// memory, inside of it; the target may be this rank. *out_op as for isend. It is done when `buf`, unchanged until
-    /// then, is needed no longer; there only with a later win_flush. DTL_ERROR_BUSY: no room now; the library
-    /// calls again later. Any other failure is that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx,
-    /// fi_write, MPI_Rput.
+    /// (transfers) Starts a copy of size_bytes (at least 1) to `offset` bytes behind the beginning
+    /// of the target's memory, inside of it; the target may be this rank. *out_op as for isend. It
+    /// is done when `buf`, unchanged until then, is needed no longer; there only with a later
+    /// win_flush. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure is
+    /// that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
     dtl_status_t (*win_put)(void *self,
                             void *comm,
                             void *win,
@@ -2393,8 +2516,8 @@ typedef struct dtl_comm_vtable_t {
                             int32_t target,
                             uint64_t offset,
                             uint64_t *out_op);
-    /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents: IBV_WR_RDMA_READ, ucp_get_nbx,
-    /// fi_read, MPI_Rget.
+    /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents:
+    /// IBV_WR_RDMA_READ, ucp_get_nbx, fi_read, MPI_Rget.
     dtl_status_t (*win_get)(void *self,
                             void *comm,
                             void *win,
@@ -2403,27 +2526,31 @@ typedef struct dtl_comm_vtable_t {
                             int32_t target,
                             uint64_t offset,
                             uint64_t *out_op);
-    /// (transfers) Starts an operation that is done when all operations on this window that this rank started before on that target
-    /// are done there: a load by the target itself, or any rank's operation that starts afterwards, finds what they left.
-    /// It fails if one of them has failed without having been reported. DTL_ERROR_BUSY as for win_put.
-    /// Equivalents: a read behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// (transfers) Starts an operation that is done when all operations on this window that this
+    /// rank started before on that target are done there: a load by the target itself, or any
+    /// rank's operation that starts afterwards, finds what they left. It fails if one of them has
+    /// failed without having been reported. DTL_ERROR_BUSY as for win_put. Equivalents: a read
+    /// behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
     dtl_status_t (*win_flush)(void *self, void *comm, void *win, int32_t target, uint64_t *out_op);
-    /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the table at
-    /// dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes = 0 or 1. Asked when the window
-    /// is made, once for each built-in dtype; if one rank says no, the targets apply that dtype's by messages, all of
-    /// them, so the two never meet. What hardware lacks can be made here of its compare and swap. Must not block.
-    /// A failure: as for win_create.
+    /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
+    /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
+    /// 0 or 1. Asked when the window is made, once for each built-in dtype; if one rank says no,
+    /// the targets apply that dtype's by messages, all of them, so the two never meet. What
+    /// hardware lacks can be made here of its compare and swap. Must not block. A failure: as for
+    /// win_create.
     dtl_status_t (*win_atomics)(void *self,
                                 void *comm,
                                 void *win,
                                 dtl_dtype_t dtype,
                                 int32_t *out_yes);
-    /// (atomics) Starts there[i] = there[i] ∘ buf[i] for `count` elements (at least 1) from `offset` bytes on, which may be no
-    /// multiple of their size. The results are those of the library's reductions (DTL_OP_SUM and its kin). `result`: NULL, or room
-    /// for what was there before, not overlapping `buf`; which may be NULL for NO_OP. Each element is changed as a whole,
-    /// whoever else uses these two slots on it with that dtype, the target itself included; those of one rank happen in
-    /// the order of the calls. Done when `buf` is needed no longer and `result` is there. DTL_ERROR_BUSY as for win_put.
-    /// Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD, ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
+    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) from
+    /// `offset` bytes on, which may be no multiple of their size. The results are those of the
+    /// library's reductions (DTL_OP_SUM and its kin). `result`: NULL, or room for what was there
+    /// before, not overlapping `buf`; which may be NULL for NO_OP. Each element is changed as a
+    /// whole, whoever else uses these two slots on it with that dtype, the target itself included;
+    /// those of one rank happen in the order of the calls. Done when `buf` is needed no longer and
+    /// `result` is there. DTL_ERROR_BUSY as for win_put. Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD,
+    /// ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
     dtl_status_t (*win_accumulate)(void *self,
                                    void *comm,
                                    void *win,
@@ -2435,8 +2562,9 @@ typedef struct dtl_comm_vtable_t {
                                    int32_t target,
                                    uint64_t offset,
                                    uint64_t *out_op);
-    /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what it was. Else as
-    /// win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic, MPI_Compare_and_swap.
+    /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
+    /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
+    /// MPI_Compare_and_swap.
     dtl_status_t (*win_compare_and_swap)(void *self,
                                          void *comm,
                                          void *win,
@@ -2458,11 +2586,11 @@ typedef struct dtl_comm_vtable_t {
  * The tables of function pointers that a backend fills in, and what their slots take.
  * -------------------------------------------------------------------------------------------- */
 
-/// The device component. Slots marked (required) must be there.
-/// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
-/// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
-/// after DTL_SUCCESS. Boolean outputs must be 0 or 1; any other value, a device that does not exist and a
-/// number that is not a status make the call fail with DTL_ERROR_NATIVE_BACKEND.
+/// The device component. Slots marked (required) must be there. All slots: any thread, no locks
+/// held, may block, must not call dtl_ functions on this backend, must not throw. `self` is the
+/// pointer given to `dtl_backend_register`. Outputs are read only after DTL_SUCCESS. Boolean
+/// outputs must be 0 or 1; any other value, a device that does not exist and a number that is not a
+/// status make the call fail with DTL_ERROR_NATIVE_BACKEND.
 typedef struct dtl_device_vtable_t {
     /// sizeof(dtl_device_vtable_t).
     uint32_t struct_size;
@@ -2472,9 +2600,10 @@ typedef struct dtl_device_vtable_t {
     dtl_status_t (*count)(void *self, int32_t *out_count);
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     dtl_status_t (*set)(void *self, int32_t device);
-    /// (required) Returns the calling thread's current device: the one that the last `set` in this thread
-    /// made current, or, without a `set`, 0 or the driver's. The library calls it only in threads in which
-    /// dtl_backend_set_device has not chosen a device of this backend; otherwise it uses that choice.
+    /// (required) Returns the calling thread's current device: the one that the last `set` in this
+    /// thread made current, or, without a `set`, 0 or the driver's. The library calls it only in
+    /// threads in which dtl_backend_set_device has not chosen a device of this backend; otherwise
+    /// it uses that choice.
     dtl_status_t (*get)(void *self, int32_t *out_device);
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     dtl_status_t (*info)(void *self, int32_t device, dtl_device_info_t *out_info);
@@ -2500,9 +2629,10 @@ typedef struct dtl_memory_vtable_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1). If
-    /// the program passes 0 to dtl_mem_alloc, `alignment` is the one that kind_info declares, or 1 if it
-    /// declares none. Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
+    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at
+    /// least 1). If the program passes 0 to dtl_mem_alloc, `alignment` is the one that kind_info
+    /// declares, or 1 if it declares none. Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory:
+    /// DTL_ERROR_OUT_OF_MEMORY.
     dtl_status_t (*alloc)(void *self,
                           uint64_t size_bytes,
                           uint64_t alignment,
@@ -2514,33 +2644,36 @@ typedef struct dtl_memory_vtable_t {
                          uint64_t size_bytes,
                          uint64_t alignment,
                          dtl_enum_word_t kind);
-    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to 2^30, or 0 =
-    /// none declared, which dtl_mem_kind_info reports as 1; any other value makes dtl_mem_kind_info and
-    /// dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND. Unknown kind: NOT_SUPPORTED. NULL:
-    /// HOST is taken to be host memory, DEVICE memory that only this backend can touch.
+    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to
+    /// 2^30, or 0 = none declared, which dtl_mem_kind_info reports as 1; any other value makes
+    /// dtl_mem_kind_info and dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND.
+    /// Unknown kind: NOT_SUPPORTED. NULL: HOST is taken to be host memory, DEVICE memory that only
+    /// this backend can touch.
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
                               dtl_mem_kind_info_t *out_info);
-    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device 0
-    /// of a backend without that table. NULL: NOT_SUPPORTED.
+    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device
+    /// 0 of a backend without that table. NULL: NOT_SUPPORTED.
     dtl_status_t (*memory_info)(void *self, uint64_t *out_free, uint64_t *out_total);
-    /// Memory of other processes: export_handle, import_handle and close_handle come all together or not at
-    /// all (then: NOT_SUPPORTED). Writes what import_handle needs to reach an allocation of alloc (size,
-    /// alignment and kind are those of the alloc) from another process of this node: DTL_MEM_HANDLE_ROOM
-    /// bytes at out_bytes, aligned to 8, zeroed before. The library adds kind, size, alignment, node and the
-    /// backend's name, and a sum over all. A kind that cannot be exported: NOT_SUPPORTED with a text; a kind
-    /// that can has DTL_MEMORY_EXPORTABLE. As cudaIpcGetMemHandle.
+    /// Memory of other processes: export_handle, import_handle and close_handle come all together
+    /// or not at all (then: NOT_SUPPORTED). Writes what import_handle needs to reach an allocation
+    /// of alloc (size, alignment and kind are those of the alloc) from another process of this
+    /// node: DTL_MEM_HANDLE_ROOM bytes at out_bytes, aligned to 8, zeroed before. The library adds
+    /// kind, size, alignment, node and the backend's name, and a sum over all. A kind that cannot
+    /// be exported: NOT_SUPPORTED with a text; a kind that can has DTL_MEMORY_EXPORTABLE. As
+    /// cudaIpcGetMemHandle.
     dtl_status_t (*export_handle)(void *self,
                                   void *ptr,
                                   uint64_t size_bytes,
                                   uint64_t alignment,
                                   dtl_enum_word_t kind,
                                   void *out_bytes);
-    /// Makes an allocation of another process one of this one, on the current device. Each call gives an
-    /// address of its own; if it is one that was given before and not closed, it is closed once and the caller
-    /// is told DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what export_handle of a backend of this name wrote on this node, with
-    /// the size, alignment and kind of the export; whoever exported may have freed it or ended since: then
-    /// INVALID_HANDLE. A backend that cannot import what this very process exported: NOT_SUPPORTED. As
+    /// Makes an allocation of another process one of this one, on the current device. Each call
+    /// gives an address of its own; if it is one that was given before and not closed, it is closed
+    /// once and the caller is told DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
+    /// export_handle of a backend of this name wrote on this node, with the size, alignment and
+    /// kind of the export; whoever exported may have freed it or ended since: then INVALID_HANDLE.
+    /// A backend that cannot import what this very process exported: NOT_SUPPORTED. As
     /// cudaIpcOpenMemHandle.
     dtl_status_t (*import_handle)(void *self,
                                   const void *bytes,
@@ -2555,45 +2688,50 @@ typedef struct dtl_memory_vtable_t {
                                  uint64_t size_bytes,
                                  uint64_t alignment,
                                  dtl_enum_word_t kind);
-    /// alloc and free in the order of one of the backend's streams, on its device; both or none. The memory may be
-    /// used by work that is queued to the stream later. A kind that goes only at once is taken at once. NULL: alloc at
-    /// once; free when the stream's work is done. As cudaMallocAsync.
+    /// alloc and free in the order of one of the backend's streams, on its device; both or none.
+    /// The memory may be used by work that is queued to the stream later. A kind that goes only at
+    /// once is taken at once. NULL: alloc at once; free when the stream's work is done. As
+    /// cudaMallocAsync.
     dtl_status_t (*alloc_async)(void *self,
                                 void *stream,
                                 uint64_t size_bytes,
                                 uint64_t alignment,
                                 dtl_enum_word_t kind,
                                 void **out_ptr);
-    /// Frees what alloc or alloc_async gave, behind the work that is in the stream. As cudaFreeAsync.
+    /// Frees what alloc or alloc_async gave, behind the work that is in the stream. As
+    /// cudaFreeAsync.
     dtl_status_t (*free_async)(void *self,
                                void *stream,
                                void *ptr,
                                uint64_t size_bytes,
                                uint64_t alignment,
                                dtl_enum_word_t kind);
-    /// Makes host memory of the program's (at least 1 byte) memory of kind DTL_MEMORY_PINNED of this backend, which
-    /// kind_info then describes; both or none. Ranges do not overlap. NULL: NOT_SUPPORTED. As cudaHostRegister.
+    /// Makes host memory of the program's (at least 1 byte) memory of kind DTL_MEMORY_PINNED of
+    /// this backend, which kind_info then describes; both or none. Ranges do not overlap. NULL:
+    /// NOT_SUPPORTED. As cudaHostRegister.
     dtl_status_t (*register_host)(void *self, void *ptr, uint64_t size_bytes);
     /// Takes that back, with the same bytes. As cudaHostUnregister.
     dtl_status_t (*unregister_host)(void *self, void *ptr, uint64_t size_bytes);
-    /// A dma-buf of a range within an allocation: a new file descriptor, the caller's, and where in it the range begins.
-    /// NULL: NOT_SUPPORTED. As cuMemGetHandleForAddressRange.
+    /// A dma-buf of a range within an allocation: a new file descriptor, the caller's, and where in
+    /// it the range begins. NULL: NOT_SUPPORTED. As cuMemGetHandleForAddressRange.
     dtl_status_t (*export_dmabuf)(void *self,
                                   void *ptr,
                                   uint64_t size_bytes,
                                   int32_t *out_fd,
                                   uint64_t *out_offset_bytes);
-    /// Describes memory that the program allocated through the backend's driver itself. `ptr` is any
-    /// address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed with
-    /// struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other failure says
-    /// nothing about the address: the query, copy or message fails with that status, and nothing is copied.
-    /// A kind that is not a memory kind, a device below 0, or a base and size_bytes that do not contain
-    /// `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it once for each buffer that the library
-    /// does not know and wait for the result, so it must be fast. They do not call it for buffers in the
-    /// program's image, on its stacks or in its heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It
-    /// must not call dtl_mem_query or functions for copies and messages, not even for another backend: these
-    /// functions call it, so it would recurse. The slots of the transfer table are then called with such
-    /// memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As cuPointerGetAttributes.
+    /// Describes memory that the program allocated through the backend's driver itself. `ptr` is
+    /// any address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed
+    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other
+    /// failure says nothing about the address: the query, copy or message fails with that status,
+    /// and nothing is copied. A kind that is not a memory kind, a device below 0, or a base and
+    /// size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it
+    /// once for each buffer that the library does not know and wait for the result, so it must be
+    /// fast. They do not call it for buffers in the program's image, on its stacks or in its heap
+    /// (brk), which they treat as host memory. It must not read the memory at `ptr`. It must not
+    /// call dtl_mem_query or functions for copies and messages, not even for another backend: these
+    /// functions call it, so it would recurse. The slots of the transfer table are then called with
+    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
+    /// cuPointerGetAttributes.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
@@ -2603,17 +2741,19 @@ typedef struct dtl_memory_vtable_t {
      NULL, NULL, NULL, NULL}
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
-/// that this backend allocated, passed with the kind it was allocated with. The other side is also such
-/// memory, or any memory that the host can reach (malloc, the stack, another backend's), passed as
-/// DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host memory from the
-/// program's. Either side may be on a device other than the calling thread's current one. The library
-/// does not change the current device for a copy: look up the device by the address.
+/// that this backend allocated, passed with the kind it was allocated with. The other side is also
+/// such memory, or any memory that the host can reach (malloc, the stack, another backend's),
+/// passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host
+/// memory from the program's. Either side may be on a device other than the calling thread's
+/// current one. The library does not change the current device for a copy: look up the device by
+/// the address.
 typedef struct dtl_transfer_vtable_t {
     /// sizeof(dtl_transfer_vtable_t).
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not overlap.
+    /// (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not
+    /// overlap.
     dtl_status_t (*copy)(void *self,
                          void *dst,
                          dtl_enum_word_t dst_kind,
@@ -2644,7 +2784,8 @@ typedef struct dtl_transfer_vtable_t {
                          dtl_enum_word_t kind,
                          uint8_t value,
                          uint64_t size_bytes);
-    /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it stays. As cudaMemPrefetchAsync.
+    /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it
+    /// stays. As cudaMemPrefetchAsync.
     dtl_status_t (*prefetch)(void *self,
                              void *stream,
                              void *ptr,
@@ -2656,9 +2797,9 @@ typedef struct dtl_transfer_vtable_t {
 /// Initial value of a dtl_transfer_vtable_t.
 #define DTL_TRANSFER_VTABLE_INIT {sizeof(dtl_transfer_vtable_t), 0, NULL, NULL, NULL, NULL, NULL}
 
-/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or
-/// absent: streams (the stream_ slots), events (the event_ slots; they need the streams), host
-/// execution (execute, parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
+/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
+/// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
+/// parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
 /// streams). Absent: the library's own, on host threads; modules: DTL_ERROR_NOT_SUPPORTED.
 typedef struct dtl_exec_vtable_t {
     /// sizeof(dtl_exec_vtable_t).
@@ -2667,13 +2808,14 @@ typedef struct dtl_exec_vtable_t {
     uint32_t reserved;
     /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
     dtl_status_t (*stream_create)(void *self, int32_t device, uint64_t flags, void **out_stream);
-    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must still run:
-    /// wait for it, or return at once and let it finish.
+    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must
+    /// still run: wait for it, or return at once and let it finish.
     dtl_status_t (*stream_destroy)(void *self, void *stream);
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     dtl_status_t (*stream_synchronize)(void *self, void *stream);
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the event
-    /// slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record does.
+    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the
+    /// event slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record
+    /// does.
     dtl_status_t (*stream_query)(void *self, void *stream, int32_t *out_done);
     /// Work queued from now on waits for the event. NULL: the caller waits for the event.
     dtl_status_t (*stream_wait_event)(void *self, void *stream, void *event);
@@ -2689,9 +2831,10 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*event_destroy)(void *self, void *event);
     /// (events) Marks the present end of the stream; replaces an earlier record.
     dtl_status_t (*event_record)(void *self, void *event, void *stream);
-    /// (events) Whether the work before the record is done. Never recorded = done. If that work failed, each
-    /// query and wait returns that failure as its status, until the event is recorded again. A status that a
-    /// callback in the stream returned is not a failure of the work: the library reports it itself.
+    /// (events) Whether the work before the record is done. Never recorded = done. If that work
+    /// failed, each query and wait returns that failure as its status, until the event is recorded
+    /// again. A status that a callback in the stream returned is not a failure of the work: the
+    /// library reports it itself.
     dtl_status_t (*event_query)(void *self, void *event, int32_t *out_done);
     /// Waits for the event. NULL: event_query is polled.
     dtl_status_t (*event_sync)(void *self, void *event);
@@ -2709,7 +2852,7 @@ typedef struct dtl_exec_vtable_t {
                            uint32_t count);
     /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
     dtl_status_t (*execute)(void *self, dtl_task_fn_t function, void *user);
-    /// (host execution) Runs begin … end-1 in pieces of at most `grain` (at least 1) and returns
+    /// (host execution) Runs begin ... end-1 in pieces of at most `grain` (at least 1) and returns
     /// when all have run; the first failing status of a piece is the result.
     dtl_status_t (*parallel_for)(void *self,
                                  uint64_t begin,
@@ -2721,14 +2864,15 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*max_parallelism)(void *self, uint32_t *out_threads);
     /// Into how many pieces a loop is best cut. NULL: max_parallelism.
     dtl_status_t (*suggested_parallelism)(void *self, uint32_t *out_threads);
-    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer, not NULL. The source
-    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the
-    /// backend's own; its sources may include dtl_kernel.h. The backend must make that header available (its
-    /// own copy, or the folder in which it is installed): source->files does not contain it, nor do the
-    /// options contain its folder. A language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a
-    /// text that names those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED.
-    /// `log(log_user, ...)`, not NULL, takes the compiler's whole log, also that of a success. Several
-    /// threads compile at once.
+    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer,
+    /// not NULL. The source is valid during the call; its size_bytes is never 0 and a NUL follows
+    /// the bytes. Language 0 is the backend's own; its sources may include dtl_kernel.h. The
+    /// backend must make that header available (its own copy, or the folder in which it is
+    /// installed): source->files does not contain it, nor do the options contain its folder. A
+    /// language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a text that names
+    /// those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, not
+    /// NULL, takes the compiler's whole log, also that of a success. Several threads compile at
+    /// once.
     dtl_status_t (*module_compile)(void *self,
                                    int32_t device,
                                    const dtl_source_t *source,
@@ -2737,8 +2881,9 @@ typedef struct dtl_exec_vtable_t {
                                    void **out_module);
     /// (modules) Destroys a module that module_compile gave; its kernels are destroyed before.
     dtl_status_t (*module_destroy)(void *self, void *module);
-    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that was given is destroyed
-    /// once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in dtl_kernel_get, checked; NULL if there is none.
+    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that
+    /// was given is destroyed once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in
+    /// dtl_kernel_get, checked; NULL if there is none.
     dtl_status_t (*kernel_get)(void *self,
                                void *module,
                                const char *name,
@@ -2746,8 +2891,8 @@ typedef struct dtl_exec_vtable_t {
                                void **out_kernel);
     /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
     dtl_status_t (*kernel_destroy)(void *self, void *kernel);
-    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid during the call. If the
-    /// kernel has a signature, number and sizes are as it says.
+    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
+    /// during the call. If the kernel has a signature, number and sizes are as it says.
     dtl_status_t (*kernel_launch)(void *self,
                                   void *stream,
                                   void *kernel,
@@ -2779,8 +2924,8 @@ typedef struct dtl_backend_vtable_t {
     /// DTL_BACKEND_NO_COMPUTE or 0.
     uint64_t flags;
     /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
-    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the reason. NULL:
-    /// always available.
+    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the
+    /// reason. NULL: always available.
     dtl_status_t (*is_available)(void *self, int32_t *out_yes, char *why, uint64_t cap);
     /// Whether it has a feature of this name. NULL: the components are its features.
     dtl_status_t (*supports)(void *self, const char *feature, int32_t *out_yes);
@@ -2805,32 +2950,37 @@ typedef struct dtl_backend_vtable_t {
      NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
- * Environments: what a backend or a kernel's source needs to be there, started once for all who need it.
+ * Environments: what a backend or a kernel's source needs to be there, started once for all who
+ * need it.
  * -------------------------------------------------------------------------------------------- */
 
-/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS = it can be used; any
-/// other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and `why` (`cap` bytes of room, at least 256) says why.
-/// Thread: the one whose call needs to know. Locks held: none. It may block, and may call the library.
+/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
+/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and `why` (`cap`
+/// bytes of room, at least 256) says why. Thread: the one whose call needs to know. Locks held:
+/// none. It may block, and may call the library.
 typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64_t cap);
 
-/// Starts the environment; everything that it depends on has been started. `state` is its block: state_size bytes of
-/// zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that nothing is left of it: finalize is not called;
-/// dtl_backend_set_error gives the text, else the dtl_ call that failed with it. It may require other environments (never itself): those belong to it, and are
-/// released when it has been finalised or has failed, unless it releases them itself.
-/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may block, but not wait for a
-/// thread that requires this environment.
+/// Starts the environment; everything that it depends on has been started. `state` is its block:
+/// state_size bytes of zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that
+/// nothing is left of it: finalize is not called; dtl_backend_set_error gives the text, else the
+/// dtl_ call that failed with it. It may require other environments (never itself): those belong to
+/// it, and are released when it has been finalised or has failed, unless it releases them itself.
+/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may
+/// block, but not wait for a thread that requires this environment.
 typedef dtl_status_t (*dtl_environment_init_fn_t)(void *user, void *state);
 
-/// Ends the environment; everything that it depends on is still there. The block is freed after it. A status other than
-/// DTL_SUCCESS is logged and told to who released it; the environment has ended all the same.
-/// Thread: the one that releases it last, or the one in dtl_finalize (where calls of the library answer
-/// DTL_ERROR_INVALID_STATE). Locks held: none. Never called in a forked child for what the parent started.
+/// Ends the environment; everything that it depends on is still there. The block is freed after it.
+/// A status other than DTL_SUCCESS is logged and told to who released it; the environment has ended
+/// all the same. Thread: the one that releases it last, or the one in dtl_finalize (where calls of
+/// the library answer DTL_ERROR_INVALID_STATE). Locks held: none. Never called in a forked child
+/// for what the parent started.
 typedef dtl_status_t (*dtl_environment_finalize_fn_t)(void *user, void *state);
 
 /// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
 ///
-/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20 is newer than 3.18.1, and
-/// 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as CMake does.
+/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20
+/// is newer than 3.18.1, and 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as
+/// CMake does.
 typedef struct dtl_environment_desc_t {
     /// sizeof(dtl_environment_desc_t), set by DTL_ENVIRONMENT_DESC_INIT.
     uint32_t struct_size;
@@ -2842,11 +2992,14 @@ typedef struct dtl_environment_desc_t {
     const char *version;
     /// Environments that are started before this one, in this order: "name", or "name>=version".
     const char *const *depends;
-    /// Packages that building with it needs, for readers of dtl_environment_at; the library does nothing with them.
+    /// Packages that building with it needs, for readers of dtl_environment_at; the library does
+    /// nothing with them.
     const char *const *packages;
-    /// Folders of headers, as paths from '/': where source that names this environment (dtl_source_t) finds `#include`s.
+    /// Folders of headers, as paths from '/': where source that names this environment
+    /// (dtl_source_t) finds `#include`s.
     const char *const *headers;
-    /// Libraries that such source is linked with on the host: a path from '/', or a name as after -l.
+    /// Libraries that such source is linked with on the host: a path from '/', or a name as after
+    /// -l.
     const char *const *libraries;
     /// Entries of `packages`.
     uint32_t packages_count;
@@ -2866,7 +3019,8 @@ typedef struct dtl_environment_desc_t {
     dtl_environment_init_fn_t init;
     /// NULL = there is nothing to end.
     dtl_environment_finalize_fn_t finalize;
-    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has returned.
+    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has
+    /// returned.
     void *user;
 } dtl_environment_desc_t;
 
@@ -2886,14 +3040,15 @@ typedef struct dtl_environment_desc_t {
 /// Nobody has it: the last time that somebody required it failed, see `reason`.
 #define DTL_ENVIRONMENT_FAILED 5
 
-/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for ever and are never NULL;
-/// lists are separated by ", ".
+/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for
+/// ever and are never NULL; lists are separated by ", ".
 typedef struct dtl_environment_info_t {
     /// sizeof(dtl_environment_info_t), set by DTL_ENVIRONMENT_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_ENVIRONMENT_IDLE … _FAILED.
+    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
     int32_t state;
-    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that did not.
+    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that
+    /// did not.
     dtl_status_t status;
     /// 0.
     uint32_t reserved;
@@ -2920,7 +3075,8 @@ typedef struct dtl_environment_info_t {
     {sizeof(dtl_environment_info_t), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
- * Plugin files: shared objects that bring backends. They need this header and link nothing of ours.
+ * Plugin files: shared objects that bring backends. They need this header and link nothing of
+ * ours.
  * -------------------------------------------------------------------------------------------- */
 
 /// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
@@ -2934,24 +3090,26 @@ typedef struct dtl_host_api_t {
     uint32_t abi_version_min;
     /// 0.
     uint32_t reserved;
-    /// As dtl_backend_register (same parameters, same errors), for use inside dtl_plugin_t.load and in
-    /// its thread only; elsewhere DTL_ERROR_INVALID_STATE. Backends are taken back if load fails after.
+    /// As dtl_backend_register (same parameters, same errors), for use inside dtl_plugin_t.load and
+    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. Backends are taken back if load fails
+    /// after.
     dtl_status_t (*backend_register)(const char *name,
                                      const dtl_backend_vtable_t *vtable,
                                      void *self,
                                      uint64_t flags,
                                      dtl_backend_t *out);
-    /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the entry or
-    /// load is about to return. Copied; belongs to the calling thread. Not needed for the status of one of these functions
-    /// or of a dtl_ function: its text goes with it (see dtl_last_error).
+    /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the
+    /// entry or load is about to return. Copied; belongs to the calling thread. Not needed for the
+    /// status of one of these functions or of a dtl_ function: its text goes with it (see
+    /// dtl_last_error).
     dtl_status_t (*set_error)(const char *text);
-    /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
-    /// logged. Not on a data path.
+    /// A line to the library's log: DTL_LOG_ERROR ... DTL_LOG_DEBUG. Copied; dropped if the level
+    /// is not logged. Not on a data path.
     dtl_status_t (*log)(int32_t level, const char *text);
-    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
-    /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
-    /// ask enum_from_name when the name exists. This function and those after it exist only if struct_size
-    /// covers them.
+    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same
+    /// errors. In load, in slots and in threads of the plugin's own. What they add stays if load
+    /// fails after, and is there already when load runs again: ask enum_from_name when the name
+    /// exists. This function and those after it exist only if struct_size covers them.
     dtl_status_t (*enum_create)(const char *name, uint32_t flags, dtl_enum_t *out);
     /// As dtl_enum_find.
     dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
@@ -2981,8 +3139,9 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*schedule_set_defaults)(dtl_enum_word_t schedule,
                                           dtl_enum_word_t default_memory_kind,
                                           dtl_enum_word_t inner_schedule);
-    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only; elsewhere
-    /// DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails after.
+    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only;
+    /// elsewhere DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails
+    /// after.
     dtl_status_t (*environment_register)(const dtl_environment_desc_t *desc);
     /// As dtl_environment_require, for use in slots and other functions; inside a plugin's load
     /// DTL_ERROR_INVALID_STATE.
@@ -2991,19 +3150,21 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*environment_release)(const char *name);
     /// As dtl_environment_state.
     dtl_status_t (*environment_state)(const char *name, void **out);
-    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and in its thread only;
-    /// elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load fails after. It goes with the backend that
-    /// dtl_dispatch_handler_t.backend names, else with the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and
+    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
+    /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
+    /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
     dtl_status_t (*dispatch_register)(const dtl_dispatch_key_t *keys,
                                       uint64_t key_count,
                                       const dtl_dispatch_handler_t *handler,
                                       dtl_registration_t *out);
-    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any thread.
+    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any
+    /// thread.
     dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
 
-/// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
-/// these rows (DTL_LAYOUTS) so that the library can compare them with its own. Never grows.
+/// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins
+/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. Never grows.
 typedef struct dtl_layout_t {
     /// The struct's name, "dtl_comm_vtable_t".
     const char *name;
@@ -3017,20 +3178,20 @@ typedef struct dtl_layout_t {
     uint64_t reserved;
 } dtl_layout_t;
 
-/// What a plugin says of itself; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
-/// local variables only). Everything that it points to must stay as it is while the process lives
-/// (plugins are never unloaded).
+/// What a plugin says of itself; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial
+/// value of local variables only). Everything that it points to must stay as it is while the
+/// process lives (plugins are never unloaded).
 typedef struct dtl_plugin_t {
     /// sizeof(dtl_plugin_t), set by DTL_PLUGIN_INIT.
     uint32_t struct_size;
     /// DTL_ABI_VERSION of the header it was compiled with.
     uint32_t abi_version;
-    /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin cannot
-    /// do without something that came later. The highest version in both ranges is spoken; if there
-    /// is none, the plugin is refused and the text names both ranges.
+    /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin
+    /// cannot do without something that came later. The highest version in both ranges is spoken;
+    /// if there is none, the plugin is refused and the text names both ranges.
     uint32_t abi_version_min;
-    /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from this
-    /// header).
+    /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from
+    /// this header).
     uint32_t layout_count;
     /// The plugin's name, 1 to 63 letters, digits, '_', '-', '.'.
     const char *name;
@@ -3040,18 +3201,19 @@ typedef struct dtl_plugin_t {
     const char *description;
     /// How its compiler laid out this header's structs: DTL_LAYOUTS.
     const dtl_layout_t *layouts;
-    /// (required) Registers the plugin's backends with host->backend_register; at least one.
-    /// Called once when the plugin is loaded, and again when it is loaded after its backends are gone:
-    /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A status
-    /// other than DTL_SUCCESS means that nothing was registered: what was is taken back.
-    /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and leave
-    /// hardware alone (a table's is_available is asked later). Locks held: none of the program's. It
-    /// must not call dtl_ functions other than the host's, must not wait for threads that do, must not
-    /// throw.
+    /// (required) Registers the plugin's backends with host->backend_register; at least one. Called
+    /// once when the plugin is loaded, and again when it is loaded after its backends are gone:
+    /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
+    /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
+    /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
+    /// leave hardware alone (a table's is_available is asked later). Locks held: none of the
+    /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
+    /// that do, must not throw.
     dtl_status_t (*load)(const dtl_host_api_t *host);
-    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A backend of
-    /// the plugin cannot be used (its is_available is "no", with the reason) unless they can be; they are
-    /// required before the first use of it, and stay until dtl_finalize. NULL = none.
+    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A
+    /// backend of the plugin cannot be used (its is_available is "no", with the reason) unless they
+    /// can be; they are required before the first use of it, and stay until dtl_finalize. NULL =
+    /// none.
     const char *const *environments;
     /// Entries of `environments`; at most 256.
     uint32_t environment_count;
@@ -3066,8 +3228,8 @@ typedef struct dtl_plugin_t {
 
 /// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
 ///
-///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
-///   {
+///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
+///   *out) {
 ///       dtl_plugin_t plugin = DTL_PLUGIN_INIT;
 ///       plugin.name = "mine";
 ///       plugin.load = load;
@@ -3076,9 +3238,9 @@ typedef struct dtl_plugin_t {
 ///   }
 ///
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
-/// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status other
-/// than DTL_SUCCESS refuses to be loaded; host->set_error says why.
-/// Thread, locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
+/// other than DTL_SUCCESS refuses to be loaded; host->set_error says why. Thread, locks: as
+/// dtl_plugin_t.load. Called once for each process; again only if it failed.
 typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_plugin_t *out);
 
 /// The plugin is loaded: its backends are registered.
@@ -3101,10 +3263,11 @@ typedef struct dtl_plugin_info_t {
     uint32_t abi_version;
     /// The file or folder, without symbolic links where it exists.
     const char *path;
-    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that failed although
-    /// `load` returned DTL_SUCCESS, which is also a warning in the log.
+    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
+    /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
     const char *reason;
-    /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or "installed".
+    /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or
+    /// "installed".
     const char *origin;
     /// The plugin's own name; empty if it did not come to that, as the next three.
     const char *name;
@@ -3138,27 +3301,28 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 
 /// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
 /// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has started an MPI, it
-/// ends that too, which waits for all of MPI's ranks, whatever the time limits.
+/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has
+/// started an MPI, it ends that too, which waits for all of MPI's ranks, whatever the time limits.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
-///         them give those up first.
+///         is further up; let it return, then call again. Or other libraries have tensors of
+///         dtl_array_export: let them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library calls is DTL_ERROR_BUSY.
-/// Never call it from a static destructor: it is not needed.
+/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
+/// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
-/// handles are forgotten (they become stale; the parent's objects stay untouched). No other
-/// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
-/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one dtl_finalize ends the
-/// library here.
+/// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
+/// of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
+/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one
+/// dtl_finalize ends the library here.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
-///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
-///         every state (those of enumerations and the log) return the same status in such a child. The call never
-///         waits for a lock that was held by a thread which does not exist here.
+/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that
+///         what it had locked and half done stays so here: this child cannot use the library (it
+///         may exec, or exit). Functions that work in every state (those of enumerations and the
+///         log) return the same status in such a child. The call never waits for a lock that was
+///         held by a thread which does not exist here.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -3185,19 +3349,21 @@ const char *dtl_status_name(dtl_status_t status);
 const char *dtl_status_message(dtl_status_t status);
 
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
-/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every state.
+/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every
+/// state.
 ///
-/// The pointer is valid until the calling thread ends. The text behind it does not change before the thread's
-/// second failure after this call (two buffers alternate); copy a text to keep it longer. So
-/// `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the compiler evaluates
-/// dtl_last_error() first, it is the text from before dtl_x().
+/// The pointer is valid until the calling thread ends. The text behind it does not change before
+/// the thread's second failure after this call (two buffers alternate); copy a text to keep it
+/// longer. So `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the
+/// compiler evaluates dtl_last_error() first, it is the text from before dtl_x().
 ///
-/// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
-/// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
-/// in it, in its thread, if it returned that call's status.
+/// If a function of the program's or of a backend fails in it, its text names that function; behind
+/// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
+/// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
+/// call's status.
 const char *dtl_last_error(void);
 
-/// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
+/// Sends log lines of `level` (DTL_LOG_...) and below to `fn`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
 /// The function is called by whichever thread has something to log, several at a time too. It may
@@ -3217,56 +3383,67 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
  * Tracing: a file for people, functions for other tools.
  * -------------------------------------------------------------------------------------------- */
 
-/// Writes a file with what the library does from now on in this process, and how long it takes: every call, what is
-/// within, operations of communicators from start to end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing.
-/// docs/how-to/trace.md says what is in it and what it costs. DTL_TRACE=path does the same from the first use on,
-/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning. If the
-/// program finalises the library and initialises it again, each further life has a file of its own: trace.json is
+/// Writes a file with what the library does from now on in this process, and how long it takes:
+/// every call, what is within, operations of communicators from start to end. Open it with Perfetto
+/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md says what is in it and what it
+/// costs. DTL_TRACE=path does the same from the first use on, without a change of the program; a
+/// file that cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises
+/// the library and initialises it again, each further life has a file of its own: trace.json is
 /// trace-2.json, then trace-3.json.
 ///
-/// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id, %% for a %. In a job of
-///              several ranks without %r or %p, the rank goes before the ending: trace.json is trace.3.json. Copied.
-/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error: dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is
-///         there; remove it, or take another name. DTL_ERROR_NOT_FOUND: its folder is not there.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written
-///         (the text has the system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
+/// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id,
+///              %% for a %. In a job of several ranks without %r or %p, the rank goes before the
+///              ending: trace.json is trace.3.json. Copied.
+/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error:
+///         dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is there; remove it, or take
+///         another name. DTL_ERROR_NOT_FOUND: its folder is not there.
+///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a
+///         folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written (the text has the
+///         system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
 ///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
-/// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end the
-/// trace with a warning, and the program goes on, untraced; dtl_trace_stop then says why. A forked child does not write to
-/// it.
+/// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end
+/// the trace with a warning, and the program goes on, untraced; dtl_trace_stop then says why. A
+/// forked child does not write to it.
 DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
 
-/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in ends here with
-/// "unfinished". dtl_finalize does the same.
+/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in
+/// ends here with "unfinished". dtl_finalize does the same.
 ///
-/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE: it could not be
-///         written to its end (disk full, file size limit); what was written before is there. Tracing has ended then, too.
-///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are not in it; the file is whole.
+/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE:
+///         it could not be written to its end (disk full, file size limit); what was written before
+///         is there. Tracing has ended then, too.
+///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
+///         not in it; the file is whole.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_trace_stop(void);
 
-/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens, whether a file is
-/// written or not. One tool at a time: the last one given. Until dtl_finalize.
+/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens,
+/// whether a file is written or not. One tool at a time: the last one given. Until dtl_finalize.
 ///
-/// @param callbacks  copied; NULL = nobody is told any more. `user` stays valid until it is replaced, and one call longer:
-///                   another thread may be inside. See dtl_trace_fn_t for what the functions may do.
+/// @param callbacks  copied; NULL = nobody is told any more. `user` stays valid until it is
+///                   replaced, and one call longer: another thread may be inside. See
+///                   dtl_trace_fn_t for what the functions may do.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
-/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
+/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
+/// interface.
 DTL_NODISCARD dtl_status_t dtl_trace_set_callbacks(const dtl_trace_callbacks_t *callbacks);
 
 /* -----------------------------------------------------------------------------------------------
- * Extensible enumerations: members that programs, backends and plugins add, with and without attributes.
- * These functions answer in every state of the library, before dtl_init and after dtl_finalize too, and start
- * nothing; also in a forked child, unless another thread was adding something at the moment of the fork.
+ * Extensible enumerations: members that programs, backends and plugins add, with and without
+ * attributes. These functions answer in every state of the library, before dtl_init and after
+ * dtl_finalize too, and start nothing; also in a forked child, unless another thread was adding
+ * something at the moment of the fork.
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes an enumeration of the program's own.
 ///
-/// @param name   1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON that stands between
-///               enumeration and member.)
+/// @param name   1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON that
+///               stands between enumeration and member.)
 /// @param flags  DTL_ENUM_WITH_UNDEFINED, or 0.
-/// @param out    its number, at least 256. It stays for ever. Numbers depend on the order of creation: look it up by name.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it. DTL_ERROR_INVALID_ARGUMENT: name or flags.
+/// @param out    its number, at least 256. It stays for ever. Numbers depend on the order of
+///               creation: look it up by name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
+///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
 ///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint32_t flags, dtl_enum_t *out);
 
@@ -3275,47 +3452,52 @@ DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint32_t flags, dtl
 /// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_find(const char *name, dtl_enum_t *out);
 
-/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory of a registered
-/// kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over dtl_finalize too: who may be
-/// loaded twice takes what dtl_enum_from_name gives when the name exists.
-/// Its value is the lowest unused one that is at least the count of members + 1, so it depends on what was registered
-/// before: where words go to files or other processes, use dtl_enum_register_value or names.
+/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory
+/// of a registered kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over
+/// dtl_finalize too: who may be loaded twice takes what dtl_enum_from_name gives when the name
+/// exists. Its value is the lowest unused one that is at least the count of members + 1, so it
+/// depends on what was registered before: where words go to files or other processes, use
+/// dtl_enum_register_value or names.
 ///
-/// @param enumeration  DTL_ENUM_…, or of dtl_enum_create or dtl_enum_find.
+/// @param enumeration  DTL_ENUM_..., or of dtl_enum_create or dtl_enum_find.
 /// @param name         1 to 127 letters, digits, '_' and '.', a letter or '_' first; copied.
 /// @param out          the word of the member.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or
+///         name.
 ///         DTL_ERROR_LIMIT: no value above the count is free (at most 65534).
 /// Threads: any. Equivalent: DaCe's register of an extensible_enum.
 DTL_NODISCARD dtl_status_t dtl_enum_register(dtl_enum_t enumeration, const char *name,
     dtl_enum_word_t *out);
 
-/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value) in every process.
+/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
+/// in every process.
 ///
 /// @param value  1 to 65534; in a built-in enumeration at least 256.
 /// @param out    the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text says by what.
+/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text says by
+///         what.
 ///         DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const char *name,
     uint32_t value, dtl_enum_word_t *out);
 
-/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value as with
-/// dtl_enum_register.
+/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
+/// as with dtl_enum_register.
 ///
-/// @param fields  `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with that default, one of
-///                dtl_attr_required has none.
+/// @param fields  `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with that
+///                default, one of dtl_attr_required has none.
 /// @param n       1 to 16.
-/// @param out     the word of the template, which dtl_ev_match holds equal to each of its instances.
-/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default (a word that was never
-///         given out), a name twice, no fields. DTL_ERROR_LIMIT: more than 16. DTL_ERROR_NULL_POINTER: fields, or a name
-///         or text in them. Threads: any.
+/// @param out     the word of the template, which dtl_ev_match holds equal to each of its
+///                instances.
+/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
+///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
+///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_template(dtl_enum_t enumeration, const char *name,
     const dtl_attr_t *fields, uint64_t n, dtl_enum_word_t *out);
 
 /// The member of this name; of a template's name, the template.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded). DTL_ERROR_INVALID_ARGUMENT: no such
-///         enumeration. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded).
+///         DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_from_name(dtl_enum_t enumeration, const char *name,
     dtl_enum_word_t *out);
 
@@ -3330,35 +3512,41 @@ DTL_NODISCARD dtl_status_t dtl_enum_from_value(dtl_enum_t enumeration, uint32_t 
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_count(dtl_enum_t enumeration, uint64_t *out_count);
 
-/// A member by its index, in the order of registration. Members only ever come behind, so a loop misses none.
+/// A member by its index, in the order of registration. Members only ever come behind, so a loop
+/// misses none.
 ///
 /// @param index  0 to the count - 1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
+///         Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_at(dtl_enum_t enumeration, uint64_t index,
     dtl_enum_word_t *out);
 
-/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances keep, in field "text",
-/// what a tolerant dtl_ev_from_json did not know.
+/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
+/// keep, in field "text", what a tolerant dtl_ev_from_json did not know.
 ///
-/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
+/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT:
+///         no such enumeration.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_undefined(dtl_enum_t enumeration, dtl_enum_word_t *out);
 
-/// The word for a template with these attributes. Instances are interned: equal attributes of one template give one
-/// word, in whatever order, thread and way (a default that is given or left out); those of another template never
-/// give it. So words are compared in place of attributes. Doubles are compared by their bits, -0 as 0, all NaN as one.
-/// An instance stays for ever, so put into attributes what there are few different ones of. Asking again for one that is
-/// there takes no lock and no memory (about 100 ns).
+/// The word for a template with these attributes. Instances are interned: equal attributes of one
+/// template give one word, in whatever order, thread and way (a default that is given or left out);
+/// those of another template never give it. So words are compared in place of attributes. Doubles
+/// are compared by their bits, -0 as 0, all NaN as one. An instance stays for ever, so put into
+/// attributes what there are few different ones of. Asking again for one that is there takes no
+/// lock and no memory (about 100 ns).
 ///
 /// @param tmpl   the template's word.
-/// @param attrs  `n` of them, from dtl_attr_i64 and its like; what is left out takes its default. Copied.
+/// @param attrs  `n` of them, from dtl_attr_i64 and its like; what is left out takes its default.
+///               Copied.
 /// @param n      0 to 16.
 /// @param out    the instance; its upper 32 bits are the template's.
-/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field. DTL_ERROR_NOT_FOUND: no such
-///         field. DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is there twice or has flags,
-///         a word was never given out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
-///         instances were made in this process' life, or this one is longer than 4000 bytes as JSON, or has instances in
-///         instances more than 16 deep. Threads: any.
+/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field.
+///         DTL_ERROR_NOT_FOUND: no such field. DTL_ERROR_INVALID_ARGUMENT: a field without a
+///         default is missing, an attribute is there twice or has flags, a word was never given
+///         out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
+///         instances were made in this process' life, or this one is longer than 4000 bytes as
+///         JSON, or has instances in instances more than 16 deep. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_instance(dtl_enum_word_t tmpl, const dtl_attr_t *attrs,
     uint64_t n, dtl_enum_word_t *out);
 
@@ -3366,7 +3554,8 @@ DTL_NODISCARD dtl_status_t dtl_ev_instance(dtl_enum_word_t tmpl, const dtl_attr_
 ///
 /// @param name      the field's name.
 /// @param out_attr  receives all of it; its texts live for ever.
-/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is the template itself.
+/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is
+///         the template itself.
 ///         DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_get(dtl_enum_word_t word, const char *name,
     dtl_attr_t *out_attr);
@@ -3380,17 +3569,22 @@ DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_na
 /// A word as JSON, which dtl_ev_from_json reads back into the same word:
 ///
 ///   a plain member   "Sequential"
-///   an instance      {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
+///   an instance
+///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
 ///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an object
+///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an
+///                    object
 ///
-/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity", "-Infinity". (In
-/// JavaScript integers above 2^53 lose digits.)
+/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity",
+/// "-Infinity". (In JavaScript integers above 2^53 lose digits.)
 ///
-/// @param buf      receives the text with NUL; NULL with cap 0 asks for the length. At most 4000 bytes.
+/// @param buf      receives the text with NUL; NULL with cap 0 asks for the length. At most 4000
+///                 bytes.
 /// @param cap      bytes in buf.
-/// @param out_len  receives the length without NUL; may be NULL. Also written if the buffer is too small.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL: cap. Threads: any.
+/// @param out_len  receives the length without NUL; may be NULL. Also written if the buffer is too
+///                 small.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL:
+///         cap. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint64_t cap,
     uint64_t *out_len);
 
@@ -3398,23 +3592,28 @@ DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint6
 ///
 /// @param enumeration  which one it is of.
 /// @param text         JSON, at most 4096 bytes.
-/// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an instance of Undefined that
-///                     keeps the text, matches Undefined and writes the text back (numbers digit by digit, exponents
-///                     as e+5, without blanks between). Once there is a member of that name, what is written reads as that member. Or 0.
-///                     Of a key that an object has twice the last one counts.
+/// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an
+///                     instance of Undefined that keeps the text, matches Undefined and writes the
+///                     text back (numbers digit by digit, exponents as e+5, without blanks
+///                     between). Once there is a member of that name, what is written reads as that
+///                     member. Or 0. Of a key that an object has twice the last one counts.
 /// @param out          the word.
-/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without Undefined.
-///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text says where), "type" is of
-///         another enumeration, a field without a default is missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
+/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
+///         Undefined.
+///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
+///         says where), "type" is of another enumeration, a field without a default is missing,
+///         flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_from_json(dtl_enum_t enumeration, const char *text,
     uint32_t flags, dtl_enum_word_t *out);
 
-/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is inside it runs. Once:
-/// the same again succeeds. Built-in schedules have theirs: Host, Host and Device memory, and Sequential inside.
+/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
+/// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
+/// Device memory, and Sequential inside.
 ///
 /// @param schedule  a schedule or template of schedules, no instance.
-/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another enumeration.
+/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another
+///         enumeration.
 ///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
 /// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
 DTL_NODISCARD dtl_status_t dtl_schedule_set_defaults(dtl_enum_word_t schedule,
@@ -3424,7 +3623,8 @@ DTL_NODISCARD dtl_status_t dtl_schedule_set_defaults(dtl_enum_word_t schedule,
 ///
 /// @param out_memory_kind     receives the kind of memory.
 /// @param out_inner_schedule  receives the schedule inside.
-/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no schedule.
+/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no
+///         schedule.
 ///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
     dtl_enum_word_t *out_memory_kind, dtl_enum_word_t *out_inner_schedule);
@@ -3436,39 +3636,44 @@ DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
 /// Registers a backend of the program's own under a name. From then on it is found, chosen and
 /// used like a built-in one; whatever its tables leave NULL is made from what they have.
 ///
-/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor "cpu", "CPU" and
-///                "GPU", which dtl_backend_get takes as other names of backends host and cuda.
+/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor
+///                "cpu", "CPU" and "GPU", which dtl_backend_get takes as other names of backends
+///                host and cuda.
 /// @param vtable  its tables; they are copied, component tables too. Start from the _INIT macros.
 /// @param self    passed to every slot; must live until the table's `destroy` is called.
 /// @param flags   DTL_REGISTER_REPLACE or 0.
 /// @param out     its handle; valid until unregistered or finalized.
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
 ///         required slot or has a bad value (the text names the first), or the name is not allowed.
-///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is registered
-///         and `destroy` is not called.
+///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is
+///         registered and `destroy` is not called.
 /// Threads: any. One table may serve several names.
 DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
     const dtl_backend_vtable_t *vtable, void *self, uint64_t flags, dtl_backend_t *out);
 
-/// For slots of registered backends, handlers of dispatchers and functions of environments: the text that goes with the
-/// status the slot is about to return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes
-/// part of the caller's dtl_last_error. Who passes on the status of a dtl_ call that has failed need not say anything: the
-/// text of that call goes with it (see dtl_last_error).
+/// For slots of registered backends, handlers of dispatchers and functions of environments: the
+/// text that goes with the status the slot is about to return, or to put into a dtl_comm_done_t
+/// (the vendor's code and message, say). It becomes part of the caller's dtl_last_error. Who passes
+/// on the status of a dtl_ call that has failed need not say anything: the text of that call goes
+/// with it (see dtl_last_error).
 ///
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 
-/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced a built-in backend
-/// (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends that it had replaced stay without a name.
+/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced
+/// a built-in backend (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends
+/// that it had replaced stay without a name.
 ///
-/// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or communicators of it
-///         live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
-/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
+/// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
+///         communicators of it live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it
+///         is a built-in one. Null is success.
+/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last
+/// backend all of them.
 DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 
 /// Finds a backend.
 ///
-/// @param name  a name ("host", "null", …; "cpu" and "CPU" mean host, "GPU" cuda);
+/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda);
 ///              "auto" = the available one with device and memory of the highest priority;
 ///              NULL = what dtl_init, DTL_BACKEND or STEPMESH_BACKEND says, else "auto", decided at
 ///              the first use. Only "auto" chooses: a name never falls back to another.
@@ -3476,15 +3681,15 @@ DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 /// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
 /// "auto"; once.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that could
-///         not be loaded with the reason.
+/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that
+///         could not be loaded with the reason.
 ///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
 DTL_NODISCARD dtl_status_t dtl_backend_get(const char *name, dtl_backend_t *out);
 
 /// Number of backends, available or not.
 DTL_NODISCARD dtl_status_t dtl_backend_count(uint64_t *out_count);
 
-/// The backend of an index, 0 … count-1, in the order registered.
+/// The backend of an index, 0 ... count-1, in the order registered.
 ///
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
 DTL_NODISCARD dtl_status_t dtl_backend_at(uint64_t index, dtl_backend_t *out);
@@ -3505,27 +3710,28 @@ DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_i
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
     char *why, uint64_t cap);
 
-/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules" (kernels from source), "comm";
-/// with the library's help "streams", "async" (copies and launches that the caller does not wait for), "shared_memory" (of
-/// the threads of a launch's block); or a name that the backend itself knows (an unknown one is answered 0). The
-/// answer is the same where the backend cannot run.
+/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
+/// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
+/// that the caller does not wait for), "shared_memory" (of the threads of a launch's block); or a
+/// name that the backend itself knows (an unknown one is answered 0). The answer is the same where
+/// the backend cannot run.
 ///
 /// @param out_yes  1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
     int32_t *out_yes);
 
-/// The quick part of the conformance tests, in this process: for each component the plainest things.
-/// It allocates and frees, copies, makes streams and runs work on them, all on the calling thread's
-/// current device; a backend that is broken may crash or hang. The program dtl-ctk has the rest, the
-/// tests of communicators included, and runs them in processes of their own.
+/// The quick part of the conformance tests, in this process: for each component the plainest
+/// things. It allocates and frees, copies, makes streams and runs work on them, all on the calling
+/// thread's current device; a backend that is broken may crash or hang. The program dtl-ctk has the
+/// rest, the tests of communicators included, and runs them in processes of their own.
 ///
-/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with "ok",
-///                 "skipped" or "failed"; NULL with cap 0 if only the status matters.
+/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with
+///                 "ok", "skipped" or "failed"; NULL with cap 0 if only the status matters.
 /// @param out_len  length of the report without the NUL; may be NULL.
-/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with a
-///         wrong outcome; the text names the check. The report is written in that case, too.
-///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written but
-///         *out_len (4 KiB are enough for a backend without failures).
+/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with
+///         a wrong outcome; the text names the check. The report is written in that case, too.
+///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written
+///         but *out_len (4 KiB are enough for a backend without failures).
 DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *buf, uint64_t cap,
     uint64_t *out_len);
 
@@ -3533,13 +3739,17 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
  * Environments: register, require, release, look.
  * -------------------------------------------------------------------------------------------- */
 
-/// Adds an environment: what has to be there before backends, or kernels compiled from source, can do their work (a library
-/// that wants to be initialised once, say). Nothing of it is called yet, and what it depends on may be registered later.
+/// Adds an environment: what has to be there before backends, or kernels compiled from source, can
+/// do their work (a library that wants to be initialised once, say). Nothing of it is called yet,
+/// and what it depends on may be registered later.
 ///
-/// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is copied.
-/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS: another one has the name (the
-///         text says what differs). DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^30 bytes.
+/// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
+///              copied.
+/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
+///         another one has the name (the text says what differs). DTL_ERROR_INVALID_ARGUMENT: a
+///         name, a version, a path, alignment; the text has it.
+///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
+///         than 2^30 bytes.
 /// Registrations end with the last dtl_finalize, as those of backends do.
 /// Threads: any. Equivalent: DaCe's environments.
 DTL_NODISCARD dtl_status_t dtl_environment_register(const dtl_environment_desc_t *desc);
@@ -3551,41 +3761,50 @@ DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 
 /// Starts an environment, or counts one more that requires it. Rules:
 ///
-/// 1. What it depends on comes first, in the order of the lists, each once however often it is named; then its probe, then
-///    its init, with a zeroed state block.
-/// 2. It is started once: whoever requires it next has it at once. Each success wants one dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not searched for yet are), a version
-///    that is too low, a circle.
-/// 4. If a probe or an init fails, what this call has started ends again, what started last first; others stay.
+/// 1. What it depends on comes first, in the order of the lists, each once however often it is
+///    named; then its probe, then its init, with a zeroed state block.
+/// 2. It is started once: whoever requires it next has it at once. Each success wants one
+///    dtl_environment_release.
+/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not
+///    searched for yet are), a version that is too low, a circle.
+/// 4. If a probe or an init fails, what this call has started ends again, what started last first;
+///    others stay.
 /// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
-/// 6. An init may require others; a circle that comes about in that way is a failure, also over several threads.
+/// 6. An init may require others; a circle that comes about in that way is a failure, also over
+///    several threads.
 /// 7. A failure is not for ever: the next call tries again.
 ///
 /// @param name  "name", or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered; DTL_ERROR_INVALID_ARGUMENT: no such name
-///         can be, or a circle of dependencies; DTL_ERROR_UNAVAILABLE: a version is too low, or a probe says that it cannot be
-///         used here; DTL_ERROR_LIMIT: more than 64 dependencies below each other; DTL_ERROR_INVALID_STATE: inside its own
-///         start or end (6); DTL_ERROR_OUT_OF_MEMORY: for the state. Else the status of the probe or init that failed. The
-///         text names the members: which one, and on whose behalf.
+/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
+///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe says that it cannot be used
+///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
+///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
+///         the state. Else the status of the probe or init that failed. The text names the members:
+///         which one, and on whose behalf.
 /// Threads: any. No lock is held while functions of environments are called.
 DTL_NODISCARD dtl_status_t dtl_environment_require(const char *name);
 
-/// Takes one require back. With the last one, the environment and what it depended on (and nobody else requires) end: in
-/// exactly the reverse order of how they started. dtl_finalize ends in the same order what is still required.
+/// Takes one require back. With the last one, the environment and what it depended on (and nobody
+/// else requires) end: in exactly the reverse order of how they started. dtl_finalize ends in the
+/// same order what is still required.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has required it by
-///         dtl_environment_require. Else the first failure of a finalize: it has been released all the same.
+/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has
+///         required it by dtl_environment_require. Else the first failure of a finalize: it has
+///         been released all the same.
 /// Threads: any, not only the one that required it.
 DTL_NODISCARD dtl_status_t dtl_environment_release(const char *name);
 
-/// Gives the state block of an environment that is started. It stays where it is until the environment ends, so ask once.
+/// Gives the state block of an environment that is started. It stays where it is until the
+/// environment ends, so ask once.
 ///
 /// @param out  the block that init was given; NULL if state_size is 0.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not started.
+/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not
+///         started.
 DTL_NODISCARD dtl_status_t dtl_environment_state(const char *name, void **out);
 
-/// Whether an environment could be required: it and everything that it depends on is registered, the versions are high enough,
-/// and the probes of what is not started yet say so. Starts nothing.
+/// Whether an environment could be required: it and everything that it depends on is registered,
+/// the versions are high enough, and the probes of what is not started yet say so. Starts nothing.
 ///
 /// @param name     "name", or "name>=version".
 /// @param out_yes  1 or 0.
@@ -3598,7 +3817,7 @@ DTL_NODISCARD dtl_status_t dtl_environment_is_available(const char *name, int32_
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_environment_count(uint64_t *out_count);
 
-/// How the environment of an index is, 0 … count-1, in the order of registration.
+/// How the environment of an index is, 0 ... count-1, in the order of registration.
 ///
 /// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
@@ -3615,25 +3834,26 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
  * Loading backends from plugin files, and what became of each file.
  * -------------------------------------------------------------------------------------------- */
 
-/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its code:
-/// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely). With
-/// DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened, whoever named
-/// it: one that crashes or hangs in the probe is not loaded, and that is its reason. The value may be
-/// a time limit instead (30s; 1 means 10s). The program then has a child for that long (posix_spawn, no
-/// fork handlers); it may ignore SIGCHLD or wait for any child.
+/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its
+/// code: a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
+/// With DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened,
+/// whoever named it: one that crashes or hangs in the probe is not loaded, and that is its reason.
+/// The value may be a time limit instead (30s; 1 means 10s). The program then has a child for that
+/// long (posix_spawn, no fork handlers); it may ignore SIGCHLD or wait for any child.
 ///
 /// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
 /// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
 /// known, by "auto", or when backends are listed.
 ///
-/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links in the
-///              path must belong to the user or root, and nobody else may be able to write to them.
+/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links
+///              in the path must belong to the user or root, and nobody else may be able to write
+///              to them.
 /// @param out   its first backend; the others are found by name. May be NULL.
 /// @return A file that is loaded already (under whatever name): success, its first backend. If its
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
 ///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
-///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed the
-///         probe that DTL_PLUGIN_PROBE asks for, or could not be probed.
+///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed
+///         the probe that DTL_PLUGIN_PROBE asks for, or could not be probed.
 ///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or says nonsense of itself.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
 ///         in the text), or a struct is laid out differently (its name, the field, both offsets).
@@ -3644,21 +3864,25 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
 DTL_NODISCARD dtl_status_t dtl_backend_load(const char *path, dtl_backend_t *out);
 
 /// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
-/// fails does not keep the others from being loaded: why it did is logged, and kept for dtl_plugin_at.
+/// fails does not keep the others from being loaded: why it did is logged, and kept for
+/// dtl_plugin_at.
 ///
-/// @param path        the folder. It and symbolic links in its path must belong to the user or root, and
-///                    nobody else may be able to write to it (a folder with the sticky bit is good enough).
+/// @param path        the folder. It and symbolic links in its path must belong to the user or
+///                    root, and nobody else may be able to write to it (a folder with the sticky
+///                    bit is good enough).
 /// @param out_loaded  how many of its files are loaded now; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or read.
+/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or
+///         read.
 ///         DTL_ERROR_BUSY: inside a plugin's load.
 /// Threads: any; one at a time loads, the others wait.
 DTL_NODISCARD dtl_status_t dtl_backend_load_dir(const char *path, uint64_t *out_loaded);
 
-/// Number of plugin files (and refused folders) that were tried since the library was opened, whatever
-/// became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done yet.
+/// Number of plugin files (and refused folders) that were tried since the library was opened,
+/// whatever became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done
+/// yet.
 DTL_NODISCARD dtl_status_t dtl_plugin_count(uint64_t *out_count);
 
-/// What became of the plugin file of an index, 0 … count-1, in the order first tried.
+/// What became of the plugin file of an index, 0 ... count-1, in the order first tried.
 ///
 /// @param out_info  start from DTL_PLUGIN_INFO_INIT.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
@@ -3677,7 +3901,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_device_count(dtl_backend_t backend, int32
 /// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
 /// in this thread. Other threads keep theirs.
 ///
-/// @param device  0 … count-1.
+/// @param device  0 ... count-1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
 /// Equivalent: cudaSetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_set_device(dtl_backend_t backend, int32_t device);
@@ -3702,8 +3926,10 @@ DTL_NODISCARD dtl_status_t dtl_device_info(dtl_backend_t backend, int32_t device
 /// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
 /// group. Equivalent: cudaMemGetInfo.
 ///
-/// @param device  0 … count-1. Of a backend with memory and without devices: 0, all of its memory.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not tell.
+/// @param device  0 ... count-1. Of a backend with memory and without devices: 0, all of its
+///                memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
+///         tell.
 DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t device,
     uint64_t *out_free_bytes, uint64_t *out_total_bytes);
 
@@ -3713,24 +3939,26 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 
 /// Allocates memory on the calling thread's current device.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
-///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One
+///                    that the default dispatcher has a handler for (DTL_OPERATION_ALLOC) is
+///                    allocated by that.
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for the kind
-///                    (host: 64).
-/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
-///                    zeroed. Of the host: in a block of up to 63 bytes more (sizes up to 256), above at
-///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
+/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for
+///                    the kind (host: 64).
+/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any
+///                    thread; not zeroed. Of the host: in a block of up to 63 bytes more (sizes up
+///                    to 256), above at most a quarter more; what is freed is kept within a budget
+///                    (see dtl_mem_trim).
 /// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a descriptor
-///         for each block): no file descriptors left. *out is written on success only.
+///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
+///         descriptor for each block): no file descriptors left. *out is written on success only.
 /// Equivalent: cudaMalloc.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);
 
-/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still use it.
-/// Memory that several processes have stays until the last of them frees it or ends.
+/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
+/// use it. Memory that several processes have stays until the last of them frees it or ends.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
 ///         first byte, another backend's); nothing is freed.
@@ -3748,12 +3976,13 @@ DTL_NODISCARD dtl_status_t dtl_mem_kind_info(dtl_backend_t backend, dtl_enum_wor
 /// @param out_stats  start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t *out_stats);
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
-/// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
-/// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees. For "host" it also
-/// returns the free memory of malloc to the system: that of the program, and that of the library's own
-/// tables (communicators, queues). Other backends keep nothing.
+/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of
+/// backend "cuda" that is what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes
+/// (default 256 MiB, or an eighth of the most that was used), besides the slabs that threads
+/// allocate from: what the calling thread and threads that have ended keep goes at once, what
+/// others keep within their next 256 frees. For "host" it also returns the free memory of malloc to
+/// the system: that of the program, and that of the library's own tables (communicators, queues).
+/// Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
@@ -3761,9 +3990,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
 /// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
 /// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly, with one exception: they do not query a driver about the program's image, its
-/// stacks and its heap (brk), and treat these as host memory. This function does query it there,
-/// because the program may have registered host memory with a driver.
+/// pointer accordingly, with one exception: they do not query a driver about the program's image,
+/// its stacks and its heap (brk), and treat these as host memory. This function does query it
+/// there, because the program may have registered host memory with a driver.
 ///
 /// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
 /// communicator or this function has found that the program initialised it. Backend "cuda" knows
@@ -3775,53 +4004,63 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 /// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
 /// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory. Any other failure of the slot pointer_info or of the driver's query: its status.
-///         Copies and messages with the pointer fail with it, too, unless another driver knows the pointer.
+///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
+///         status. Copies and messages with the pointer fail with it, too, unless another driver
+///         knows the pointer.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
-/// Describes an allocation so that other processes of the node can have the same memory (dtl_mem_import).
+/// Describes an allocation so that other processes of the node can have the same memory
+/// (dtl_mem_import).
 ///
-/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it to a file. It
-/// serves any number of imports, as long as this process lives and has not freed the allocation; exporting
-/// again gives an equally good one. Of backend "host": kind DTL_MEMORY_SHARED, between processes of one user and
-/// one PID namespace; every such block takes one file descriptor in the process that allocated it (none where it
-/// is imported), and its pages are taken when it is allocated. Any thread; of one allocation also at once.
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it
+/// to a file. It serves any number of imports, as long as this process lives and has not freed the
+/// allocation; exporting again gives an equally good one. Of backend "host": kind
+/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace; every such block takes
+/// one file descriptor in the process that allocated it (none where it is imported), and its pages
+/// are taken when it is allocated. Any thread; of one allocation also at once.
 ///
 /// @param ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset too).
 /// @param out  the handle; not written on failure.
-/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose properties
-///         have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was imported (pass on the handle
-///         that it came from), or it belongs to a pool; DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY:
-///         /proc cannot be read, or is of another PID namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor
-///         left (one is used during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose
+///         properties have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was
+///         imported (pass on the handle that it came from), or it belongs to a pool;
+///         DTL_ERROR_NOT_FOUND: no live allocation;
+///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile;
+///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or is of another PID
+///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
+///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
 /// Equivalent: cudaIpcGetMemHandle.
 DTL_NODISCARD dtl_status_t dtl_mem_export(const void *ptr, dtl_mem_handle_t *out);
 
-/// Makes memory that another process exported memory of this one, too: both read and write the same bytes.
-/// What one writes the other finds there after a message, a barrier or an atomic operation between them.
+/// Makes memory that another process exported memory of this one, too: both read and write the same
+/// bytes. What one writes the other finds there after a message, a barrier or an atomic operation
+/// between them.
 ///
-/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages, statistics), yours
-/// until dtl_mem_free with the same backend, by any thread, also after the other process has freed it or has ended.
-/// Addresses differ from process to process: put offsets into shared memory, not pointers. Importing
-/// again, or what this very process exported, gives one more mapping at another address, freed by itself. A forked
-/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again. Until it
-/// ends or calls exec, it keeps what its parent had, memory and descriptors, also when that frees them.
-/// Two mappings of one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each rank
-/// gives a part of its own.
+/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages,
+/// statistics), yours until dtl_mem_free with the same backend, by any thread, also after the other
+/// process has freed it or has ended. Addresses differ from process to process: put offsets into
+/// shared memory, not pointers. Importing again, or what this very process exported, gives one more
+/// mapping at another address, freed by itself. A forked child has the memory at the same place as
+/// its parent, but not as an allocation of its own: it imports again. Until it ends or calls exec,
+/// it keeps what its parent had, memory and descriptors, also when that frees them. Two mappings of
+/// one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each
+/// rank gives a part of its own.
 ///
 /// @param backend         the backend that the memory was exported from, in this process.
 /// @param handle          what dtl_mem_export wrote; read during the call only.
-/// @param out             the first byte, aligned as the exporter's allocation was asked to be (host: to a page at least).
+/// @param out             the first byte, aligned as the exporter's allocation was asked to be
+///                        (host: to a page at least).
 /// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
-/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a new handle; free
-///         only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what dtl_mem_export wrote, damaged, or of
-///         another backend (the text names it); DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace
-///         (send data instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this process
-///         at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file descriptor left (two are
-///         used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses left; DTL_ERROR_INCOMPATIBLE_ABI: written
-///         by a library with another format. Outputs are written on success only.
+/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
+///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
+///         dtl_mem_export wrote, damaged, or of another backend (the text names it);
+///         DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace (send data
+///         instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this
+///         process at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file
+///         descriptor left (two are used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses
+///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
+///         written on success only.
 /// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
 DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_handle_t *handle,
     void **out, uint64_t *out_size_bytes);
@@ -3831,27 +4070,31 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
  * Export of device memory to other drivers.
  * -------------------------------------------------------------------------------------------- */
 
-/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a backend: its pages stay in place,
-/// the backend's devices reach it, copies from and to it do not wait. It takes long (each page is locked): register what is
-/// used often, once. Backend "host" locks the pages where the limit allows (else `dtl_explain` says so), and a lock of the program's own
-/// on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
+/// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
+/// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
+/// locks the pages where the limit allows (else `dtl_explain` says so), and a lock of the program's
+/// own on them ends with dtl_mem_unregister_host; "opencl" cannot.
 ///
 /// @param backend     for its current device, and with "cuda" for all.
-/// @param ptr         first byte; the memory stays the program's and must not go before dtl_mem_unregister_host.
+/// @param ptr         first byte; the memory stays the program's and must not go before
+///                    dtl_mem_unregister_host.
 /// @param size_bytes  at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which); DTL_ERROR_INVALID_ARGUMENT: a part of it
-///         is memory of the library (allocate that as DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the backend
-///         registers none, or the driver not such memory (a file's, read-only); DTL_ERROR_OUT_OF_MEMORY: no more pages can be
-///         locked.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which);
+///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
+///         DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the
+///         backend registers none, or the driver not such memory (a file's, read-only);
+///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *ptr,
     uint64_t size_bytes);
 
-/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does it for what is left: then the
-/// memory must still be there.
+/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does
+/// it for what is left: then the memory must still be there.
 ///
 /// @param ptr  as it was registered; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this backend.
+/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
+///         backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *ptr);
 
@@ -3861,10 +4104,11 @@ DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *
 /// ownership: the library never frees the memory.
 ///
 /// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
-/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated
-/// in the context of the backend's streams. Adopting host memory with backend "host" and kind
-/// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not know memory of windows
-/// (dtl_win_allocate) as allocations: it may be adopted, and is released before its window is destroyed.
+/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be
+/// allocated in the context of the backend's streams. Adopting host memory with backend "host" and
+/// kind DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does
+/// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
+/// before its window is destroyed.
 ///
 /// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
 ///                    one.
@@ -3876,9 +4120,10 @@ DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *
 /// @param size_bytes  [in] its size in bytes, at least 1.
 /// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
 ///         range wraps around the address space; a part of it is memory that the library knows
-///         already, or of its allocator for host memory, free or not; the driver reports another device or kind, or does not know the address.
-///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names that
-///         memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
+///         already, or of its allocator for host memory, free or not; the driver reports another
+///         device or kind, or does not know the address.
+///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
+///         that memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
 ///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
 ///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
@@ -3887,25 +4132,28 @@ DTL_NODISCARD dtl_status_t dtl_mem_adopt(dtl_backend_t backend, int32_t device,
 
 /// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
 /// kernel may still use it: if the library notices a pending message, that message fails with
-/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in use
-/// knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
+/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in
+/// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
 /// dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
 /// @param backend  [in] the backend that was passed to dtl_mem_adopt.
-/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no effect.
+/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no
+///                 effect.
 /// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 DTL_NODISCARD dtl_status_t dtl_mem_release(dtl_backend_t backend, void *ptr);
 
-/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA adapters, other GPUs) reach
-/// the same memory.
+/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA
+/// adapters, other GPUs) reach the same memory.
 ///
-/// @param ptr               within an allocation of a backend that has them ("cuda", of a driver since CUDA 11.7 with open kernel
-///                          modules), size_bytes from there.
-/// @param out_fd            a new descriptor; close(2) it. The memory must not be freed before what uses it has let go.
+/// @param ptr               within an allocation of a backend that has them ("cuda", of a driver
+///                          since CUDA 11.7 with open kernel modules), size_bytes from there.
+/// @param out_fd            a new descriptor; close(2) it. The memory must not be freed before what
+///                          uses it has let go.
 /// @param out_offset_bytes  where in the dma-buf `ptr` is.
-/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its end; DTL_ERROR_NOT_SUPPORTED: the
-///         backend or its driver gives none. Outputs are written on success only.
+/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its
+///         end; DTL_ERROR_NOT_SUPPORTED: the backend or its driver gives none. Outputs are written
+///         on success only.
 /// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
 DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_bytes,
     int32_t *out_fd, uint64_t *out_offset_bytes);
@@ -3914,37 +4162,42 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
  * Memory in a stream's order.
  * -------------------------------------------------------------------------------------------- */
 
-/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
-/// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
-/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
-/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where the handler does so
-/// (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
+/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use
+/// the memory; work of other streams, and the host, after an event of this stream. A backend takes
+/// it without waiting where its driver can ("cuda": kind DEVICE, from the device's pool), else at
+/// once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
+/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where
+/// the handler does so (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
 ///
 /// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
-/// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.
+/// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has
+///              come this far. Not zeroed.
 /// @return as dtl_mem_alloc; *out is written on success only.
 /// Threads: any. Equivalent: cudaMallocAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc_async(dtl_stream_t stream, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);
 
-/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation any more: dtl_mem_query and
-/// later copies do not know it, and freeing it again is an error. A backend frees it without waiting where its driver can
-/// (as for dtl_mem_alloc_async); on a stream of the library's own its thread does; otherwise the call waits for the stream.
+/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation
+/// any more: dtl_mem_query and later copies do not know it, and freeing it again is an error. A
+/// backend frees it without waiting where its driver can (as for dtl_mem_alloc_async); on a stream
+/// of the library's own its thread does; otherwise the call waits for the stream.
 ///
 /// @param stream  also one of another backend than the memory's.
 /// @param ptr     what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an array's. Where the call waits: a
-///         failure of the stream's work, and the memory is free all the same; DTL_ERROR_INVALID_STATE: called by that work. What
-///         fails later is the stream's failure, and the memory is an allocation again.
+/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an
+///         array's. Where the call waits: a failure of the stream's work, and the memory is free
+///         all the same; DTL_ERROR_INVALID_STATE: called by that work. What fails later is the
+///         stream's failure, and the memory is an allocation again.
 /// Threads: any. Equivalent: cudaFreeAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
 
-/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves, on the streams of the backend that
-/// it is of, where the driver can move pages while devices work; anything else stays where it is, and the call succeeds: it
-/// changes when data moves, never what it is.
+/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
+/// on the streams of the backend that it is of, where the driver can move pages while devices work;
+/// anything else stays where it is, and the call succeeds: it changes when data moves, never what
+/// it is.
 ///
 /// @param ptr     any range of size_bytes; of an allocation, within it.
-/// @param device  0 … count-1 of the stream's backend, or DTL_PREFETCH_HOST.
+/// @param device  0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr,
@@ -3955,21 +4208,22 @@ DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr
  * -------------------------------------------------------------------------------------------- */
 
 /// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
-/// faster than asking the backend each time. Every backend has pools, also a registered one: its table
-/// knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at most a quarter.
+/// faster than asking the backend each time. Every backend has pools, also a registered one: its
+/// table knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at
+/// most a quarter.
 ///
-/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator, as
-/// dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61 of them
-/// at once. Other pools have a lock each.
+/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator,
+/// as dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61
+/// of them at once. Other pools have a lock each.
 ///
 /// @param backend  its memory on the calling thread's current device.
 /// @param kind     as for dtl_mem_alloc.
 /// @param desc     NULL = all defaults.
 /// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools. Destroyed
-///         pools count as long as a call in progress may still use them: near the limit this call waits for
-///         the calls of other threads to return. It cannot wait for a call that it is made from (in a
-///         callback).
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
+///         Destroyed pools count as long as a call in progress may still use them: near the limit
+///         this call waits for the calls of other threads to return. It cannot wait for a call that
+///         it is made from (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_t kind,
     const dtl_pool_desc_t *desc, dtl_pool_t *out);
@@ -3977,8 +4231,8 @@ DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_
 /// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
 ///
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that dtl_mem_kind_info
-///                    reports for the kind.
+/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that
+///                    dtl_mem_kind_info reports for the kind.
 /// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
@@ -3986,29 +4240,30 @@ DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_
 DTL_NODISCARD dtl_status_t dtl_pool_alloc(dtl_pool_t pool, uint64_t size_bytes,
     uint64_t alignment, void **out);
 
-/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still use it.
+/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
+/// use it.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first byte,
-///         another pool's or dtl_mem_alloc's); nothing is freed.
+/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
+///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
 DTL_NODISCARD dtl_status_t dtl_pool_free(dtl_pool_t pool, void *ptr);
 
-/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For the
-/// plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
+/// the plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
 ///
 /// @return a failure of the backend's free; the rest is given back all the same.
 /// Equivalent: cudaMemPoolTrimTo.
 DTL_NODISCARD dtl_status_t dtl_pool_trim(dtl_pool_t pool, uint64_t keep_bytes);
 
-/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what the
-/// pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
+/// the pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
 ///
 /// @param out_stats  start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_pool_stats(dtl_pool_t pool, dtl_mem_stats_t *out_stats);
 
 /// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A block that
-///         another thread allocates at the same moment goes with the pool.)
+/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
+///         block that another thread allocates at the same moment goes with the pool.)
 DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
 
 /* -----------------------------------------------------------------------------------------------
@@ -4032,22 +4287,26 @@ DTL_NODISCARD dtl_status_t dtl_mem_copy(void *dst, const void *src, uint64_t siz
 DTL_NODISCARD dtl_status_t dtl_mem_copy_2d(void *dst, uint64_t dst_pitch_bytes, const void *src,
     uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height);
 
-/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in a row are put together;
-/// what is left is copied in a row, by rows (dtl_mem_copy_2d), by several such copies, or by a loop of the host.
+/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
+/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
+/// such copies, or by a loop of the host.
 ///
 /// @param dst, src  the first element of each side.
-/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along the axis, also negative;
-///                  0 on the source repeats it. NULL: the elements lie in a row, the last axis the fastest.
+/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along
+///                  the axis, also negative; 0 on the source repeats it. NULL: the elements lie in
+///                  a row, the last axis the fastest.
 /// @param shape     ndim counts of elements; with a 0 nothing is copied.
 /// @param ndim      up to 8; 0 is one element.
 /// @param element_bytes  at least 1.
-/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in, above or below; or the
-///         first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT: elements of the destination lie on each other, or
-///         on elements of the source (where the strides of the two differ, it is enough that their areas do), or axes of the
-///         destination are woven: one steps by less than all that a finer one reaches, as with strides [24, 16], shape
-///         [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each position on an axis). Else as
-///         dtl_mem_copy.
+/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
+///         and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
+///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
+///         elements of the destination lie on each other, or on elements of the source (where the
+///         strides of the two differ, it is enough that their areas do), or axes of the destination
+///         are woven: one steps by less than all that a finer one reaches, as with strides [24,
+///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
+///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides_bytes,
     const void *src, const int64_t *src_strides_bytes, const uint64_t *shape, uint32_t ndim,
@@ -4077,73 +4336,89 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *de
  * Arrays, and arrays that libraries hand each other (DLPack).
  * -------------------------------------------------------------------------------------------- */
 
-/// Allocates an array on the calling thread's current device: one block in C's order (the last index runs fastest), aligned
-/// to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and copies know its memory, which goes with the array: it
-/// is not dtl_mem_free's, which refuses it. An array may be used by several threads at once; who writes its elements is the
-/// program's to order.
+/// Allocates an array on the calling thread's current device: one block in C's order (the last
+/// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
+/// copies know its memory, which goes with the array: it is not dtl_mem_free's, which refuses it.
+/// An array may be used by several threads at once; who writes its elements is the program's to
+/// order.
 ///
 /// @param kind   as for dtl_mem_alloc.
 /// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
 /// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
-/// @param dtype  DTL_DTYPE_… or one of dtl_dtype_create.
+/// @param dtype  DTL_DTYPE_... or one of dtl_dtype_create.
 /// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
 /// @param out    the array; destroy it with dtl_array_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags (the text names it);
-///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is written on success only.
+/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags
+///         (the text names it);
+///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
+///         written on success only.
 /// Equivalent: numpy.empty and numpy.zeros.
 DTL_NODISCARD dtl_status_t dtl_array_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     int32_t ndim, const int64_t *shape, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
 
-/// Describes an array: shape, strides, where its elements are, how many tensors of it are with other libraries.
+/// Describes an array: shape, strides, where its elements are, how many tensors of it are with
+/// other libraries.
 ///
-/// @param out_info  start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the array is destroyed.
+/// @param out_info  start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the array is
+///                  destroyed.
 DTL_NODISCARD dtl_status_t dtl_array_info(dtl_array_t array, dtl_array_info_t *out_info);
 
-/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is destroyed. Its shape and
-/// strides must not be written.
+/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is
+/// destroyed. Its shape and strides must not be written.
 ///
 /// @param out_tensor  cast a DLTensor's address to it.
 /// @return as dtl_array_export. *out_tensor is written on success only.
 DTL_NODISCARD dtl_status_t dtl_array_view(dtl_array_t array, dtl_dlpack_tensor_t *out_tensor);
 
-/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack, torch.from_dlpack, JAX, TVM and others
-/// take the result, in Python inside a capsule named "dltensor_versioned".
+/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack,
+/// torch.from_dlpack, JAX, TVM and others take the result, in Python inside a capsule named
+/// "dltensor_versioned".
 ///
-/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after dtl_array_destroy; the
-/// memory stays until the array and all its tensors are gone. The deleter frees memory and may wait for a lock, but not
-/// for work; what still runs on the memory must have ended. Until all are given up, dtl_finalize answers
-/// DTL_ERROR_BUSY. In a forked child the parent's tensors may be given up; their memory stays as it is.
-/// Work on streams is not waited for: synchronise, or let the consumer's stream wait, before its elements are used.
-/// The device is what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of kind DEVICE of
-/// backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array gives a read-only tensor.
+/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after
+/// dtl_array_destroy; the memory stays until the array and all its tensors are gone. The deleter
+/// frees memory and may wait for a lock, but not for work; what still runs on the memory must have
+/// ended. Until all are given up, dtl_finalize answers DTL_ERROR_BUSY. In a forked child the
+/// parent's tensors may be given up; their memory stays as it is. Work on streams is not waited
+/// for: synchronise, or let the consumer's stream wait, before its elements are used. The device is
+/// what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of
+/// kind DEVICE of backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array
+/// gives a read-only tensor.
 ///
 /// @param out  the tensor; cast it to DLManagedTensorVersioned*.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of dtl_dtype_create) or for the backend's
-///         device, or the memory has no pointer that consumers could use (the text says which and what to do). *out is
-///         written on success only.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
+///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
+///         consumers could use (the text says which and what to do). *out is written on success
+///         only.
 /// Equivalent: __dlpack__ of the Python array API.
 DTL_NODISCARD dtl_status_t dtl_array_export(dtl_array_t array, dtl_dlpack_versioned_t **out);
 
-/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a capsule named "dltensor".
+/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
+/// capsule named "dltensor".
 ///
 /// @param out  the tensor; cast it to DLManagedTensor*.
-/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this struct cannot say.
+/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this
+///         struct cannot say.
 DTL_NODISCARD dtl_status_t dtl_array_export_unversioned(dtl_array_t array,
     dtl_dlpack_managed_t **out);
 
-/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the library's: its deleter is
-/// called once, when the array and all tensors exported from it are gone, by the thread that ends the last of them
-/// (dtl_array_destroy, a consumer's deleter, dtl_finalize), with no lock held; it may block and call back in. On
-/// failure the tensor stays the caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know
-/// the memory as the backend's while the array lives; memory of the CPU is for them memory of the program's own.
+/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the
+/// library's: its deleter is called once, when the array and all tensors exported from it are gone,
+/// by the thread that ends the last of them (dtl_array_destroy, a consumer's deleter,
+/// dtl_finalize), with no lock held; it may block and call back in. On failure the tensor stays the
+/// caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know the
+/// memory as the backend's while the array lives; memory of the CPU is for them memory of the
+/// program's own.
 ///
-/// @param backend  whose device the tensor is on: "host" for the CPU, "cuda" for CUDA, CUDAHost and CUDAManaged.
+/// @param backend  whose device the tensor is on: "host" for the CPU, "cuda" for CUDA, CUDAHost and
+///                 CUDAManaged.
 /// @param tensor   a DLManagedTensorVersioned*, cast.
 /// @param out      the array; destroy it with dtl_array_destroy. DTL_ARRAY_READ_ONLY is kept.
-/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR; DTL_ERROR_NOT_SUPPORTED: the backend has
-///         no such device, no dtype is like its type (more than one lane), or a stride is below 0;
-///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all memory, a first element that
-///         is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape or its data. The text names it and says what to do.
+/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR;
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype is like its type (more
+///         than one lane), or a stride is below 0;
+///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
+///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
+///         or its data. The text names it and says what to do.
 /// Equivalent: numpy.from_dlpack.
 DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_versioned_t *tensor,
     dtl_array_t *out);
@@ -4154,10 +4429,12 @@ DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_ve
 DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
     dtl_dlpack_managed_t *tensor, dtl_array_t *out);
 
-/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it any more. No copy or
-/// kernel may still use it; another thread's call with this array may be running.
+/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it
+/// any more. No copy or kernel may still use it; another thread's call with this array may be
+/// running.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, its memory an allocation (dtl_mem_free).
+/// @return a failure of the backend's free: the array is gone all the same, its memory an
+///         allocation (dtl_mem_free).
 DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 
 /* -----------------------------------------------------------------------------------------------
@@ -4168,10 +4445,11 @@ DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own stream, too, whatever the
-/// backend's events know: failures of callbacks, kernels from functions and copies that the library does there.
+/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own
+/// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
+/// and copies that the library does there.
 ///
-/// @param device  0 … count-1; 0 for a backend without devices.
+/// @param device  0 ... count-1; 0 for a backend without devices.
 /// @param flags   must be 0.
 /// @param out     the stream; destroy it with dtl_stream_destroy.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
@@ -4195,8 +4473,8 @@ DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 DTL_NODISCARD dtl_status_t dtl_stream_synchronize(dtl_stream_t stream);
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream. Called from work of
-/// the stream itself, it reports 0.
+/// that can neither query streams nor record events: there it waits for the stream. Called from
+/// work of the stream itself, it reports 0.
 ///
 /// @param out_done  1 = done, 0 = not yet.
 /// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
@@ -4214,7 +4492,7 @@ DTL_NODISCARD dtl_status_t dtl_stream_wait_event(dtl_stream_t stream, dtl_event_
 /// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
 /// at its first use; destroying it does nothing.
 ///
-/// @param device  0 … count-1.
+/// @param device  0 ... count-1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
 DTL_NODISCARD dtl_status_t dtl_stream_default(dtl_backend_t backend, int32_t device,
     dtl_stream_t *out);
@@ -4239,8 +4517,8 @@ DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_nat
 /// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
 ///
 /// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
-///            except to wait for this stream or an event behind itself; it must not throw. On a backend's stream the
-///            backend's rules come on top (CUDA: no calls that reach CUDA).
+///            except to wait for this stream or an event behind itself; it must not throw. On a
+///            backend's stream the backend's rules come on top (CUDA: no calls that reach CUDA).
 /// Equivalent: cudaLaunchHostFunc.
 DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_task_fn_t fn,
     void *user);
@@ -4256,18 +4534,20 @@ DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t
  * Copies and fills in a stream's order.
  * -------------------------------------------------------------------------------------------- */
 
-/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its driver takes no such
-/// copy, both sides are the host's, one is another backend's), the call waits for the stream's work and copies itself.
+/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
+/// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
+/// for the stream's work and copies itself.
 ///
-/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done, which
-///                  an event or dtl_stream_synchronize tells; they must not overlap.
+/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
+///                  which an event or dtl_stream_synchronize tells; they must not overlap.
 /// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
 ///         is queued then. What fails later is the stream's failure.
 /// Equivalent: cudaMemcpyAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, const void *src,
     uint64_t size_bytes);
 
-/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for dtl_mem_copy_async.
+/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
+/// dtl_mem_copy_async.
 ///
 /// @param dst  size_bytes, valid until the fill is done.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
@@ -4305,8 +4585,9 @@ DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stre
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
 /// @return the first failure of that work that nobody had asked for before the record.
-///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task
-///         that the event is recorded behind, for which it would wait for ever.
+///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
+///         by a callback or task that the event is recorded behind, for which it would wait for
+///         ever.
 /// Equivalent: cudaEventSynchronize.
 DTL_NODISCARD dtl_status_t dtl_event_sync(dtl_event_t event);
 
@@ -4336,9 +4617,10 @@ DTL_NODISCARD dtl_status_t dtl_event_elapsed_ns(dtl_event_t start, dtl_event_t s
  * Executors: functions and loops on the host.
  * -------------------------------------------------------------------------------------------- */
 
-/// Creates an executor. Threads are made when there is work for them; they run where the thread may run whose
-/// call made them. Without work a pool's threads look for more for at most 0.2 ms, then they sleep and use
-/// no processor time. In a forked child executors are gone (dtl_init_after_fork).
+/// Creates an executor. Threads are made when there is work for them; they run where the thread may
+/// run whose call made them. Without work a pool's threads look for more for at most 0.2 ms, then
+/// they sleep and use no processor time. In a forked child executors are gone
+/// (dtl_init_after_fork).
 ///
 /// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
 /// @param out   the executor; destroy it with dtl_executor_destroy.
@@ -4371,15 +4653,16 @@ DTL_NODISCARD dtl_status_t dtl_executor_run(dtl_executor_t executor, dtl_task_fn
 DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user, dtl_event_t event);
 
-/// Runs the iterations begin … end-1 in pieces and returns when all have run. Loops may be nested
-/// and several threads may use one executor at once.
-/// POOL: each thread has the same share of the pieces in every loop of the same size, so data stays where
-/// it was touched first; who is through takes pieces of others. The caller takes part. One piece (a range of
-/// at most `grain` iterations) runs in the calling thread alone. So does a loop when seven others are
-/// in progress on the executor. A loop waits for no thread that has not begun a piece of it.
+/// Runs the iterations begin ... end-1 in pieces and returns when all have run. Loops may be nested
+/// and several threads may use one executor at once. POOL: each thread has the same share of the
+/// pieces in every loop of the same size, so data stays where it was touched first; who is through
+/// takes pieces of others. The caller takes part. One piece (a range of at most `grain` iterations)
+/// runs in the calling thread alone. So does a loop when seven others are in progress on the
+/// executor. A loop waits for no thread that has not begun a piece of it.
 ///
-/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be smaller.
-///               0 = choose: four pieces for each thread, or one for each iteration if those are fewer.
+/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be
+///               smaller. 0 = choose: four pieces for each thread, or one for each iteration if
+///               those are fewer.
 /// @param fn     the body; may run on several threads at once, the caller among them.
 /// @return the status of the first piece that failed; pieces not yet begun are then left out.
 ///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
@@ -4387,7 +4670,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_t
 DTL_NODISCARD dtl_status_t dtl_executor_parallel_for(dtl_executor_t executor, uint64_t begin,
     uint64_t end, uint64_t grain, dtl_range_fn_t fn, void *user);
 
-/// Reduces the iterations begin … end-1. The range is cut into pieces by `grain` alone; each is
+/// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
 /// folded into a copy of the identity, and the partial results are combined in order: the result
 /// is the same, bit for bit, for every number of threads.
 ///
@@ -4406,10 +4689,10 @@ DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor,
 /// Waits for everything that dtl_executor_run_async started.
 ///
 /// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a function of
-///         dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE nothing is left to wait for, and
-///         on POOL a loop's body is not waited for: there the call succeeds (on POOL, while such functions run,
-///         only in the thread that started the loop).
+///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a
+///         function of dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE
+///         nothing is left to wait for, and on POOL a loop's body is not waited for: there the call
+///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
 DTL_NODISCARD dtl_status_t dtl_executor_synchronize(dtl_executor_t executor);
 
 /// Tells what an executor is and how parallel.
@@ -4422,22 +4705,26 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
  * Modules: kernels from source.
  * -------------------------------------------------------------------------------------------- */
 
-/// Compiles source for a device, and waits for that. The result can be kept by the backend: the host's lies in a folder
-/// on disk and is taken from there the next time (docs/how-to/kernels-from-source.md).
+/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
+/// host's lies in a folder on disk and is taken from there the next time
+/// (docs/how-to/kernels-from-source.md).
 ///
 /// @param backend  one that supports "modules" (dtl_backend_supports).
-/// @param device   0 … count-1; 0 for a backend without devices.
-///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE) is compiled by that, and
-///                 the module is what it made, of whichever backend.
+/// @param device   0 ... count-1; 0 for a backend without devices.
+///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE)
+///                 is compiled by that, and the module is what it made, of whichever backend.
 /// @param source   start from DTL_SOURCE_INIT; read during the call.
 /// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not linked with; dtl_last_error has
-///         the first, dtl_module_log all.
-///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
-///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk, or a limit on the
-///         size of files (ulimit -f).
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
+///         linked with; dtl_last_error has the first, dtl_module_log all.
+///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
+///         has those that it takes.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
+///         says what to do.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
+///         an environment: as dtl_environment_require.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
+///         no space on disk, or a limit on the size of files (ulimit -f).
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t device,
@@ -4445,7 +4732,8 @@ DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t dev
 
 /// Gives what the compiler said, warnings included.
 ///
-/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that failed, empty if none did.
+/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that
+///                 failed, empty if none did.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
 /// @param cap      bytes of room.
 /// @param out_len  bytes of the text without its NUL; may be NULL.
@@ -4454,25 +4742,30 @@ DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t dev
 DTL_NODISCARD dtl_status_t dtl_module_log(dtl_module_t module, char *buf, uint64_t cap,
     uint64_t *out_len);
 
-/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need. Host code that was loaded
-/// stays loaded until the process ends. The null module: nothing happens.
+/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
+/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
 /// Equivalent: cuModuleUnload.
 DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
 
 /// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
 ///
 /// @param name       as in the source.
-/// @param signature  the types of its arguments, a letter for each, which launches are checked against:
+/// @param signature  the types of its arguments, a letter for each, which launches are checked
+///                   against:
 ///
-///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper case: unsigned)
+///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
+///                                 case: unsigned)
 ///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
 ///
-///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
-///                   the sizes (host and cuda do; OpenCL knows those of its own types).
+///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
+///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
+///                   own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
-/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments;
-///         or the kernel has more memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has for one.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
+///         signature cannot be read, or does not fit the source (the text names the argument), or
+///         is needed because the module tells nothing of the arguments; or the kernel has more
+///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
+///         for one.
 /// Equivalent: cuModuleGetFunction, clCreateKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
     const char *signature, dtl_kernel_t *out);
@@ -4501,10 +4794,11 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// @param args    `count` pointers to the arguments; NULL if there are none.
 /// @param sizes   their sizes in bytes; NULL if there are none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
-///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
-///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a
-///         registered one that the default dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is
-///         called after these checks; what it fails with.
+///         kernel is of another backend than the stream, or a kernel of a module has other
+///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
+///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
+///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
+///         after these checks; what it fails with.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
@@ -4515,31 +4809,37 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
 
 /// Creates a policy: it chooses one of its resources for each task.
 ///
-/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each thread, so that the
-///                   counts of a thread differ by at most one. "dynamic_load": the one with the fewest tasks that have
-///                   not ended. "auto_tune": the one where this task was fastest, see dtl_task_key_t. "capacity": one
-///                   that has less than opts.capacity tasks; without any, submits wait.
-/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new streams on all devices
-///                   found (see opts.backend), one for inline, what the table's default_resources says.
-/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and dtl_policy_initialize
-///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE. What they are is said now:
-///                   by opts.kind or opts.ops.
+/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each
+///                   thread, so that the counts of a thread differ by at most one. "dynamic_load":
+///                   the one with the fewest tasks that have not ended. "auto_tune": the one where
+///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
+///                   opts.capacity tasks; without any, submits wait.
+/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
+///                   streams on all devices found (see opts.backend), one for inline, what the
+///                   table's default_resources says.
+/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
+///                   dtl_policy_initialize gives them later; until then submits answer
+///                   DTL_ERROR_INVALID_STATE. What they are is said now: by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
-/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
-///         beyond the list, unknown flags or kind, reserved not 0, DTL_POLICY_DEFER without a kind or table.
+/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
+///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
+///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
-///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of fixed_index; the text says why.
+///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
+///         fixed_index; the text says why.
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
-/// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy, dynamic_load_policy, auto_tune_policy.
+/// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
+/// dynamic_load_policy, auto_tune_policy.
 DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resource_t *resources,
     uint64_t count, const dtl_policy_opts_t *opts, dtl_policy_t *out);
 
 /// Creates a policy that chooses as the program says.
 ///
-/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this call fails.
+/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
+///              call fails.
 /// @param self  handed to its slots.
-/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is returned.
-/// DTL_ERROR_NULL_POINTER: a required slot is missing.
+/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is
+/// returned. DTL_ERROR_NULL_POINTER: a required slot is missing.
 DTL_NODISCARD dtl_status_t dtl_policy_create_custom(const dtl_policy_ops_t *ops, void *self,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts,
     dtl_policy_t *out);
@@ -4547,24 +4847,28 @@ DTL_NODISCARD dtl_status_t dtl_policy_create_custom(const dtl_policy_ops_t *ops,
 /// Gives a policy made with DTL_POLICY_DEFER its resources, once.
 ///
 /// @param resources, count  as for dtl_policy_create.
-/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is used.
-/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be tried again.
+/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is
+///              used.
+/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
+///         tried again.
 DTL_NODISCARD dtl_status_t dtl_policy_initialize(dtl_policy_t policy,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts);
 
 /// One more share of a policy: the same handle, the same state, to be released once more.
 DTL_NODISCARD dtl_status_t dtl_policy_retain(dtl_policy_t policy);
 
-/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it. Does not wait for
-/// tasks, except for the work on streams that the policy made: wait with dtl_policy_wait_all before. The null policy:
-/// nothing happens.
+/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
+/// Does not wait for tasks, except for the work on streams that the policy made: wait with
+/// dtl_policy_wait_all before. The null policy: nothing happens.
 ///
-/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last share goes.
+/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// share goes.
 DTL_NODISCARD dtl_status_t dtl_policy_release(dtl_policy_t policy);
 
-/// The list that a policy chooses from: what the indices of submissions, selections, stats and a program's own policy
-/// mean. It has the order of the list that was given; resources that cannot be used (see dtl_resource_ops_t::accept) are
-/// not in it, and those behind them move up. Only opts.fixed_index counts in the list as it was given.
+/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
+/// program's own policy mean. It has the order of the list that was given; resources that cannot be
+/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
+/// opts.fixed_index counts in the list as it was given.
 ///
 /// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
 /// @param out_len  their number. NULL = not wanted.
@@ -4573,7 +4877,8 @@ DTL_NODISCARD dtl_status_t dtl_policy_release(dtl_policy_t policy);
 DTL_NODISCARD dtl_status_t dtl_policy_resources(dtl_policy_t policy, dtl_resource_t *out,
     uint64_t cap, uint64_t *out_len);
 
-/// What happened on each resource of dtl_policy_resources so far. While other threads submit, numbers may be a moment old.
+/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
+/// numbers may be a moment old.
 ///
 /// @param out, cap, out_len  as for dtl_policy_resources.
 DTL_NODISCARD dtl_status_t dtl_policy_stats(dtl_policy_t policy, dtl_policy_stats_t *out,
@@ -4585,24 +4890,31 @@ DTL_NODISCARD dtl_status_t dtl_policy_stats(dtl_policy_t policy, dtl_policy_stat
 DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_traits_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes the quick way: two
- * short stays inside, the task between them outside; everything else goes through a share of the policy.
+ * Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes
+ * the quick way: two short stays inside, the task between them outside; everything else goes
+ * through a share of the policy.
  * -------------------------------------------------------------------------------------------- */
 
-/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream resources: the calling
-/// thread calls the task's function. Ended tasks are values: nothing is allocated for a task that runs inline.
+/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream
+/// resources: the calling thread calls the task's function. Ended tasks are values: nothing is
+/// allocated for a task that runs inline.
 ///
 /// @param key         for policies that learn; {0, 0} = the function's address.
-/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this call's.
-/// @param timeout_ns  how long to wait for a resource, where the policy may have none free ("capacity"); 0 = not at
-///                    all, DTL_TIMEOUT_INFINITE = no limit. Does not limit the task.
-/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not wanted: a failure
-///                    of the task is then returned by the next dtl_policy_wait_all.
-/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the program's tables
-///         said: the task was not taken then, and no longer counts as a task on its resource. DTL_ERROR_INVALID_HANDLE:
-///         `policy` is none; or the task has run, and the event that it left in out_wait is none. The text says which;
-///         the task counts as failed then, and nobody waits for what it left running.
+/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this
+///                    call's.
+/// @param timeout_ns  how long to wait for a resource, where the policy may have none free
+///                    ("capacity"); 0 = not at all, DTL_TIMEOUT_INFINITE = no limit. Does not limit
+///                    the task.
+/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not
+///                    wanted: a failure of the task is then returned by the next
+///                    dtl_policy_wait_all.
+/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
+///         resources yet.
+///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the
+///         program's tables said: the task was not taken then, and no longer counts as a task on
+///         its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the task has run, and the
+///         event that it left in out_wait is none. The text says which; the task counts as failed
+///         then, and nobody waits for what it left running.
 /// Equivalent: oneDPL's submit(policy, f).
 DTL_NODISCARD dtl_status_t dtl_policy_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns, dtl_submission_t *out);
@@ -4617,8 +4929,9 @@ DTL_NODISCARD dtl_status_t dtl_policy_try_submit(dtl_policy_t policy, dtl_task_k
 /// As dtl_policy_submit, and waits until the task has ended.
 ///
 /// @param timeout_ns  for a resource and for the end together.
-/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or it has not ended
-///         (it goes on; its failure is the next dtl_policy_wait_all's). Else as dtl_policy_submit.
+/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run),
+///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
+///         dtl_policy_submit.
 /// Equivalent: oneDPL's submit_and_wait.
 DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns);
@@ -4628,13 +4941,15 @@ DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_t
 /// @param submission  [externally synchronised]; a complete one answers at once.
 /// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
-///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the task have said is not
-///         kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell that.
+///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for
+///         before.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
+///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
+///         that.
 DTL_NODISCARD dtl_status_t dtl_submission_wait(dtl_submission_t *submission, uint64_t timeout_ns);
 
-/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure is the next
-/// dtl_policy_wait_all's. A complete submission: nothing happens.
+/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure
+/// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
 DTL_NODISCARD dtl_status_t dtl_submission_release(dtl_submission_t *submission);
@@ -4645,22 +4960,25 @@ DTL_NODISCARD dtl_status_t dtl_submission_release(dtl_submission_t *submission);
 DTL_NODISCARD dtl_status_t dtl_submission_resource(const dtl_submission_t *submission,
     dtl_resource_t *out);
 
-/// Waits for everything that was submitted before; not for tasks that other threads' submits are running now. Not to be
-/// called by a task.
+/// Waits for everything that was submitted before; not for tasks that other threads' submits are
+/// running now. Not to be called by a task.
 ///
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the table's wait_resource
-///                    is called.
-/// @return the first failure of a task whose submission nobody has, once, else of a stream or wait_resource.
-///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released meanwhile.
+/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the
+///                    table's wait_resource is called.
+/// @return the first failure of a task whose submission nobody has, once, else of a stream or
+///         wait_resource.
+///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
+///         meanwhile.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 DTL_NODISCARD dtl_status_t dtl_policy_wait_all(dtl_policy_t policy, uint64_t timeout_ns);
 
-/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose submit succeeded, from
-/// any thread, also before that submit returns.
+/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
+/// submit succeeded, from any thread, also before that submit returns.
 ///
 /// @param selection  what submit was given, or a copy.
 /// @param status     the task's.
-/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else ignored.
+/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else
+///                   ignored.
 /// @return DTL_ERROR_INVALID_HANDLE: told before, or the policy is gone. Nothing happens then.
 DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
     dtl_status_t status, uint64_t time_ns);
@@ -4677,100 +4995,114 @@ DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
 DTL_NODISCARD dtl_status_t dtl_dispatcher_create(uint64_t flags, dtl_dispatcher_t *out);
 
-/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy` of their data follows
-/// them. The null dispatcher and the default one: nothing happens.
+/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
+/// of their data follows them. The null dispatcher and the default one: nothing happens.
 ///
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_dispatcher_destroy(dtl_dispatcher_t dispatcher);
 
-/// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles: what is registered here
-/// is used by programs that know nothing of it. What the library does by itself is the default of each of its operations
-/// here (rule 4); dtl_dispatch_explain shows it. It is there whenever the library is.
+/// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles:
+/// what is registered here is used by programs that know nothing of it. What the library does by
+/// itself is the default of each of its operations here (rule 4); dtl_dispatch_explain shows it. It
+/// is there whenever the library is.
 ///
-/// Without handlers here nothing becomes slower. Not asked: pools, fills, memory of communicators and windows.
+/// Without handlers here nothing becomes slower. Not asked: pools, fills, memory of communicators
+/// and windows.
 dtl_dispatcher_t dtl_dispatch_default(void);
 
-/// Registers a handler under one or several keys: under all of them, or, where one cannot be had, under none. Calls that
-/// begin after it has returned find it; others may.
+/// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
+/// under none. Calls that begin after it has returned find it; others may.
 ///
 /// @param dispatcher  dtl_dispatch_default() or one of dtl_dispatcher_create.
 /// @param keys        key_count of them, all different; copied.
-/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and 1024 without.
-/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until `destroy` is called.
-/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and dtl_finalize do too.
-/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler. DTL_ERROR_INVALID_ARGUMENT: a key (the text
-///         has its index), for example one of the library's operations with a word of the wrong enumeration
-///         in a slot (see dtl_dispatch_query_t); flags, name, or parts that do not go together.
-///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT: too many
-///         keys. After a failure `destroy` is not called.
+/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
+///                    1024 without.
+/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until
+///                    `destroy` is called.
+/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and
+///                    dtl_finalize do too.
+/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler.
+///         DTL_ERROR_INVALID_ARGUMENT: a key (the text has its index), for example one of the
+///         library's operations with a word of the wrong enumeration in a slot (see
+///         dtl_dispatch_query_t); flags, name, or parts that do not go together.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
+///         too many keys. After a failure `destroy` is not called.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
 DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_key_t *keys, uint64_t key_count, const dtl_dispatch_handler_t *handler,
     dtl_registration_t *out);
 
-/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there again. Invocations that run
-/// go on; `destroy` is called before this returns if nobody is in the library meanwhile, else after the last of them left.
+/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there
+/// again. Invocations that run go on; `destroy` is called before this returns if nobody is in the
+/// library meanwhile, else after the last of them left.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another dispatcher's, or the
-///         library's own.
+/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another
+///         dispatcher's, or the library's own.
 /// Threads: any; also in the handler itself.
 DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
     dtl_registration_t registration);
 
-/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes nothing.
+/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
+/// nothing.
 ///
 /// @param query  start from DTL_DISPATCH_QUERY_INIT.
 /// @param out    its registration; may be stale as soon as another thread unregisters it.
-/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED: it is illegal, with the
-///         handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is none (where a key
-///         fits, the query's words are not looked up). Else what a predicate failed with.
+/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
+///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
+///         none (where a key fits, the query's words are not looked up). Else what a predicate
+///         failed with.
 /// Threads: any; takes no lock.
 DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_registration_t *out);
 
-/// Finds the handler of a query and has it do what is asked for. What the library does by itself can be invoked like any
-/// other, with the args that the table at dtl_dispatch_query_t names.
+/// Finds the handler of a query and has it do what is asked for. What the library does by itself
+/// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
 ///
 /// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
-/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to be destroyed with
-///                   dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers run within each other on this
-///         thread, so one asks for what it does itself; the handler is not called. (What the library itself asks, as in dtl_mem_copy, never
-///         leads to a handler that the thread is in.)
+/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to
+///                   be destroyed with dtl_event_destroy; null if all is done.
+/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
+///         run within each other on this thread, so one asks for what it does itself; the handler
+///         is not called. (What the library itself asks, as in dtl_mem_copy, never leads to a
+///         handler that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
 DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_event_t *out_event);
 
-/// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
-/// predicate says (all of them are asked), then the choice or the refusal. Of the default dispatcher there is also a line for
-/// each thing that the library does by itself and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend
-/// and every memory kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
-/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY) fits all of these, and the
-/// handlers that other values there would lead to follow as lines "elsewhere".
+/// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of
+/// the rules, with what its predicate says (all of them are asked), then the choice or the refusal.
+/// Of the default dispatcher there is also a line for each thing that the library does by itself
+/// and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory
+/// kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
+/// fits all of these, and the handlers that other values there would lead to follow as lines
+/// "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
 /// @param cap      bytes of room.
 /// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds nothing is no failure here.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
+///         nothing is no failure here.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_dispatch_explain(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, char *buf, uint64_t cap, uint64_t *out_len);
 
 /* -----------------------------------------------------------------------------------------------
- * Element types and reduction operations of the program's own. (Kinds, schedules and the like: dtl_enum_register.)
+ * Element types and reduction operations of the program's own. (Kinds, schedules and the like:
+ * dtl_enum_register.)
  * -------------------------------------------------------------------------------------------- */
 
-/// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call that
-/// takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or DTL_OP_NO_OP. Every
-/// rank makes its own; numbers need not agree, sizes must.
+/// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
+/// that takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or
+/// DTL_OP_NO_OP. Every rank makes its own; numbers need not agree, sizes must.
 ///
 /// @param size_bytes  size of an element, padding included: sizeof. At least 1.
 /// @param name        for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
 /// @param out         the dtype, at least 4096; destroy it with dtl_dtype_destroy. dtl_finalize and
 ///                    dtl_init_after_fork destroy all.
-/// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again, and
-///         65536 dtypes were made in this process' life: make them once and keep them.
+/// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again,
+///         and 65536 dtypes were made in this process' life: make them once and keep them.
 /// Threads: any. Equivalent: MPI_Type_contiguous of MPI_BYTE and MPI_Type_commit.
 DTL_NODISCARD dtl_status_t dtl_dtype_create(uint64_t size_bytes, const char *name,
     dtl_dtype_t *out);
@@ -4795,11 +5127,12 @@ DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_byte
 DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
 
 /// Makes a reduction operation of the program's own. It goes with every dtype, built-in or not: the
-/// function is told which. Every rank makes its own, of the same function. The numbers may differ between
-/// ranks; the flags must agree.
+/// function is told which. Every rank makes its own, of the same function. The numbers may differ
+/// between ranks; the flags must agree.
 ///
 /// @param fn     see dtl_op_fn_t; must be associative.
-/// @param user   handed to each call; must live until the last collective with the operation is over.
+/// @param user   handed to each call; must live until the last collective with the operation is
+///               over.
 /// @param flags  DTL_OP_COMMUTES, or 0: operands are then taken in the order of ranks.
 /// @param name   for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
 /// @param out    the operation, at least 4096; destroy it with dtl_op_destroy. dtl_finalize and
@@ -4811,11 +5144,11 @@ DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
 DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint32_t flags,
     const char *name, dtl_reduce_op_t *out);
 
-/// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what `user`
-/// points to until it is over.
+/// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what
+/// `user` points to until it is over.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in operation, or never made. DTL_ERROR_INVALID_HANDLE:
-///         destroyed before. Threads: any. Equivalent: MPI_Op_free.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in operation, or never made.
+///         DTL_ERROR_INVALID_HANDLE: destroyed before. Threads: any. Equivalent: MPI_Op_free.
 DTL_NODISCARD dtl_status_t dtl_op_destroy(dtl_reduce_op_t op);
 
 /// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
@@ -4831,8 +5164,8 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective at the
-/// first use: all ranks open it.
+/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective
+/// at the first use: all ranks open it.
 ///
 /// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text says what is missing). DTL_ERROR_TIMEOUT:
@@ -4848,42 +5181,50 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 /// @param out   yours; end it with dtl_comm_destroy.
 /// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
 ///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
-///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a limit of the system
-///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
-///         another process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text has
-///         its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also two ranks on one device).
-///         A failure is one on every rank that was there; nothing stays open. One exception: over a registered kind, and over
-///         an MPI where messages are the library's own, receives are posted after the ranks have met. A rank whose
-///         transport refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other ranks what
-///         needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if this rank cannot send either.
+///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind
+///         takes, or a limit of the system is reached (open files: "shm" takes one for each other
+///         rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims
+///         this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text
+///         has its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind
+///         "nccl": also two ranks on one device). A failure is one on every rank that was there;
+///         nothing stays open. One exception: over a registered kind, and over an MPI where
+///         messages are the library's own, receives are posted after the ranks have met. A rank
+///         whose transport refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that
+///         status. On the other ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at
+///         the time limit, if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
 
 /// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
-/// requests in flight are withdrawn (one that has been matched finishes first) and all its requests'
-/// handles become stale; messages that were sent stay receivable by the peers. A collective that is
-/// in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
+/// requests in flight are withdrawn (one that has been matched finishes first) and all its
+/// requests' handles become stale; messages that were sent stay receivable by the peers. A
+/// collective that is in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF:
+/// nothing happens.
 ///
-/// The call waits for no other rank. What another rank still needs of this rank on this communicator ends there with
-/// DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out, where a rank that left is noticed
-/// (docs/explanation/promises.md: by which kinds, and of which communicators). Elsewhere it ends at the time limit.
+/// The call waits for no other rank. What another rank still needs of this rank on this
+/// communicator ends there with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out,
+/// where a rank that left is noticed (docs/explanation/promises.md: by which kinds, and of which
+/// communicators). Elsewhere it ends at the time limit.
 ///
-/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
-/// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
-/// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.
-/// All that was sent must have been received, and nothing may be sent to a rank that has destroyed its own already: MPI gives the
-/// communicator's context to a later one, with what is left in it.
-/// Where the library has messages of its own in flight over an MPI, a registered kind or "rdma" (a time limit has passed,
-/// say), destroy gives them up to 5 s to end, whatever the time limit: their buffers are the transport's until then. Over "rdma"
-/// what was withdrawn is none of them.
+/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a
+/// communicator with sends or collectives in flight is not destroyed: wait for them, then call
+/// again. Its receives may have been withdrawn by then. A call of another thread that waits inside
+/// MPI goes on until MPI ends it. All that was sent must have been received, and nothing may be
+/// sent to a rank that has destroyed its own already: MPI gives the communicator's context to a
+/// later one, with what is left in it. Where the library has messages of its own in flight over an
+/// MPI, a registered kind or "rdma" (a time limit has passed, say), destroy gives them up to 5 s to
+/// end, whatever the time limit: their buffers are the transport's until then. Over "rdma" what was
+/// withdrawn is none of them.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is; or a call
-///         on it is further up this thread, in a function of the program's that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight for 5 s; the communicator stays.
+/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own
+///         collective is; or a call on it is further up this thread, in a function of the program's
+///         that it has called (see dtl_op_fn_t).
+///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight
+///         for 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
 
-/// This process' rank, 0 … size-1. Equivalent: MPI_Comm_rank.
+/// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
 DTL_NODISCARD dtl_status_t dtl_comm_rank(dtl_comm_t comm, int32_t *out_rank);
 
 /// Number of ranks. Equivalent: MPI_Comm_size.
@@ -4898,24 +5239,25 @@ DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_i
  * Communicators whose ranks are threads of one process.
  * -------------------------------------------------------------------------------------------- */
 
-/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r, meant
-/// for one thread each, though any thread may use any of them; everything that a communicator can do
-/// works, between these ranks. Messages are copied once, from buffer to buffer, by whichever of sender
-/// and receiver comes second. A thread that waits long sleeps, so there may be far more threads than cores.
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r,
+/// meant for one thread each, though any thread may use any of them; everything that a communicator
+/// can do works, between these ranks. Messages are copied once, from buffer to buffer, by whichever
+/// of sender and receiver comes second. A thread that waits long sleeps, so there may be far more
+/// threads than cores.
 ///
 /// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
-/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others: receives
-/// from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for the others until
-/// something has needed the rank that left; then it ends like that, too. A thread that merely ends has
-/// not left.
+/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others:
+/// receives from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for
+/// the others until something has needed the rank that left; then it ends like that, too. A thread
+/// that merely ends has not left.
 ///
-/// @param size        number of ranks, 1 to 4096. The ranks' tables of each other take 4 bytes for each
-///                    pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk take more.
+/// @param size        number of ranks, 1 to 4096. The ranks' tables of each other take 4 bytes for
+///                    each pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk take more.
 /// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.
 /// @param out         `size` communicators; yours. Written only if all are there.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY. DTL_ERROR_LIMIT:
-///         no handles left. After a failure nothing stays open.
+/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY.
+///         DTL_ERROR_LIMIT: no handles left. After a failure nothing stays open.
 /// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
 /// proposed for it); ncclCommInitAll.
 DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, dtl_comm_t *out);
@@ -4924,37 +5266,42 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
  * Communicators over MPI's.
  * -------------------------------------------------------------------------------------------- */
 
-/// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in the same
-/// order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is used, be it Open MPI,
-/// MPICH, Intel MPI or another of MPICH's family, or one with the standard binary interface (libmpi_abi).
-/// Collective over the communicator.
+/// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
+/// the same order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is
+/// used, be it Open MPI, MPICH, Intel MPI or another of MPICH's family, or one with the standard
+/// binary interface (libmpi_abi). Collective over the communicator.
 ///
-///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi: MPI_Comm_toint
+///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi:
+///                                                                               MPI_Comm_toint
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
-/// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours, keeps its
-/// error handler, and may be freed while `out` lives. (With messages on the communicator itself:
-/// dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
+/// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
+/// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
+/// itself: dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
 ///
-/// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`, or call
-/// dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out` answer
-/// DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy succeeds.
-/// (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program has not, with
-/// MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be started again in this
-/// process. A rank that ends without is one that has failed to Open MPI's launcher.)
+/// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
+/// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
+/// answer DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy
+/// succeeds. (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program
+/// has not, with MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be
+/// started again in this process. A rank that ends without is one that has failed to Open MPI's
+/// launcher.)
 ///
-/// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an MPI_Fint).
+/// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an
+///              MPI_Fint).
 /// @param out   yours; end it with dtl_comm_destroy.
-/// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised. DTL_ERROR_INVALID_ARGUMENT:
-///         MPI_COMM_NULL or an intercommunicator. DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be
-///         used (why is in the text). DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI
-///         answered an error (class and text in dtl_last_error). A number that is no communicator's, or
-///         that of one which was freed, is an error that MPI may end the process for.
-/// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns, calls of
-/// MPI by the program at the same time are yours to keep apart. Below: the thread that initialised MPI; others
-/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`, except dtl_comm_destroy: with nothing in flight it
-/// succeeds in any thread, and MPI's communicator is then freed by the next call in a thread that may call MPI.
-/// Equivalent: MPI_Comm_dup.
+/// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised.
+///         DTL_ERROR_INVALID_ARGUMENT: MPI_COMM_NULL or an intercommunicator.
+///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used (why is in the text).
+///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI answered an
+///         error (class and text in dtl_last_error). A number that is no communicator's, or that of
+///         one which was freed, is an error that MPI may end the process for.
+/// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns,
+/// calls of MPI by the program at the same time are yours to keep apart. Below: the thread that
+/// initialised MPI; others get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`,
+/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and MPI's
+/// communicator is then freed by the next call in a thread that may call MPI. Equivalent:
+/// MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
@@ -4963,23 +5310,28 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
-/// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
-/// reach is staged through host memory, or is an MPI's to reach that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
-/// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
-/// dtl_event_sync, or dtl_comm_isend_on.
+/// Of all messages and collectives: a buffer may be memory of any backend that this library
+/// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
+/// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// call's or request's failure, with the backend's status. The work that writes a buffer must be
+/// done before it is sent: dtl_event_sync, or dtl_comm_isend_on.
 ///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 … DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the call that made it failed there, or
-///         it has destroyed it after a failure). DTL_ERROR_TIMEOUT: the communicator's time
-///         limit passed; the message was withdrawn. A registered kind may not give a message back that has been matched: then
-///         the call ends 5 s after its limit with this status, the text says that the transport has not given the buffer back,
-///         and the buffer must stay valid and unused as long as the process runs (the same text at another status means the
-///         same). DTL_ERROR_CANCELED: the communicator was
-///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
-///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory. DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
-///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
+/// @param tag    0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
+///         call that made it failed there, or it has destroyed it after a failure).
+///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was withdrawn. A
+///         registered kind may not give a message back that has been matched: then the call ends 5
+///         s after its limit with this status, the text says that the transport has not given the
+///         buffer back, and the buffer must stay valid and unused as long as the process runs (the
+///         same text at another status means the same). DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy).
+///         DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
+///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
+///         MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 DTL_NODISCARD dtl_status_t dtl_comm_send(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag);
@@ -4994,12 +5346,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_ssend(dtl_comm_t comm, const void *buf, uint
 ///
 /// @param buf     room for `count` elements; shorter messages are fine.
 /// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
-/// @param tag     0 … DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see dtl_comm_desc_t,
-///         the content of `buf` and the size in `info` are what MPI makes them, and there are MPIs that end the
-///         process or write past `buf`: have room for the longest message, or probe.) Else as dtl_comm_send
-///         (an ANY_SOURCE receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
+///         dtl_comm_desc_t, the content of `buf` and the size in `info` are what MPI makes them,
+///         and there are MPIs that end the process or write past `buf`: have room for the longest
+///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
+///         DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *info);
@@ -5042,11 +5395,11 @@ DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int3
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or
-///                     synchronous message waits until its receive starts. If the sender's time limit passes
-///                     before that, or its request is cancelled or destroyed, the message is cancelled and
-///                     its receive returns DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t)
-///                     cannot be cancelled: the sender waits.
+/// @param out_message  yours until it is received; ends with its communicator. The sender of a
+///                     large or synchronous message waits until its receive starts. If the sender's
+///                     time limit passes before that, or its request is cancelled or destroyed, the
+///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
+///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_message_t *out_message, dtl_recv_info_t *info);
@@ -5058,11 +5411,12 @@ DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int3
 DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
     int32_t *out_found, dtl_message_t *out_message, dtl_recv_info_t *info);
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
-/// arguments (buf, count, dtype) leave the message to be received.
+/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
+/// only bad arguments (buf, count, dtype) leave the message to be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender
-///         cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent: MPI_Mrecv.
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
+///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
+///         MPI_Mrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
     dtl_dtype_t dtype, dtl_recv_info_t *info);
 
@@ -5076,19 +5430,20 @@ DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uin
  * Messages that wait for a stream's work.
  * -------------------------------------------------------------------------------------------- */
 
-/// Starts a send that begins when the work before an event's record is done, and returns at once: a kernel's result
-/// goes to another rank without this thread waiting for the kernel. The library looks after the event in every call that
-/// waits or tests, of this request or another. It begins when it is seen to be done, so sends that were started later may
-/// overtake it.
+/// Starts a send that begins when the work before an event's record is done, and returns at once: a
+/// kernel's result goes to another rank without this thread waiting for the kernel. The library
+/// looks after the event in every call that waits or tests, of this request or another. It begins
+/// when it is seen to be done, so sends that were started later may overtake it.
 ///
 /// @param buf    `count` elements, unchanged from the event's record until the request is done.
-/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying the event changes nothing.
-///               Record it anew only when the request is done.
-/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the record is the
-///               request's, and nothing is sent; the receiver goes on waiting. dtl_request_cancel and _destroy withdraw it
-///               at any time before it begins.
-/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is memory that the host
-///         cannot reach (dtl_mem_kind_info) of another backend than the event's, among others.
+/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying
+///               the event changes nothing. Record it anew only when the request is done.
+/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the
+///               record is the request's, and nothing is sent; the receiver goes on waiting.
+///               dtl_request_cancel and _destroy withdraw it at any time before it begins.
+/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is
+///         memory that the host cannot reach (dtl_mem_kind_info) of another backend than the
+///         event's, among others.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
 DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
@@ -5140,16 +5495,16 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
  * -------------------------------------------------------------------------------------------- */
 
 /// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent one
-/// rests afterwards; waiting for one at rest returns at once.
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
+/// one rests afterwards; waiting for one at rest returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time limit does
-///                    not count here.
+/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time
+///                    limit does not count here.
 /// @param info        NULL, or what a receive tells (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
-///         goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more, the text tells
-///         where the other ranks are; they are asked before it passes.
+///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
+///         it goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more,
+///         the text tells where the other ranks are; they are asked before it passes.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
     dtl_recv_info_t *info);
@@ -5163,22 +5518,23 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
     dtl_recv_info_t *info);
 
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
-/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a cancelled
-/// send until the next message from the same rank on the communicator has arrived.
+/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
+/// cancelled send until the next message from the same rank on the communicator has arrived.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
-///         dtl_comm_desc_t) a send as well that was not over as it began. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
-///         one at rest. DTL_ERROR_CANCELED: another thread is destroying the communicator.
+/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own
+///         messages (see dtl_comm_desc_t) a send as well that was not over as it began. The request
+///         is unchanged. DTL_ERROR_INVALID_STATE: a persistent one at rest. DTL_ERROR_CANCELED:
+///         another thread is destroying the communicator.
 /// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
 /// Waits until all requests are done. Each finished one becomes null in the array, unless it is
-/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one listed
-/// twice, the second is stale when its turn comes.
+/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one
+/// listed twice, the second is stale when its turn comes.
 ///
 /// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
-/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it passes,
-///                    unfinished ones stay in the array.
+/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
+///                    passes, unfinished ones stay in the array.
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
 /// Equivalent: MPI_Waitall.
@@ -5187,16 +5543,16 @@ DTL_NODISCARD dtl_status_t dtl_request_wait_all(uint64_t count, dtl_request_t *r
 
 /// Asks after all requests, without waiting; makes progress.
 ///
-/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing else
-///                  was written.
+/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing
+///                  else was written.
 /// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
 DTL_NODISCARD dtl_status_t dtl_request_test_all(uint64_t count, dtl_request_t *requests,
     int32_t *out_done, dtl_recv_info_t *infos);
 
 /// Waits until one of the requests is done, and ends that one.
 ///
-/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The one
-///                   that is done becomes null, unless it is persistent.
+/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
+///                   one that is done becomes null, unless it is persistent.
 /// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
 /// @param info       NULL, or what a receive tells.
 /// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
@@ -5230,11 +5586,12 @@ DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *
 /// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
 /// has been matched. Null: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
-///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
-///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has
-///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED: another thread is destroying
-///         the communicator, and this request with it.
+/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for
+///         it.
+///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI
+///         does not give back: wait for it. DTL_ERROR_TIMEOUT: a registered kind has
+///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED:
+///         another thread is destroying the communicator, and this request with it.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 
@@ -5245,25 +5602,26 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 /// Returns once every rank has called it.
 ///
 /// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive, and
-/// all ranks get the identical result. It is bitwise the same on every kind of communicator if that is asked for
-/// (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the operands in another way, so that
-/// floating-point results may differ in rounding: "hier" (node by node) and "mpi" with MPI's own collectives (see
-/// dtl_comm_desc_t), where all of this is as good as the MPI.
-/// Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at the root where only
-/// the root receives; as rbuf of a scatter, at the root): this rank's part lies where its result goes.
-/// Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
+/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
+/// and all ranks get the identical result. It is bitwise the same on every kind of communicator if
+/// that is asked for (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the
+/// operands in another way, so that floating-point results may differ in rounding: "hier" (node by
+/// node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where all of this is as good
+/// as the MPI. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
+/// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
+/// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if the call
-///         that made the communicator failed on it alone, or if it destroyed the communicator after a
-///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
-///         which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a call of a collective on it (requests of collectives do not count), or this thread is, in
-///         a function of the program's that it has called (see dtl_op_fn_t). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
-///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
-///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
+///         the call that made the communicator failed on it alone, or if it destroyed the
+///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
+///         says which rank is in which operation. DTL_ERROR_BUSY: another thread of
+///         this process is in a call of a collective on it (requests of collectives do not count),
+///         or this thread is, in a function of the program's that it has called (see dtl_op_fn_t).
+///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
+///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
+///         MPI's own collectives notice neither this nor deaths.
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.
@@ -5279,8 +5637,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_bcast(dtl_comm_t comm, void *buf, uint64_t c
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
 /// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
-/// @param op    DTL_OP_…; see there which dtypes it goes with. Operands are folded in the order of
-///              ranks unless the operation commutes.
+/// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
+///              of ranks unless the operation commutes.
 /// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
 /// Equivalent: MPI_Reduce.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
@@ -5293,17 +5651,18 @@ DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, vo
 DTL_NODISCARD dtl_status_t dtl_comm_allreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Folds everybody's size × `count` elements and gives rank r the r-th `count` of the result.
+/// Folds everybody's size x `count` elements and gives rank r the r-th `count` of the result.
 ///
-/// @param sbuf   size × count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are then
-///               the result.
-/// @param rbuf   `count` elements (size × count in place).
+/// @param sbuf   size x count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are
+///               then the result.
+/// @param rbuf   `count` elements (size x count in place).
 /// @param count  elements of one block.
 /// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter_block.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter_block(dtl_comm_t comm, const void *sbuf,
     void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r] elements.
+/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
+/// elements.
 ///
 /// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
 ///                 rcounts[rank] are then the result.
@@ -5312,7 +5671,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter_block(dtl_comm_t comm, const 
 DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Folds, element by element, what ranks 0 … this one give.
+/// Folds, element by element, what ranks 0 ... this one give.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_reduce. Equivalent: MPI_Scan.
@@ -5330,7 +5689,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_exscan(dtl_comm_t comm, const void *sbuf, vo
 ///
 /// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
 /// @param count_per_rank  elements in one block.
-/// @param rbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
+/// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
 DTL_NODISCARD dtl_status_t dtl_comm_gather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
@@ -5347,9 +5706,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_gatherv(dtl_comm_t comm, const void *sbuf, u
 
 /// Hands the root's blocks out, one to each rank in their order.
 ///
-/// @param sbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
+/// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @param count_per_rank  elements in one block.
-/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in `sbuf`.
+/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
+///                        `sbuf`.
 /// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_scatter(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
@@ -5366,7 +5726,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_scatterv(dtl_comm_t comm, const void *sbuf,
 /// Collects everybody's block at everybody, in the order of ranks.
 ///
 /// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
-/// @param rbuf  size × count_per_rank elements.
+/// @param rbuf  size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
 DTL_NODISCARD dtl_status_t dtl_comm_allgather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
@@ -5381,29 +5741,33 @@ DTL_NODISCARD dtl_status_t dtl_comm_allgatherv(dtl_comm_t comm, const void *sbuf
 
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
 ///
-/// @param sbuf  size × count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
-/// @param rbuf  size × count_per_rank elements.
+/// @param sbuf  size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param rbuf  size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
 DTL_NODISCARD dtl_status_t dtl_comm_alltoall(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
 
 /// The same with blocks of their own sizes and places.
 ///
-/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not read).
-/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the other.
+/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
+///                          read).
+/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the
+///                 other.
 /// @param rcounts, rdispls  of the blocks from each rank.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Alltoallv.
+/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
+///         MPI_Alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_alltoallv(dtl_comm_t comm, const void *sbuf,
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype);
 
 /// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
-/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources there.
+/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources
+/// there.
 ///
 /// @param dest_count, dests      ranks to send to; DTL_PROC_NULL is passed over.
 /// @param scounts, sdispls       dest_count each, in elements; NULL sdispls: one after the other.
-/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first is the
-///                               one that it sent first.
+/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first
+///                               is the one that it sent first.
 /// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
     const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
@@ -5416,15 +5780,15 @@ DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t
 
 /// Begins a barrier and returns at once; the request is done when every rank has begun it.
 ///
-/// Of all collectives with an i: the arguments are those of the form without it, and the buffers must
-/// stay untouched until the request is done (the arrays of counts, places and ranks only until the
-/// call returns). Every rank begins its collectives, of both forms, in the same order. Any call that
-/// waits, and dtl_request_test, moves them on. The communicator's time limit does not end them; a
-/// death does.
+/// Of all collectives with an i: the arguments are those of the form without it, and the buffers
+/// must stay untouched until the request is done (the arrays of counts, places and ranks only until
+/// the call returns). Every rank begins its collectives, of both forms, in the same order. Any call
+/// that waits, and dtl_request_test, moves them on. The communicator's time limit does not end
+/// them; a death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when the request
-///         is waited for. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when
+///         the request is waited for. Equivalent: MPI_Ibarrier.
 DTL_NODISCARD dtl_status_t dtl_comm_ibarrier(dtl_comm_t comm, dtl_request_t *out);
 
 /// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
@@ -5439,11 +5803,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_ireduce(dtl_comm_t comm, const void *sbuf, v
 DTL_NODISCARD dtl_status_t dtl_comm_iallreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter_block.
+/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ireduce_scatter_block.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter_block(dtl_comm_t comm, const void *sbuf,
     void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
+/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ireduce_scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
@@ -5491,7 +5857,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
+/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ineighbor_alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
     const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
     uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,
@@ -5503,16 +5870,17 @@ DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_
 
 /// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
 /// Collective. Like all communicators that are made from another one, it shares the connection, has
-/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it, and
-/// on kinds "shm" and "threads" shared memory for small collectives (see docs/explanation/memory.md).
-/// A communicator that does not have all ranks in the order of the opened one uses another 4 bytes
-/// for each rank of both. The time to make one does not depend on how many communicators there are.
+/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it,
+/// and on kinds "shm" and "threads" shared memory for small collectives (see
+/// docs/explanation/memory.md). A communicator that does not have all ranks in the order of the
+/// opened one uses another 4 bytes for each rank of both. The time to make one does not depend on
+/// how many communicators there are.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
-///         copy function, on this rank alone. If the call fails on some ranks only, the others get a
-///         duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is then as before, unless
-///         a rank died. Equivalent: MPI_Comm_dup.
+/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an
+///         attribute's copy function, on this rank alone. If the call fails on some ranks only, the
+///         others get a duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is
+///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 
 /// Makes one communicator for each color. Collective over `comm`.
@@ -5524,8 +5892,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 DTL_NODISCARD dtl_status_t dtl_comm_split(dtl_comm_t comm, int32_t color, int32_t key,
     dtl_comm_t *out);
 
-/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that it
-/// counts as one node). Collective over `comm`.
+/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that
+/// it counts as one node). Collective over `comm`.
 ///
 /// @param key  as in dtl_comm_split.
 /// @param out  yours.
@@ -5538,40 +5906,44 @@ DTL_NODISCARD dtl_status_t dtl_comm_split_node(dtl_comm_t comm, int32_t key, dtl
 ///
 /// @param ranks  `count` different ranks of `comm`.
 /// @param out    yours, or DTL_COMM_NULL on ranks that are not listed.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed twice.
+/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed
+///         twice.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
 DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t *ranks,
     uint64_t count, dtl_comm_t *out);
 
-/// Makes a working communicator of the ranks that survived a failure, in their order. Every survivor
-/// calls it. The call first ends all operations that wait on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and ranks
-/// that destroy `comm` instead are left out, if it is noticed that they do (after a failure: always; without one:
-/// docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT. Without a failure, all other ranks are
-/// survivors. Afterwards `comm` is of no use: destroy it.
+/// Makes a working communicator of the ranks that survived a failure, in their order. Every
+/// survivor calls it. The call first ends all operations that wait on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and
+/// ranks that destroy `comm` instead are left out, if it is noticed that they do (after a failure:
+/// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
+/// Without a failure, all other ranks are survivors. Afterwards `comm` is of no use: destroy it.
 ///
-/// The call is collective, and only one thread of a process may be in it for a communicator. Calls of
-/// other threads that wait on `comm` end.
+/// The call is collective, and only one thread of a process may be in it for a communicator. Calls
+/// of other threads that wait on `comm` end.
 ///
-/// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not failed:
-/// the next call on this rank continues it. The ranks need not repeat it at the same time. Other ranks
-/// may complete the shrink meanwhile. Their new communicator includes this rank, which gets its handle
-/// when its own call succeeds. So all ranks that succeed have the same communicator. If this rank
-/// destroys `comm` instead, collectives on the new communicator end with DTL_ERROR_RANK_FAILURE.
+/// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not
+/// failed: the next call on this rank continues it. The ranks need not repeat it at the same time.
+/// Other ranks may complete the shrink meanwhile. Their new communicator includes this rank, which
+/// gets its handle when its own call succeeds. So all ranks that succeed have the same
+/// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
+/// DTL_ERROR_RANK_FAILURE.
 ///
 /// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
-/// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's time
-///         limit (the text says where that rank is); call it again to continue. DTL_ERROR_RANK_FAILURE: the
-///         other ranks have agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on
-///         `comm`, or a collective on it is further up this thread, in a function of the program's that it has called
-///         (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`.
-///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
+///         time limit (the text says where that rank is); call it again to continue.
+///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
+///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
+///         further up this thread, in a function of the program's that it has called (see
+///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
+///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 DTL_NODISCARD dtl_status_t dtl_comm_shrink(dtl_comm_t comm, dtl_comm_t *out);
 
-/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line in
-/// the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it fails.
+/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line
+/// in the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it
+/// fails.
 ///
-/// @param code  the exit code, 1 … 255.
+/// @param code  the exit code, 1 ... 255.
 /// Equivalent: MPI_Abort.
 DTL_NODISCARD dtl_status_t dtl_comm_abort(dtl_comm_t comm, int32_t code);
 
@@ -5596,8 +5968,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_dump(dtl_comm_t comm, char *buf, uint64_t ca
 DTL_NODISCARD dtl_status_t dtl_comm_key_create(dtl_attribute_copy_fn_t copy_fn,
     dtl_attribute_delete_fn_t delete_fn, void *user, int32_t *out_key);
 
-/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their communicators are
-/// destroyed; none can be set any more.
+/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their
+/// communicators are destroyed; none can be set any more.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
 DTL_NODISCARD dtl_status_t dtl_comm_key_destroy(int32_t key);
@@ -5626,109 +5998,128 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
-/// dtl_win_accumulate and their kin, without calls of this rank. Collective: all ranks call it, each with memory,
-/// size and unit of its own.
+/// dtl_win_accumulate and their kin, without calls of this rank. Collective: all ranks call it,
+/// each with memory, size and unit of its own.
 ///
-/// Operations belong into epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or dtl_win_lock_all)
-/// and its unlock. What a rank stores to its own memory with plain stores, others see after the next fence, or if the
-/// rank locks itself meanwhile. docs/explanation/one-sided.md has the whole story: memory, progress, costs.
+/// Operations belong into epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
+/// dtl_win_lock_all) and its unlock. What a rank stores to its own memory with plain stores, others
+/// see after the next fence, or if the rank locks itself meanwhile. docs/explanation/one-sided.md
+/// has the whole story: memory, progress, costs.
 ///
-/// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its messages meet
-/// nobody else's. `comm`'s time limit counts for every call on the window that waits; dtl_win_fence, dtl_win_destroy and the
-/// making of a window tell where the other ranks are when it has passed, and ask them before.
+/// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its
+/// messages meet nobody else's. `comm`'s time limit counts for every call on the window that waits;
+/// dtl_win_fence, dtl_win_destroy and the making of a window tell where the other ranks are when it
+/// has passed, and ask them before.
 ///
-/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
-/// that of dtl_win_allocate. Between processes of one node (kinds "shm" and "hier") the kernel copies puts
-/// and gets of other memory, if the system permits that; if not, dtl_explain gives the reason. dtl_win_info
-/// reports which of these applies. Otherwise, and for locks and accumulating operations on memory that the
-/// kernel copies, a rank serves the others in its calls of this library, and a thread of the library does
-/// while there is none, from the first such window to the last one's end. Over an MPI below
-/// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only
-/// within calls of this library, and dtl_win_info says so.
+/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of
+/// one node (kind "shm") that of dtl_win_allocate. Between processes of one node (kinds "shm" and
+/// "hier") the kernel copies puts and gets of other memory, if the system permits that; if not,
+/// dtl_explain gives the reason. dtl_win_info reports which of these applies. Otherwise, and for
+/// locks and accumulating operations on memory that the kernel copies, a rank serves the others in
+/// its calls of this library, and a thread of the library does while there is none, from the first
+/// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
+/// meet the program's own calls of MPI: then a rank serves only within calls of this library, and
+/// dtl_win_info says so.
 ///
 /// @param comm        any kind.
-/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0. No other rank
-///                    gives the same bytes (of a block that several have imported, say).
+/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy;
+///                    NULL only for 0. No other rank gives the same bytes (of a block that several
+///                    have imported, say).
 /// @param size_bytes  of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the element's size, say.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the
+///                    element's size, say.
 /// @param out_win     yours; end it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
-///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
-///         rank is a failure on all of them; it names the rank. Else as dtl_comm_barrier.
+///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
+///         rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t size_bytes,
     uint64_t disp_unit, dtl_win_t *out_win);
 
-/// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by dtl_win_destroy.
-/// Prefer it where you can: on one node it is memory that others reach without this rank's help, in nanoseconds.
+/// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
+/// dtl_win_destroy. Prefer it where you can: on one node it is memory that others reach without
+/// this rank's help, in nanoseconds.
 ///
 /// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
 /// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
 DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes,
     uint64_t disp_unit, void **out_base, dtl_win_t *out_win);
 
-/// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the memory any more.
-/// Requests of dtl_win_rput and dtl_win_rget that were not waited for become stale. Null: nothing happens.
+/// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
+/// memory any more. Requests of dtl_win_rput and dtl_win_rget that were not waited for become
+/// stale. Null: nothing happens.
 ///
-/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here, and the call
-/// succeeds. So it does if one dies meanwhile. After an unlock that did not end in time too: the locks are given back
-/// unseen, and what was begun may or may not be done.
+/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window
+/// ends here, and the call succeeds. So it does if one dies meanwhile. After an unlock that did not
+/// end in time too: the locks are given back unseen, and what was begun may or may not be done.
 ///
-/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. DTL_ERROR_TIMEOUT:
-///         the other ranks do not come; the window lives on, and a second call does not wait for them.
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations
+///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
+///         second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 DTL_NODISCARD dtl_status_t dtl_win_destroy(dtl_win_t win);
 
 /// Describes one rank's part of a window.
 ///
-/// @param rank      0 … ranks-1.
+/// @param rank      0 ... ranks-1.
 /// @param out_info  start from DTL_WIN_INFO_INIT.
-/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT (struct_size).
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT
+///         (struct_size).
 /// Threads: any. Equivalent: MPI_Win_get_attr.
 DTL_NODISCARD dtl_status_t dtl_win_info(dtl_win_t win, int32_t rank, dtl_win_info_t *out_info);
 
-/// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations of the epoch that
-/// ends are done, here and at their targets; what ranks have stored to their own memory is seen by all.
-/// The epoch of the last fence needs no end if nothing is done in it: locks and dtl_win_destroy may follow.
+/// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations
+/// of the epoch that ends are done, here and at their targets; what ranks have stored to their own
+/// memory is seen by all. The epoch of the last fence needs no end if nothing is done in it: locks
+/// and dtl_win_destroy may follow.
 ///
-/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the window ends. What was
-/// begun before may still be on its way, with its buffers in use, until an unlock or a flush of the target, or the window's
-/// end.
+/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the
+/// window ends. What was begun before may still be on its way, with its buffers in use, until an
+/// unlock or a flush of the target, or the window's end.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a fence; or an earlier
-///         fence has failed. A failure of an operation of this epoch. Else as dtl_comm_barrier.
-/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or a fence and any
-///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a
+///         fence; or an earlier fence has failed. A failure of an operation of this epoch. Else as
+///         dtl_comm_barrier.
+/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or
+/// a fence and any
+///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent:
+///          MPI_Win_fence(0, win).
 DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 
-/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
-/// or, where ranks reach the memory by themselves, nearly so: nobody is kept out by the others' turns. Several targets may be
-/// locked at the same time. A lock of a rank that dies, or leaves by dtl_finalize, becomes free.
-/// (Over kind "mpi" nobody tells of deaths: there it stays taken.)
+/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
+/// first come, first served, or, where ranks reach the memory by themselves, nearly so: nobody is
+/// kept out by the others' turns. Several targets may be locked at the same time. A lock of a rank
+/// that dies, or leaves by dtl_finalize, becomes free. (Over kind "mpi" nobody tells of deaths:
+/// there it stays taken.)
 ///
-/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not leaves all as it was: if a
-/// fence's epoch was open, it still is.
+/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not
+/// leaves all as it was: if a fence's epoch was open, it still is.
 ///
-/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target meanwhile.
+/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target
+///                meanwhile.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it, or operations since the
-///         last fence are not over.
-///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more. DTL_ERROR_RANK_FAILURE: the
-///         target died, left, or destroyed the window after a failure. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it,
+///         or operations since the last fence are not over.
+///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more.
+///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
 DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t target);
 
 /// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
 ///
 /// @param target  as for dtl_win_lock.
-/// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
-///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left,
-///         or destroyed the window after a failure; the epoch is over.
+/// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are
+///         not over: the epoch goes on, call it again, or give the window up by dtl_win_destroy.
+///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure;
+///         the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
 
-/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the order of ranks, so it waits
-/// in no ring with others that lock one target at a time, or several in that order.
+/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
+/// order of ranks, so it waits in no ring with others that lock one target at a time, or several in
+/// that order.
 ///
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 DTL_NODISCARD dtl_status_t dtl_win_lock_all(dtl_win_t win);
@@ -5740,16 +6131,17 @@ DTL_NODISCARD dtl_status_t dtl_win_unlock_all(dtl_win_t win);
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
 ///
-/// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or DTL_PROC_NULL.
-/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between fences only a fence
-///         waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the
-///         target has died (each flush of it returns this status), or has destroyed the window after a
-///         failure. DTL_ERROR_INVALID_RANK.
+/// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or
+///                DTL_PROC_NULL.
+/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between
+///         fences only a fence waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in
+///         use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each flush of it returns
+///         this status), or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 DTL_NODISCARD dtl_status_t dtl_win_flush(dtl_win_t win, int32_t target);
 
-/// Waits until this rank's operations on a target are done here: buffers may be used again, and what was fetched is
-/// there. What was put may not have reached the target yet.
+/// Waits until this rank's operations on a target are done here: buffers may be used again, and
+/// what was fetched is there. What was put may not have reached the target yet.
 ///
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 DTL_NODISCARD dtl_status_t dtl_win_flush_local(dtl_win_t win, int32_t target);
@@ -5768,38 +6160,41 @@ DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
  * Operations on the memory of a window's targets.
  * -------------------------------------------------------------------------------------------- */
 
-/// Copies elements to a target's part of a window. Returns at once or when there is room for one more operation. `buf`
-/// must stay unchanged until dtl_win_flush_local, dtl_win_flush, dtl_win_unlock or dtl_win_fence.
+/// Copies elements to a target's part of a window. Returns at once or when there is room for one
+/// more operation. `buf` must stay unchanged until dtl_win_flush_local, dtl_win_flush,
+/// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
 /// @param dtype   any, those of dtl_dtype_create too. It says how many bytes `count` elements have.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
-///         target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`. DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf`
-///         is DTL_IN_PLACE, or `count` more than memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
-///         cannot reach. All before anything moves. DTL_ERROR_RANK_FAILURE,
-///         DTL_ERROR_TIMEOUT (no room within the time limit). A later failure is told by the flush,
-///         unlock or fence.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
+///         no epoch is open for the target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`.
+///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
+///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
+///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
+///         time limit). A later failure is told by the flush, unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 DTL_NODISCARD dtl_status_t dtl_win_put(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
-/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local, dtl_win_flush,
-/// dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
+/// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
 ///
 /// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
-/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is done after
-/// a flush, unlock or fence. Between fences too, where MPI has it under locks only.
+/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
+/// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end. Until it is done it can be
-///                     neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY); where memory is reached by
-///                     loads and stores it is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many requests in flight.
+/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end.
+///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
+///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
+///                     is done when this call returns. Its info tells nothing.
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
+///         requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 DTL_NODISCARD dtl_status_t dtl_win_rput(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
@@ -5811,32 +6206,36 @@ DTL_NODISCARD dtl_status_t dtl_win_rput(dtl_win_t win, const void *buf, uint64_t
 DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
 
-/// Combines elements with those of a target: there[i] = there[i] ∘ buf[i]. Each element as a whole, whoever else
-/// accumulates to it meanwhile (by this or one of the next three calls, with the same dtype); operations of one rank
-/// on one target's element happen in the order of the calls.
+/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
+/// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
+/// the same dtype); operations of one rank on one target's element happen in the order of the
+/// calls.
 ///
 /// @param buf    `count` elements, as for dtl_win_put.
 /// @param dtype  a built-in one.
-/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an atomic put.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of dtl_dtype_create or dtl_op_create.
-///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and `buf` overlaps the elements
-///         there.
+/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an
+///               atomic put.
+/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
+///         dtl_dtype_create or dtl_op_create.
+///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
+///         `buf` overlaps the elements there.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each element.
+/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each
+/// element.
 ///
 /// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param result  room for `count` elements, apart from `buf`; there after a flush (dtl_win_flush_local is enough), unlock
-///                or fence, until then the library's.
+/// @param result  room for `count` elements, apart from `buf`; there after a flush
+///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
 /// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
     uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and stores (`way` of
-/// dtl_win_info) the value is there when this call returns.
+/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
+/// stores (`way` of dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
 /// @param result  room for one element, as there.
@@ -5844,11 +6243,12 @@ DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf
 DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *result,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets what was there before:
-/// it was stored if that equals `expected`. Elements are equal if their bytes are; so two BOOLs that are both true
-/// need not be.
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets
+/// what was there before: it was stored if that equals `expected`. Elements are equal if their
+/// bytes are; so two BOOLs that are both true need not be.
 ///
-/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or fence.
+/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
+///               fence.
 /// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
 /// @param dtype   an integer dtype, BYTE or BOOL.
 /// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
@@ -5857,39 +6257,43 @@ DTL_NODISCARD dtl_status_t dtl_win_compare_and_swap(dtl_win_t win, const void *v
     const void *expected, void *result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
 /* -----------------------------------------------------------------------------------------------
- * Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local calls.
+ * Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
+ * calls.
  * -------------------------------------------------------------------------------------------- */
 
 /// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
-/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100 µs).
+/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100
+/// us).
 ///
-/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is no
-///                      failure.
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is
+///                      no failure.
 /// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
 DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
 
-/// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run on.
+/// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
+/// on.
 ///
-/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0 asks for
-///                   the count.
+/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0
+///                   asks for the count.
 /// @param out_count  how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED: the
-///         kernel does not tell. Equivalent: sched_getaffinity.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
+///         the kernel does not tell. Equivalent: sched_getaffinity.
 DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64_t *out_count);
 
-/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds "self",
-/// "threads", "shm" and "hier" know; for any other the launcher's environment answers, if it speaks of the
-/// same rank and size.
+/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
+/// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
+/// it speaks of the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no more
-///                      than local_rank and local_size: node and nodes are then -1.
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no
+///                      more than local_rank and local_size: node and nodes are then -1.
 /// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor a launcher tells (the text says why).
 /// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
 DTL_NODISCARD dtl_status_t dtl_comm_topology(dtl_comm_t comm, dtl_comm_topology_t *out_topology);
 
-/// The node that a rank runs on, 0 … nodes-1. Ranks with the same number share memory. A local call.
+/// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
+/// call.
 ///
-/// @param rank  0 … size-1.
+/// @param rank  0 ... size-1.
 /// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
 DTL_NODISCARD dtl_status_t dtl_comm_node_of(dtl_comm_t comm, int32_t rank, int32_t *out_node);
 
@@ -5897,8 +6301,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_node_of(dtl_comm_t comm, int32_t rank, int32
  * Grids of ranks: arithmetic on what the caller passes, no communicator.
  * -------------------------------------------------------------------------------------------- */
 
-/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest is as
-/// small as possible (then the next, and so on), in descending order. A local call.
+/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
+/// is as small as possible (then the next, and so on), in descending order. A local call.
 ///
 /// @param size   number of ranks, from 1.
 /// @param ndims  1 to 16.
@@ -5912,7 +6316,7 @@ DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t ndims, int32_t *d
 /// @param ndims     1 to 16.
 /// @param dims      ndims sizes, each 1 or more; all together at most INT32_MAX ranks.
 /// @param periods   ndims numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param coords    ndims coordinates, 0 … size of the dimension - 1, or any in a periodic one.
+/// @param coords    ndims coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
 /// @param out_rank  the rank.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
 /// Equivalent: MPI_Cart_rank.
@@ -5922,18 +6326,20 @@ DTL_NODISCARD dtl_status_t dtl_cart_rank(int32_t ndims, const int32_t *dims,
 /// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
 /// @param ndims, dims  as for dtl_cart_rank.
-/// @param rank         0 … product of dims - 1.
+/// @param rank         0 ... product of dims - 1.
 /// @param out_coords   room for ndims coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent: MPI_Cart_coords.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent:
+///         MPI_Cart_coords.
 DTL_NODISCARD dtl_status_t dtl_cart_coords(int32_t ndims, const int32_t *dims, int32_t rank,
     int32_t *out_coords);
 
-/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one `displacement`
-/// further and receives from the one as far before. DTL_PROC_NULL beyond an open border. A local call.
+/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
+/// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
+/// border. A local call.
 ///
 /// @param ndims, dims, periods  as for dtl_cart_rank.
 /// @param rank                  whose partners.
-/// @param dimension             0 … ndims-1.
+/// @param dimension             0 ... ndims-1.
 /// @param displacement          steps; negative: the other way.
 /// @param out_source            whom to receive from.
 /// @param out_dest              whom to send to.
@@ -5948,8 +6354,8 @@ DTL_NODISCARD dtl_status_t dtl_cart_shift(int32_t ndims, const int32_t *dims,
  * -------------------------------------------------------------------------------------------- */
 
 /// Seconds since some point in the past that stays the same for this process (other processes have
-/// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns. Works
-/// in every state. Threads: any. Equivalent: MPI_Wtime.
+/// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns.
+/// Works in every state. Threads: any. Equivalent: MPI_Wtime.
 double dtl_comm_wtime(void);
 
 /* -----------------------------------------------------------------------------------------------

@@ -38,14 +38,15 @@ impl Error {
         &self.0.text
     }
 
-    /// A failure that a function of the program's told: "`what` DTL_ERROR_X (number)". A number that is not a
-    /// status is DTL_ERROR_NATIVE_BACKEND, as for the slots of registered backends.
+    /// A failure that a function of the program's told: "`what` DTL_ERROR_X (number)". A number
+    /// that is not a status is DTL_ERROR_NATIVE_BACKEND, as for the slots of registered backends.
     #[cold]
     #[must_use]
     pub fn told(what: &str, status: dtl_status_t) -> Self {
         if !is_status(status) {
-            let text =
-                format!("{what} {status}, which is not a status: use DTL_SUCCESS or a DTL_ERROR_ constant");
+            let text = format!(
+                "{what} {status}, which is not a status: use DTL_SUCCESS or a DTL_ERROR_ constant"
+            );
             return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
         }
         Error::new(status, format!("{what} {} ({status})", status_name(status).to_string_lossy()))
@@ -80,8 +81,8 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// `fail!(DTL_ERROR_X, "text {name}")`: an `Err` with formatted text. The text is made out of the way of
-/// calls that do not fail.
+/// `fail!(DTL_ERROR_X, "text {name}")`: an `Err` with formatted text. The text is made out of the
+/// way of calls that do not fail.
 macro_rules! fail {
     ($status:ident, $($text:tt)+) => {
         Err($crate::error::rare(move || {
@@ -97,7 +98,11 @@ const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = &[
     (DTL_ERROR_NOT_FOUND, c"DTL_ERROR_NOT_FOUND", c"no such name or entry"),
     (DTL_ERROR_COMMUNICATION, c"DTL_ERROR_COMMUNICATION", c"communication failed"),
     (DTL_ERROR_TIMEOUT, c"DTL_ERROR_TIMEOUT", c"the time limit passed"),
-    (DTL_ERROR_CANCELED, c"DTL_ERROR_CANCELED", c"cancelled, or the object was destroyed meanwhile"),
+    (
+        DTL_ERROR_CANCELED,
+        c"DTL_ERROR_CANCELED",
+        c"cancelled, or the object was destroyed meanwhile",
+    ),
     (DTL_ERROR_CONNECTION_LOST, c"DTL_ERROR_CONNECTION_LOST", c"connection to a peer lost"),
     (DTL_ERROR_RANK_FAILURE, c"DTL_ERROR_RANK_FAILURE", c"a rank died or left"),
     (DTL_ERROR_TRUNCATED, c"DTL_ERROR_TRUNCATED", c"message longer than the receive buffer"),
@@ -108,7 +113,11 @@ const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = &[
     (DTL_ERROR_INVALID_RANK, c"DTL_ERROR_INVALID_RANK", c"rank or root not in the communicator"),
     (DTL_ERROR_INVALID_ARGUMENT, c"DTL_ERROR_INVALID_ARGUMENT", c"invalid argument"),
     (DTL_ERROR_NULL_POINTER, c"DTL_ERROR_NULL_POINTER", c"a required pointer is NULL"),
-    (DTL_ERROR_INVALID_HANDLE, c"DTL_ERROR_INVALID_HANDLE", c"handle is null, stale or of another type"),
+    (
+        DTL_ERROR_INVALID_HANDLE,
+        c"DTL_ERROR_INVALID_HANDLE",
+        c"handle is null, stale or of another type",
+    ),
     (DTL_ERROR_ALREADY_EXISTS, c"DTL_ERROR_ALREADY_EXISTS", c"name or rank is taken"),
     (DTL_ERROR_TYPE, c"DTL_ERROR_TYPE", c"types do not go together"),
     (DTL_ERROR_AMBIGUOUS, c"DTL_ERROR_AMBIGUOUS", c"more than one candidate fits"),
@@ -119,11 +128,19 @@ const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = &[
         c"caller and library speak different interfaces",
     ),
     (DTL_ERROR_BUSY, c"DTL_ERROR_BUSY", c"the object is in use"),
-    (DTL_ERROR_NOT_SUPPORTED, c"DTL_ERROR_NOT_SUPPORTED", c"not supported by this backend or build"),
+    (
+        DTL_ERROR_NOT_SUPPORTED,
+        c"DTL_ERROR_NOT_SUPPORTED",
+        c"not supported by this backend or build",
+    ),
     (DTL_ERROR_BACKEND, c"DTL_ERROR_BACKEND", c"backend failed"),
     (DTL_ERROR_UNAVAILABLE, c"DTL_ERROR_UNAVAILABLE", c"backend cannot run here"),
     (DTL_ERROR_INIT_FAILED, c"DTL_ERROR_INIT_FAILED", c"backend failed to start"),
-    (DTL_ERROR_DEVICE_LOST, c"DTL_ERROR_DEVICE_LOST", c"a device failed and is lost to this process"),
+    (
+        DTL_ERROR_DEVICE_LOST,
+        c"DTL_ERROR_DEVICE_LOST",
+        c"a device failed and is lost to this process",
+    ),
     (DTL_ERROR_CUDA, c"DTL_ERROR_CUDA", c"CUDA error"),
     (DTL_ERROR_OPENCL, c"DTL_ERROR_OPENCL", c"OpenCL error"),
     (DTL_ERROR_MPI, c"DTL_ERROR_MPI", c"MPI error"),

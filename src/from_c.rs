@@ -1,5 +1,6 @@
-//! What C programs hand over by address: pointers checked, texts read, structs that begin with struct_size taken over.
-//! `ffi::args` reads arguments with these, backends what reaches them unread.
+//! What C programs hand over by address: pointers checked, texts read, structs that begin with
+//! struct_size taken over. `ffi::args` reads arguments with these, backends what reaches them
+//! unread.
 
 use crate::abi::layouts::{Described, Layout};
 use crate::error::{Result, fail};
@@ -16,7 +17,11 @@ pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL");
     }
     if !pointer.is_aligned() {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is not aligned to {} bytes", align_of::<T>());
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} is not aligned to {} bytes",
+            align_of::<T>()
+        );
     }
     Ok(())
 }
@@ -25,7 +30,10 @@ pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
 ///
 /// # Safety
 /// `pointer` is null or a NUL-terminated text that stays as it is during `'a`.
-pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char, name: &str) -> Result<Option<&'a str>> {
+pub(crate) unsafe fn text_or_null<'a>(
+    pointer: *const c_char,
+    name: &str,
+) -> Result<Option<&'a str>> {
     if pointer.is_null() {
         return Ok(None);
     }
@@ -46,14 +54,17 @@ pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char, name: &str) -> Res
     }
 }
 
-/// Checks a `struct_size`: accepts the sizes of this and older headers, and sizes that a later one may have.
+/// Checks a `struct_size`: accepts the sizes of this and older headers, and sizes that a later one
+/// may have.
 ///
-/// An older caller's struct ends where a later version appended its first field. A newer caller's is longer by a
-/// multiple of the alignment. Any other size would cut a field, or omit fields that every caller has.
+/// An older caller's struct ends where a later version appended its first field. A newer caller's
+/// is longer by a multiple of the alignment. Any other size would cut a field, or omit fields that
+/// every caller has.
 pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     let Layout { name, size, align, versions } = layout;
     let is_newer = claimed > *size && claimed <= STRUCT_LIMIT && claimed % align == 0;
-    let is_older = versions.iter().skip(1).any(|later| later.first().is_some_and(|f| f.offset == claimed));
+    let is_older =
+        versions.iter().skip(1).any(|later| later.first().is_some_and(|f| f.offset == claimed));
     if claimed == *size || is_newer || is_older {
         return Ok(());
     }
@@ -67,12 +78,14 @@ pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     match layout.fields().find(|field| field.offset + field.size > claimed) {
         Some(cut) if cut.offset < claimed => fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{name}.struct_size is {claimed} and ends inside {}: no version has that; start from DTL_{noun}_INIT",
+            "{name}.struct_size is {claimed} and ends inside {}: no version has that; start from \
+             DTL_{noun}_INIT",
             cut.name
         ),
         Some(missing) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{name}.struct_size is {claimed} and ends before {}: no version has that; start from DTL_{noun}_INIT",
+            "{name}.struct_size is {claimed} and ends before {}: no version has that; start from \
+             DTL_{noun}_INIT",
             missing.name
         ),
         None => fail!(
@@ -110,7 +123,8 @@ pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
     if let Some(at) = bytes.iter().skip(size_of::<T>()).position(|&byte| byte != 0) {
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{} sets a field at offset {} that this library ({} bytes) does not know: update libdtl or leave it 0",
+            "{} sets a field at offset {} that this library ({} bytes) does not know: update \
+             libdtl or leave it 0",
             T::LAYOUT.name,
             size_of::<T>() + at,
             size_of::<T>()
@@ -119,7 +133,9 @@ pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let known = claimed.min(size_of::<T>());
     // SAFETY: `known` bytes fit both, and a fresh local does not overlap the caller's struct.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast::<u8>(), known) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast::<u8>(), known)
+    };
     // SAFETY: zero is a valid value, and so is what C wrote over it (integers and pointers).
     Ok(unsafe { value.assume_init() })
 }
@@ -144,8 +160,10 @@ mod tests {
     ];
 
     fn is_version(layout: &Layout, size: usize) -> bool {
-        let appended = APPENDED.iter().find(|(name, _)| *name == layout.name).map_or(&[][..], |row| row.1);
-        let offset = |name: &&str| layout.fields().find(|field| field.name == *name).unwrap().offset;
+        let appended =
+            APPENDED.iter().find(|(name, _)| *name == layout.name).map_or(&[][..], |row| row.1);
+        let offset =
+            |name: &&str| layout.fields().find(|field| field.name == *name).unwrap().offset;
         size == layout.size
             || appended.iter().map(offset).any(|end| end == size)
             || (size > layout.size && size % layout.align == 0)
@@ -160,7 +178,11 @@ mod tests {
             assert_eq!(last.offset + last.size, layout.size, "{} ends in padding", layout.name);
             for size in 0..=layout.size + 64 {
                 let Err(error) = check_size(layout, size) else {
-                    assert!(is_version(layout, size), "{} is accepted with {size} bytes", layout.name);
+                    assert!(
+                        is_version(layout, size),
+                        "{} is accepted with {size} bytes",
+                        layout.name
+                    );
                     continue;
                 };
                 assert!(!is_version(layout, size), "{error}");
@@ -176,7 +198,8 @@ mod tests {
                 assert!(error.text().starts_with(&text), "{text} is wanted, not {error}");
             }
             assert!(
-                check_size(layout, STRUCT_LIMIT).is_ok() && check_size(layout, STRUCT_LIMIT + 8).is_err()
+                check_size(layout, STRUCT_LIMIT).is_ok()
+                    && check_size(layout, STRUCT_LIMIT + 8).is_err()
             );
         }
         assert!(LAYOUTS.iter().filter(versioned).count() > 40);

@@ -1,13 +1,14 @@
-//! The thread's last error: the text that `dtl_last_error` shows, and what of it belongs to the failure of a program's
-//! function.
+//! The thread's last error: the text that `dtl_last_error` shows, and what of it belongs to the
+//! failure of a program's function.
 //!
-//! A function of the program's (a slot, a handler, a task) that fails because a dtl_ call inside it has failed passes
-//! the status on, and the text goes with it: who calls such a function takes a [`Mark`] before. A mark is one load, so
-//! that functions that succeed pay for nothing else.
+//! A function of the program's (a slot, a handler, a task) that fails because a dtl_ call inside it
+//! has failed passes the status on, and the text goes with it: who calls such a function takes a
+//! [`Mark`] before. A mark is one load, so that functions that succeed pay for nothing else.
 //!
-//! Ordering: failures are numbered by one atomic. A thread's own failure after its mark has a higher number than the
-//! mark, one before it has not, by the order of changes of that one atomic alone; what other threads do to it in between
-//! makes numbers higher and changes neither. So everything is relaxed.
+//! Ordering: failures are numbered by one atomic. A thread's own failure after its mark has a
+//! higher number than the mark, one before it has not, by the order of changes of that one atomic
+//! alone; what other threads do to it in between makes numbers higher and changes neither. So
+//! everything is relaxed.
 
 use crate::abi::status::dtl_status_t;
 use crate::error::Error;
@@ -17,9 +18,9 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A thread's last failure. Its text alternates between two buffers, so that a pointer from [`text`] still
-/// shows the same text after one more failure. A buffer is never reallocated: one that is too short is kept
-/// until the thread ends and replaced by a longer one.
+/// A thread's last failure. Its text alternates between two buffers, so that a pointer from
+/// [`text`] still shows the same text after one more failure. A buffer is never reallocated: one
+/// that is too short is kept until the thread ends and replaced by a longer one.
 #[derive(Default)]
 struct Last {
     number: u64,
@@ -34,7 +35,8 @@ const LEAST_ROOM: usize = 256;
 
 impl Last {
     fn text(&self) -> &CStr {
-        let text = self.texts.get(self.current).and_then(|text| CStr::from_bytes_until_nul(text).ok());
+        let text =
+            self.texts.get(self.current).and_then(|text| CStr::from_bytes_until_nul(text).ok());
         text.unwrap_or_default()
     }
 
@@ -60,7 +62,8 @@ thread_local! {
 /// Failures of calls, of all threads.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Texts of calls that failed in threads whose own buffers are gone. They stay, as the program may read them.
+/// Texts of calls that failed in threads whose own buffers are gone. They stay, as the program may
+/// read them.
 static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
 
@@ -112,7 +115,8 @@ impl Mark {
         Mark(FAILURES.load(Ordering::Relaxed))
     }
 
-    /// The failure of the function, in the thread that called it: with what a call of ours in it has said.
+    /// The failure of the function, in the thread that called it: with what a call of ours in it
+    /// has said.
     #[cold]
     #[must_use]
     pub fn explain(self, error: Error) -> Error {
@@ -124,7 +128,8 @@ impl Mark {
         }
     }
 
-    /// The text of the thread's last failed call, if that came after this moment and had this status.
+    /// The text of the thread's last failed call, if that came after this moment and had this
+    /// status.
     #[cold]
     #[must_use]
     pub fn said(self, status: dtl_status_t) -> Option<String> {

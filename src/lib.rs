@@ -1,6 +1,6 @@
 //! libdtl: one C ABI for devices, memory, streams, events, kernels and communicators.
 //!
-//! A call goes down this list: C → [`ffi`] → [`runtime`] → [`backend`] → [`sys`] → driver.
+//! A call goes down this list: C -> [`ffi`] -> [`runtime`] -> [`backend`] -> [`sys`] -> driver.
 //! What C sees is data in [`abi`]. ARCHITECTURE.md is the map.
 
 pub mod abi;

@@ -96,11 +96,11 @@ _Static_assert(sizeof(Code) == sizeof(unsigned) && sizeof(ncclDataType_t) == siz
 fn include(header: &Header) -> Option<PathBuf> {
     let named = std::env::var_os("DTL_TEST_CUDA_INCLUDE").map(PathBuf::from);
     let usual = ["/usr/local/cuda/include", "/usr/include"].map(PathBuf::from);
-    let script =
-        "import importlib.util as u\nfor p in u.find_spec('nvidia').submodule_search_locations: print(p)";
+    let script = "import importlib.util as u\nfor p in u.find_spec('nvidia').submodule_search_locations: print(p)";
     let python = Command::new("python3").args(["-c", script]).output().ok();
-    let python =
-        python.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let python = python
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
     let fetched = [concat!(env!("CARGO_MANIFEST_DIR"), "/build/wheels/nvidia")];
     let wheels = fetched.into_iter().chain(python.lines());
     let wheels = wheels.map(|folder| Path::new(folder).join(header.package).join("include"));
@@ -130,7 +130,11 @@ fn compiles(include: &Path, header: &Header, program: &str) -> Result<(), String
         .output()
         .expect("a C compiler");
     std::fs::remove_file(&source).unwrap();
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
 }
 
 fn program(header: &Header, constants: &[(&str, i64)]) -> String {
@@ -149,11 +153,14 @@ fn program(header: &Header, constants: &[(&str, i64)]) -> String {
     }
     for function in header.functions {
         let (name, result) = (function.name, function.result);
-        let types: Vec<&str> = function.parameters.split(", ").filter(|kind| !kind.is_empty()).collect();
-        let list: Vec<String> = types.iter().enumerate().map(|(at, kind)| format!("{kind} a{at}")).collect();
+        let types: Vec<&str> =
+            function.parameters.split(", ").filter(|kind| !kind.is_empty()).collect();
+        let list: Vec<String> =
+            types.iter().enumerate().map(|(at, kind)| format!("{kind} a{at}")).collect();
         let names: Vec<String> = (0..types.len()).map(|at| format!("a{at}")).collect();
         let list = if list.is_empty() { "void".to_owned() } else { list.join(", ") };
-        writeln!(text, "{result} call_{name}({list}) {{ return {name}({}); }}", names.join(", ")).unwrap();
+        writeln!(text, "{result} call_{name}({list}) {{ return {name}({}); }}", names.join(", "))
+            .unwrap();
     }
     text
 }
@@ -169,7 +176,10 @@ fn compare(header: &Header, wrong: (&str, i64)) {
     if let Err(why) = compiles(&include, header, &program(header, header.constants)) {
         panic!("{why}");
     }
-    assert!(compiles(&include, header, &program(header, &[wrong])).is_err(), "a wrong value is not seen");
+    assert!(
+        compiles(&include, header, &program(header, &[wrong])).is_err(),
+        "a wrong value is not seen"
+    );
 }
 
 #[test]

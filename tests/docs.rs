@@ -25,7 +25,8 @@ fn root() -> &'static Path {
 fn documents() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for folder in ["", "docs", "docs/adr", "docs/how-to", "docs/explanation", "docs/tutorial"] {
-        let entries = std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+        let entries =
+            std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
         let paths = entries.flatten().map(|entry| entry.path());
         found.extend(paths.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
     }
@@ -69,7 +70,13 @@ fn programs(path: &Path) -> Vec<Program> {
             }
             let shows = lines.peek().is_some_and(|(_, line)| *line == "```text");
             let expected = shows.then(|| body(&mut lines.by_ref().skip(1)));
-            found.push(Program { place, source, ranks: ranks.take(), plugin: plugin.take(), expected });
+            found.push(Program {
+                place,
+                source,
+                ranks: ranks.take(),
+                plugin: plugin.take(),
+                expected,
+            });
         } else if line.starts_with("```") && line.len() > 3 {
             body(&mut lines);
         }
@@ -82,7 +89,8 @@ fn stage(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();
     let candidates = [folder.join("libdtl.so"), folder.parent().unwrap().join("libdtl.so")];
-    let library = candidates.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
+    let library =
+        candidates.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
     let stage = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     drop(std::fs::remove_dir_all(&stage));
     std::fs::create_dir_all(&stage).unwrap();
@@ -155,7 +163,8 @@ fn run(program: &Program, file: &Path, plugins: &Plugins) {
     };
     command.env("DTL_PLUGIN_PATH", &plugins.0).env("DTL_CACHE_DIR", plugins.0.join("kernels"));
     let outcome = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
     assert!(outcome.status.success(), "{}: {}\n{out}{err}", program.place, outcome.status);
     if let Some(expected) = &program.expected {
         let sorted = |text: &str| {
@@ -181,7 +190,11 @@ fn every_program_shown_compiles_and_runs() {
                 plugins.compile(&program, name);
                 continue;
             }
-            assert!(program.source.contains("int main("), "{}: show a whole program", program.place);
+            assert!(
+                program.source.contains("int main("),
+                "{}: show a whole program",
+                program.place
+            );
             let file = compile(&program, &stage(&format!("docs-{count}")));
             run(&program, &file, &plugins);
             count += 1;
@@ -234,7 +247,9 @@ fn the_way_from_mpi_is_complete() {
     let files = ["dtl_mpi", "dtl_"];
     let unknown: Vec<_> = words
         .iter()
-        .filter(|word| (word.starts_with("dtl_") || word.starts_with("DTL_")) && !known.contains(**word))
+        .filter(|word| {
+            (word.starts_with("dtl_") || word.starts_with("DTL_")) && !known.contains(**word)
+        })
         .filter(|word| !files.contains(word) && **word != "DTL_" && **word != "DTL_TIMEOUT")
         .collect();
     assert!(unknown.is_empty(), "not in the headers: {unknown:?}");
@@ -245,8 +260,10 @@ fn the_way_from_mpi_is_complete() {
         Barrier Bcast Reduce Allreduce Scan Reduce_scatter Gather Gatherv Scatter Scatterv Allgather \
         Allgatherv Alltoall Alltoallv Op_create Op_free Type_size Type_contiguous Type_vector Type_hvector \
         Type_struct Type_commit Type_free Address Info_create Info_free";
-    let missing: Vec<_> =
-        stubs.split_whitespace().filter(|name| !words.contains(format!("MPI_{name}").as_str())).collect();
+    let missing: Vec<_> = stubs
+        .split_whitespace()
+        .filter(|name| !words.contains(format!("MPI_{name}").as_str()))
+        .collect();
     assert!(missing.is_empty(), "not on the page: {missing:?}");
 }
 
@@ -254,15 +271,19 @@ fn the_way_from_mpi_is_complete() {
 #[test]
 fn the_table_of_algorithms_is_that_of_the_code() {
     let page = std::fs::read_to_string(root().join("docs/explanation/collectives.md")).unwrap();
-    let code = std::fs::read_to_string(root().join("src/runtime/comm/algorithms/choice.rs")).unwrap();
+    let code =
+        std::fs::read_to_string(root().join("src/runtime/comm/algorithms/choice.rs")).unwrap();
     let shown: Vec<&str> = page
         .lines()
         .filter(|line| {
-            line.matches('|').count() == 6 && !line.starts_with("|---") && !line.contains("| algorithm |")
+            line.matches('|').count() == 6
+                && !line.starts_with("|---")
+                && !line.contains("| algorithm |")
         })
         .collect();
     let table = code.split("const TABLE").nth(1).unwrap().split("];").next().unwrap();
-    let rows: Vec<String> = table.lines().filter(|line| line.contains("row(Kind::")).map(as_shown).collect();
+    let rows: Vec<String> =
+        table.lines().filter(|line| line.contains("row(Kind::")).map(as_shown).collect();
     assert!(rows.len() > 20, "only {rows:?}: has the table another form now?");
     assert_eq!(shown, rows);
 }

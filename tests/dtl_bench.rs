@@ -22,7 +22,8 @@ const DTLRUN: &str = env!("CARGO_BIN_EXE_dtlrun");
 
 /// Runs it with no variables that the library or a launcher would set.
 fn run_by(launcher: &[&str], arguments: &[&str]) -> Output {
-    let words: Vec<&str> = launcher.iter().copied().chain([BENCH]).chain(arguments.iter().copied()).collect();
+    let words: Vec<&str> =
+        launcher.iter().copied().chain([BENCH]).chain(arguments.iter().copied()).collect();
     let mut command = Command::new(words[0]);
     let ours = ["DTL_", "STEPMESH_", "OMPI_", "PMI", "MPI_", "SLURM_", "OMP_NUM"];
     for (name, _) in std::env::vars_os() {
@@ -59,14 +60,20 @@ fn check_rows(all: &Value, count: usize, sides: &[&str]) {
     assert_eq!(rows.len(), count, "{all:#}");
     for row in rows {
         let regimes = row["regimes"].as_object().expect("regimes");
-        assert!(!regimes.is_empty() && row["test"].is_string() && row["unit"].is_string(), "{row:#}");
+        assert!(
+            !regimes.is_empty() && row["test"].is_string() && row["unit"].is_string(),
+            "{row:#}"
+        );
         for values in regimes.values() {
             let names: Vec<&String> = values.as_object().expect("sides").keys().collect();
             assert_eq!(names, sides, "{row:#}");
             for side in sides {
                 let of = |key: &str| values[side][key].as_f64().expect("a number");
                 assert!(of("count") >= 1.0 && of("best_ns") > 0.0, "{row:#}");
-                assert!(of("best_ns") <= of("p10_ns") && of("p10_ns") <= of("median_ns"), "{row:#}");
+                assert!(
+                    of("best_ns") <= of("p10_ns") && of("p10_ns") <= of("median_ns"),
+                    "{row:#}"
+                );
             }
         }
     }
@@ -77,8 +84,14 @@ fn comm_between_processes() {
     let arguments = ["comm", "-n", "2", "--quick", "--json", "--sizes", "8,4KiB,128KiB"];
     let all = json(&run(&arguments));
     check_rows(&all, 2 + 3 * 8, &["dtl"]);
-    assert_eq!((&all["kind"], &all["ranks"], &all["peer"]), (&"shm".into(), &2.into(), &Value::Null));
-    assert!(all["machine"]["cpu"].is_string() && all["machine"]["cpus"].as_u64() >= Some(1), "{all:#}");
+    assert_eq!(
+        (&all["kind"], &all["ranks"], &all["peer"]),
+        (&"shm".into(), &2.into(), &Value::Null)
+    );
+    assert!(
+        all["machine"]["cpu"].is_string() && all["machine"]["cpus"].as_u64() >= Some(1),
+        "{all:#}"
+    );
 }
 
 #[test]
@@ -87,12 +100,23 @@ fn comm_between_threads_and_more_ranks() {
     let threads = run(&[&common[..], &["--kind", "threads", "-n", "3", "--rounds", "2"]].concat());
     let text = out(&threads);
     assert!(threads.status.success() && text.contains("threads, 3 ranks"), "{threads:?}");
-    let rows = ["latency", "bandwidth", "bidirectional", "rate", "barrier", "allreduce", "bcast", "alltoall"];
+    let rows = [
+        "latency",
+        "bandwidth",
+        "bidirectional",
+        "rate",
+        "barrier",
+        "allreduce",
+        "bcast",
+        "alltoall",
+    ];
     for row in rows {
         assert!(text.lines().any(|line| line.starts_with(row)), "no {row} in\n{text}");
     }
-    let three =
-        json(&run_by(&[DTLRUN, "-n", "3"], &[&common[..], &["--json", "--only", "allgather"]].concat()));
+    let three = json(&run_by(
+        &[DTLRUN, "-n", "3"],
+        &[&common[..], &["--json", "--only", "allgather"]].concat(),
+    ));
     check_rows(&three, 1, &["dtl"]);
 }
 
@@ -116,7 +140,8 @@ fn comm_against_mpi() {
         check_rows(&all, 2 + 2 * 8, &["dtl", "mpi"]);
         assert!(all["peer"]["version"].as_str().expect("a text").len() > 5, "{all:#}");
         // The library over the same MPI.
-        let arguments = [&arguments[..], &["--kind", "mpi", "--only", "latency,allreduce"]].concat();
+        let arguments =
+            [&arguments[..], &["--kind", "mpi", "--only", "latency,allreduce"]].concat();
         let all = json(&run_by(&[&mpirun, "-n", "2"], &arguments));
         check_rows(&all, 4, &["dtl", "mpi"]);
         assert_eq!(all["kind"], "mpi");
@@ -125,7 +150,8 @@ fn comm_against_mpi() {
     let wrong = run_by(&[DTLRUN, "-n", "2"], &["comm", "--vs", "mpi", "--quick"]);
     assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
     assert!(
-        err(&wrong).contains("start all with that MPI's own mpirun") || err(&wrong).contains("no MPI"),
+        err(&wrong).contains("start all with that MPI's own mpirun")
+            || err(&wrong).contains("no MPI"),
         "{wrong:?}"
     );
 }
@@ -207,7 +233,8 @@ fn a_report_of_files() {
         fs::write(&files[0], &comm.stdout).unwrap();
         let output = run(&["report", &files[0], &files[1], "--output", &folder.file("out")]);
         assert!(output.status.success(), "{output:?}");
-        err(&output).is_empty() && folder.text("out/performance.md").contains("| latency | 256 KiB | us |")
+        err(&output).is_empty()
+            && folder.text("out/performance.md").contains("| latency | 256 KiB | us |")
     });
     assert!(reported, "no plots, or a size was not measured at any distance");
     let page = folder.text("out/performance.md");
@@ -220,7 +247,8 @@ fn a_report_of_files() {
     ] {
         assert!(page.contains(part), "no {part} in\n{page}");
     }
-    let named: Vec<&str> = page.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let named: Vec<&str> =
+        page.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     assert!(named.len() >= 2 && named.iter().any(|file| file.contains("latency")), "{page}");
     for file in named {
         let picture = folder.text(&format!("out/{file}"));
@@ -244,13 +272,27 @@ fn a_report_that_runs_its_parts() {
     assert!(output.status.success() && err(&output).contains("2 runs, about"), "{output:?}");
     let page = folder.text("performance.md");
     assert!(
-        page.contains("## Copies\n") && page.contains("| memcpy |") && page.contains("| stream_query |"),
+        page.contains("## Copies\n")
+            && page.contains("| memcpy |")
+            && page.contains("| stream_query |"),
         "{page}"
     );
-    check_rows(&serde_json::from_str(&folder.text("performance/copy.json")).unwrap(), 8, &["dtl", "memcpy"]);
+    check_rows(
+        &serde_json::from_str(&folder.text("performance/copy.json")).unwrap(),
+        8,
+        &["dtl", "memcpy"],
+    );
     // A launcher that fails is named with what it said; nothing is left of it.
-    let failing =
-        ["report", "--quick", "--only", "comm", "--mpirun", "A=1 /bin/false", "--output", &folder.file("")];
+    let failing = [
+        "report",
+        "--quick",
+        "--only",
+        "comm",
+        "--mpirun",
+        "A=1 /bin/false",
+        "--output",
+        &folder.file(""),
+    ];
     let output = run(&failing);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(
@@ -260,8 +302,11 @@ fn a_report_that_runs_its_parts() {
     assert!(!folder.0.join("performance/mpi-1.json").exists());
     // What is there is not run again, what fails is on the page, and notes stay.
     let kept = folder.text("performance/copy.json");
-    fs::write(folder.file("performance-notes.toml"), "[[note]]\nrows = [\"barrier\"]\ntext = \"why\"\n")
-        .unwrap();
+    fs::write(
+        folder.file("performance-notes.toml"),
+        "[[note]]\nrows = [\"barrier\"]\ntext = \"why\"\n",
+    )
+    .unwrap();
     let again = [
         "report",
         "--quick",
@@ -293,14 +338,16 @@ fn a_report_that_runs_its_parts() {
 #[test]
 fn a_report_that_is_killed_ends_its_launcher() {
     let folder = Folder::new("killed");
-    let (launcher, begun, ended) = (folder.file("launcher"), folder.0.join("begun"), folder.0.join("ended"));
+    let (launcher, begun, ended) =
+        (folder.file("launcher"), folder.0.join("begun"), folder.0.join("ended"));
     let script = format!(
         "#!/bin/sh\nsleep 60 &\ntrap 'kill $!; echo > {}; exit' TERM\necho > {}\nwait\n",
         ended.display(),
         begun.display()
     );
     fs::write(&launcher, script).unwrap();
-    let words = ["report", "--quick", "--only", "comm", "--mpirun", &format!("sh {launcher}"), "--output"];
+    let words =
+        ["report", "--quick", "--only", "comm", "--mpirun", &format!("sh {launcher}"), "--output"];
     let mut command = Command::new(BENCH);
     command.args(words).arg(&folder.0).stdin(Stdio::null()).stderr(Stdio::null());
     let mut report = command.spawn().unwrap();
@@ -326,7 +373,10 @@ fn a_report_on_a_full_disk() {
     // Nothing is measured if there is no room.
     full("performance/.room");
     let output = report(&["--only", "call"]);
-    assert!(output.status.code() == Some(2) && err(&output).starts_with("dtl-bench: --output"), "{output:?}");
+    assert!(
+        output.status.code() == Some(2) && err(&output).starts_with("dtl-bench: --output"),
+        "{output:?}"
+    );
     // A part says why it failed.
     full("performance/copy.json");
     full("performance/copy.err");
@@ -342,7 +392,9 @@ fn a_report_on_a_full_disk() {
         output.status.code() == Some(1) && err(&output).contains("performance.md: No space"),
         "{output:?}"
     );
-    assert!(folder.text("performance.md") == "older" && !folder.0.join("performance.new~").exists());
+    assert!(
+        folder.text("performance.md") == "older" && !folder.0.join("performance.new~").exists()
+    );
     // A file that was cut.
     fs::write(folder.file("call.json"), "{\"measured\": ").unwrap();
     let output = run(&["report", "--output", &folder.file(""), &folder.file("call.json")]);
@@ -360,17 +412,29 @@ fn comes(file: &Path) -> bool {
 /// Numbers of ranks that are not there: nothing is sent, so none is needed.
 #[test]
 fn a_model() {
-    let common =
-        ["model", "--op", "allreduce,gatherv,barrier", "--ranks", "2..100,4096", "--bytes", "8,1MiB"];
+    let common = [
+        "model",
+        "--op",
+        "allreduce,gatherv,barrier",
+        "--ranks",
+        "2..100,4096",
+        "--bytes",
+        "8,1MiB",
+    ];
     let all = json(&run(&[&common[..], &["--json"]].concat()));
     let rows = all["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), (2 * 2 + 1) * 8, "{all:#}");
     let of = |op: &str, ranks: u64, bytes: u64| {
-        let is_it = |row: &&Value| row["op"] == op && row["ranks"] == ranks && row["bytes"] == bytes;
+        let is_it =
+            |row: &&Value| row["op"] == op && row["ranks"] == ranks && row["bytes"] == bytes;
         rows.iter().find(is_it).unwrap_or_else(|| panic!("no {op} of {ranks} in {all:#}"))
     };
     let row = of("allreduce", 4096, 8);
-    assert_eq!((&row["algorithm"], &row["steps"]), (&"recursive doubling".into(), &12.into()), "{row:#}");
+    assert_eq!(
+        (&row["algorithm"], &row["steps"]),
+        (&"recursive doubling".into(), &12.into()),
+        "{row:#}"
+    );
     assert_eq!(
         (&row["messages"]["total"], &row["messages"]["most"]),
         (&(12 * 4096).into(), &12.into()),
@@ -387,7 +451,8 @@ fn a_model() {
         "{within:#}"
     );
     // What goes over a board says so.
-    let near = ["model", "--kind", "shm", "--ranks", "64,128", "--bytes", "8", "--op", "allreduce,scan"];
+    let near =
+        ["model", "--kind", "shm", "--ranks", "64,128", "--bytes", "8", "--op", "allreduce,scan"];
     let marked = json(&run(&[&near[..], &["--json"]].concat()));
     let marks: Vec<_> =
         marked["rows"].as_array().expect("rows").iter().map(|row| &row["over_a_board"]).collect();
@@ -399,7 +464,9 @@ fn a_model() {
     let more = ["--latency", "5us", "--overhead", "1us", "--per-node", "16", "--op", "allreduce"];
     let text = out(&run(&[&["model", "--ranks", "64"], &more[..]].concat()));
     assert!(
-        text.contains("two levels") && text.contains("L 5000 ns") && text.contains("16 ranks on each node"),
+        text.contains("two levels")
+            && text.contains("L 5000 ns")
+            && text.contains("16 ranks on each node"),
         "{text}"
     );
     let folder = Folder::new("model");
@@ -417,7 +484,10 @@ fn what_it_refuses() {
     let refused = |arguments: &[&str], status: i32, text: &str| {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
-        assert!(err(&output).contains(text) && out(&output).is_empty(), "{arguments:?}: {output:?}");
+        assert!(
+            err(&output).contains(text) && out(&output).is_empty(),
+            "{arguments:?}: {output:?}"
+        );
     };
     refused(&[], 2, "Usage");
     refused(&["nothing"], 2, "nothing");
@@ -443,12 +513,20 @@ fn what_it_refuses() {
     refused(&["parallel_for", "--threads", "0"], 2, "0 is not in 1..");
     refused(&["parallel_for", "--vs", "cilk"], 2, "cilk");
     refused(&["parallel_for", "--no-pin"], 2, "--no-pin");
-    refused(&["comm", "-n", "2", "--vs", "ucx", "--only", "barrier"], 2, "only latency and bandwidth");
+    refused(
+        &["comm", "-n", "2", "--vs", "ucx", "--only", "barrier"],
+        2,
+        "only latency and bandwidth",
+    );
     refused(&["launch", "--mpirun", "/bin/false"], 1, "`/bin/false` started no two processes");
     refused(&["report", "--mpirun", "A=1"], 2, "names no program");
     refused(&["report", "--only", "everything"], 2, "everything");
     refused(&["report", "/nowhere/a.json", "--output", "/proc"], 2, "--output /proc");
-    refused(&["report", "/nowhere/a.json", "--output", env!("CARGO_TARGET_TMPDIR")], 2, "/nowhere/a.json");
+    refused(
+        &["report", "/nowhere/a.json", "--output", env!("CARGO_TARGET_TMPDIR")],
+        2,
+        "/nowhere/a.json",
+    );
     refused(&["report", "a.json", "--mpirun", "mpirun"], 2, "--mpirun");
     refused(&["model", "--op", "allredduce"], 2, "all, barrier, bcast");
     refused(&["model", "--op", "fence"], 2, "all, barrier, bcast");

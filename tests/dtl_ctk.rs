@@ -1,6 +1,11 @@
 //! dtl-ctk: exit statuses, the small form of a failing case, the command that repeats it; named tests: what
 //! is listed and explained, the files that are written, expected failures, crashes and hangs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -25,7 +30,8 @@ fn status(arguments: &[&str]) -> Option<i32> {
 #[test]
 fn every_kind_passes() {
     for kind in ["threads", "minimal", "shm"] {
-        let collectives = "bcast,allreduce,gatherv,alltoallv,scan,neighbor_alltoallv,p2p,probe,sendrecv";
+        let collectives =
+            "bcast,allreduce,gatherv,alltoallv,scan,neighbor_alltoallv,p2p,probe,sendrecv";
         let output = run(&[
             "run",
             "--kind",
@@ -46,10 +52,12 @@ fn every_kind_passes() {
 
 #[test]
 fn a_failing_case_becomes_small_and_can_be_repeated() {
-    let output = run(&["run", "--kind", "faulty", "--ranks", "3", "--cases", "200", "--max-bytes", "64KiB"]);
+    let output =
+        run(&["run", "--kind", "faulty", "--ranks", "3", "--cases", "200", "--max-bytes", "64KiB"]);
     let text = err(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    let command = text.lines().find_map(|line| line.strip_prefix("  dtl-ctk ")).expect("a command to repeat");
+    let command =
+        text.lines().find_map(|line| line.strip_prefix("  dtl-ctk ")).expect("a command to repeat");
     assert!(command.contains("--shrink="), "{text}");
     let words: Vec<&str> = command.split(' ').chain(["--no-shrink"]).collect();
     let again = run(&words);
@@ -106,7 +114,8 @@ struct Scratch(std::path::PathBuf);
 
 impl Scratch {
     fn new(name: &str, text: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("dtl-ctk-named-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("dtl-ctk-named-{name}-{}", std::process::id()));
         std::fs::write(&path, text).expect("a file");
         Scratch(path)
     }
@@ -131,7 +140,10 @@ fn tests_are_listed_and_explained() {
     let list = out(&run(&["list"]));
     assert!(list.lines().count() >= 250, "{} tests", list.lines().count());
     let some = out(&run(&["list", "--component", "memory", "--only", "*.aligned_*"]));
-    assert!(some.lines().count() == 12 && some.lines().all(|line| line.starts_with("memory.")), "{some}");
+    assert!(
+        some.lines().count() == 12 && some.lines().all(|line| line.starts_with("memory.")),
+        "{some}"
+    );
     let text = out(&run(&["explain", "exec.event.not_complete_early"]));
     for part in ["checks", "slot", "exec.event_record", "the rule", "usually means"] {
         assert!(text.contains(part), "{part} is not in {text}");
@@ -167,9 +179,18 @@ fn results_are_written_as_json_and_junit() {
 
 #[test]
 fn ranks_of_every_sort_run_named_tests() {
-    for arguments in [["--kind", "self"], ["--kind", "threads"], ["--kind", "shm"], ["--backend", "sample"]] {
-        let output = run(&[&["run", "--only", "comm.match,comm.dup"], arguments.as_slice()].concat());
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{}", out(&output), err(&output));
+    for arguments in
+        [["--kind", "self"], ["--kind", "threads"], ["--kind", "shm"], ["--backend", "sample"]]
+    {
+        let output =
+            run(&[&["run", "--only", "comm.match,comm.dup"], arguments.as_slice()].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{arguments:?}: {}{}",
+            out(&output),
+            err(&output)
+        );
         assert!(out(&output).contains("comm"), "{}", out(&output));
     }
 }
@@ -205,7 +226,10 @@ fn expected_failures_are_declared_with_reasons() {
         let file = Scratch::new(&format!("expect-{}", text.len()), text);
         run(&[only.as_slice(), &[&file.path()]].concat())
     };
-    assert_eq!(with("\"comm.p2p.sizes_around_4_kib\" = \"its last byte is wrong\"").status.code(), Some(0));
+    assert_eq!(
+        with("\"comm.p2p.sizes_around_4_kib\" = \"its last byte is wrong\"").status.code(),
+        Some(0)
+    );
     let unexpected = with("\"comm.p2p.*\" = \"nothing works yet\"");
     assert_eq!(unexpected.status.code(), Some(1));
     assert!(
@@ -237,7 +261,11 @@ fn wrong_words_of_named_tests_have_their_statuses() {
     let mut left_over = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
     left_over.args(["run", "--backend", "null", "--only", "memory.host"]).env("DTL_RANK", "0");
     let output = left_over.output().expect("dtl-ctk starts");
-    assert!(output.status.code() == Some(3) && err(&output).contains("unset DTL_RANK"), "{}", err(&output));
+    assert!(
+        output.status.code() == Some(3) && err(&output).contains("unset DTL_RANK"),
+        "{}",
+        err(&output)
+    );
 }
 
 #[test]
@@ -256,8 +284,18 @@ fn a_new_backend_has_nine_boxes() {
 fn crashes_and_hangs_are_failures_of_one_test() {
     let with = |fault: &str| {
         let only = "comm.p2p.one_byte_arrives,comm.p2p.empty_message_arrives";
-        let output =
-            run(&["run", "-v", "--backend", "sample", "--fault", fault, "--only", only, "--timeout", "2s"]);
+        let output = run(&[
+            "run",
+            "-v",
+            "--backend",
+            "sample",
+            "--fault",
+            fault,
+            "--only",
+            only,
+            "--timeout",
+            "2s",
+        ]);
         assert_eq!(output.status.code(), Some(1), "{fault}: {}", err(&output));
         out(&output)
     };
@@ -281,13 +319,26 @@ fn crashes_and_hangs_are_failures_of_one_test() {
 #[test]
 fn the_slots_come_first_and_the_one_that_crashes_or_hangs_is_named() {
     for (component, fault, said) in [
-        ("memory", "memory.alloc.crashes", "memory.slots.each_returns: memory.alloc crashed (signal 6)"),
+        (
+            "memory",
+            "memory.alloc.crashes",
+            "memory.slots.each_returns: memory.alloc crashed (signal 6)",
+        ),
         ("comm", "comm.test.crashes", "comm.slots.zero_bytes: comm.test (rank"),
         ("comm", "comm.test.hangs", "did not return within 3 s"),
         ("comm", "comm.test.odd_boolean", "comm.test wrote 2 into its boolean output"),
     ] {
-        let with =
-            ["run", "--backend", "sample", "--fault", fault, "--component", component, "--timeout", "3s"];
+        let with = [
+            "run",
+            "--backend",
+            "sample",
+            "--fault",
+            fault,
+            "--component",
+            component,
+            "--timeout",
+            "3s",
+        ];
         let output = run(&with);
         let text = out(&output);
         assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
@@ -295,7 +346,8 @@ fn the_slots_come_first_and_the_one_that_crashes_or_hangs_is_named() {
         assert!(text.contains(said) && text.contains("\nnot run "), "{fault}: {text}");
     }
     // Without the first stage the place is known, too.
-    let only = ["run", "--backend", "sample", "--fault", "memory.alloc.crashes", "--only", "memory.host"];
+    let only =
+        ["run", "--backend", "sample", "--fault", "memory.alloc.crashes", "--only", "memory.host"];
     let text = out(&run(&only));
     let said = "before the first test, memory.alloc in kind discovery crashed (signal 6)";
     assert!(text.contains(said) && text.matches("FAIL").count() == 1, "{text}");
@@ -304,7 +356,8 @@ fn the_slots_come_first_and_the_one_that_crashes_or_hangs_is_named() {
 #[test]
 fn equal_failures_are_one_line_and_there_is_a_most_of_them() {
     let with = |more: &[&str]| {
-        let fault = ["run", "--backend", "sample", "--fault", "memory.free.fails", "--only", "memory.host"];
+        let fault =
+            ["run", "--backend", "sample", "--fault", "memory.free.fails", "--only", "memory.host"];
         let output = run(&[fault.as_slice(), more].concat());
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
         out(&output)
@@ -312,14 +365,21 @@ fn equal_failures_are_one_line_and_there_is_a_most_of_them() {
     let all = with(&[]);
     assert!(all.contains(" more with the same text as memory.host."), "{all}");
     let first = with(&["--max-failures", "1"]);
-    assert!(first.matches("FAIL").count() == 1 && first.contains("1 failed (--max-failures)"), "{first}");
+    assert!(
+        first.matches("FAIL").count() == 1 && first.contains("1 failed (--max-failures)"),
+        "{first}"
+    );
     assert_eq!(status(&["--backend", "sample", "--max-failures", "0"]), Some(2));
 }
 
 #[test]
 fn kernels_of_a_file_need_one() {
-    assert_eq!(status(&["--backend", "sample", "--only", "exec.module", "--kernel", "add"]), Some(2));
-    let missing = ["run", "--backend", "sample", "--only", "exec.module", "--binary", "/nowhere/there"];
+    assert_eq!(
+        status(&["--backend", "sample", "--only", "exec.module", "--kernel", "add"]),
+        Some(2)
+    );
+    let missing =
+        ["run", "--backend", "sample", "--only", "exec.module", "--binary", "/nowhere/there"];
     let text = out(&run(&missing));
     assert!(text.contains("--binary /nowhere/there: No such file"), "{text}");
 }
@@ -333,12 +393,19 @@ fn a_report_that_cannot_be_written_is_no_success() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
         command.args(arguments).stdout(full());
         assert_eq!(command.status().expect("it starts").code(), Some(3), "{arguments:?}");
-        assert_eq!(command.stderr(full()).status().expect("it starts").code(), Some(3), "{arguments:?}");
+        assert_eq!(
+            command.stderr(full()).status().expect("it starts").code(),
+            Some(3),
+            "{arguments:?}"
+        );
         let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("two ends");
         drop(reader); // as of `| head`
         let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-        let ended =
-            command.args(arguments).stdout(std::os::fd::OwnedFd::from(writer)).status().expect("it starts");
+        let ended = command
+            .args(arguments)
+            .stdout(std::os::fd::OwnedFd::from(writer))
+            .status()
+            .expect("it starts");
         assert_eq!(ended.code(), Some(0), "{arguments:?}");
     }
 }
@@ -354,12 +421,16 @@ fn processes_with(text: &str) -> usize {
 fn who_ends_it_ends_its_ranks() {
     let cases = ["--kind", "shm", "--ranks", "2", "--cases", "100000000"];
     let named = ["--kind", "shm", "--ranks", "2", "--only", "comm.match", "--stress", "100"];
-    for (number, arguments) in [("15", cases.as_slice()), ("15", named.as_slice()), ("9", cases.as_slice())] {
-        let folder = std::env::temp_dir().join(format!("dtl-ctk-ends-{}-{}", std::process::id(), number));
+    for (number, arguments) in
+        [("15", cases.as_slice()), ("15", named.as_slice()), ("9", cases.as_slice())]
+    {
+        let folder =
+            std::env::temp_dir().join(format!("dtl-ctk-ends-{}-{}", std::process::id(), number));
         std::fs::create_dir_all(&folder).expect("a folder");
         let place = folder.to_string_lossy().into_owned();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-        let mut child = command.arg("run").args(arguments).env("TMPDIR", &folder).spawn().expect("it starts");
+        let mut child =
+            command.arg("run").args(arguments).env("TMPDIR", &folder).spawn().expect("it starts");
         let soon = |what: &dyn Fn() -> bool| {
             while !what() {
                 std::thread::sleep(Duration::from_millis(20));
@@ -367,7 +438,8 @@ fn who_ends_it_ends_its_ranks() {
         };
         // dtlrun and both ranks: the name of their file is one of their arguments.
         soon(&|| processes_with(&place) == 3);
-        let sent = Command::new("kill").args([&format!("-{number}"), &child.id().to_string()]).status();
+        let sent =
+            Command::new("kill").args([&format!("-{number}"), &child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
         let ended = child.wait().expect("it ends");
         soon(&|| processes_with(&place) == 0);

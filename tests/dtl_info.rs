@@ -62,7 +62,9 @@ fn the_text_has_everything_and_fits() {
     assert!(output.status.success() && err(&output).is_empty(), "{output:?}");
     let text = out(&output);
     let version = env!("CARGO_PKG_VERSION");
-    assert!(text.starts_with(&format!("libdtl {version}, ABI version 1, licence MIT OR Apache-2.0\n")));
+    assert!(
+        text.starts_with(&format!("libdtl {version}, ABI version 1, licence MIT OR Apache-2.0\n"))
+    );
     for part in [
         "Machine",
         "Backends",
@@ -78,9 +80,13 @@ fn the_text_has_everything_and_fits() {
     ] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
-    let all =
-        text + &out(&run(&["--env"], &[("DTL_JOB", &"long ".repeat(60)), ("DTL_COMM", &"x".repeat(300))]));
-    let bad: Vec<_> = all.lines().filter(|line| line.chars().count() > 100 || line.ends_with(' ')).collect();
+    let all = text
+        + &out(&run(
+            &["--env"],
+            &[("DTL_JOB", &"long ".repeat(60)), ("DTL_COMM", &"x".repeat(300))],
+        ));
+    let bad: Vec<_> =
+        all.lines().filter(|line| line.chars().count() > 100 || line.ends_with(' ')).collect();
     assert!(bad.is_empty(), "too wide, or a blank at the end: {bad:#?}");
 }
 
@@ -92,21 +98,31 @@ fn the_json_says_the_same() {
         (Some(env!("CARGO_PKG_VERSION")), Some(1))
     );
     let machine = &all["machine"];
-    assert!(machine["cpus_online"].as_u64() >= Some(1) && machine["memory_bytes"].as_u64() > Some(1 << 20));
+    assert!(
+        machine["cpus_online"].as_u64() >= Some(1)
+            && machine["memory_bytes"].as_u64() > Some(1 << 20)
+    );
     assert!(!machine["cpus_allowed"].as_array().unwrap().is_empty(), "{machine:#}");
     assert!(machine["hostname"].is_string() && machine.get("memory_limit_bytes").is_some());
     let backends = all["backends"].as_array().unwrap();
-    let named = |name: &str| backends.iter().find(|b| b["name"] == name).expect("a built-in backend");
+    let named =
+        |name: &str| backends.iter().find(|b| b["name"] == name).expect("a built-in backend");
     let host = named("host");
     assert_eq!((&host["available"], &host["reason"]), (&Value::Bool(true), &Value::Null));
     assert_eq!((&host["builtin"], &host["auto_priority"]), (&Value::Bool(true), &0.into()));
     assert_eq!(host["components"], serde_json::json!(["device", "memory", "transfer"]));
-    assert_eq!((&host["devices"][0]["kind"], &host["devices"][0]["index"]), (&"cpu".into(), &0.into()));
+    assert_eq!(
+        (&host["devices"][0]["kind"], &host["devices"][0]["index"]),
+        (&"cpu".into(), &0.into())
+    );
     assert!(host["devices"][0]["total_bytes"].as_u64().unwrap() > 1 << 20);
-    let kinds: Vec<_> = host["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
+    let kinds: Vec<_> =
+        host["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
     assert_eq!(kinds, ["host", "device", "pinned", "managed", "shared"]);
     let properties = host["memory_kinds"][0]["properties"].as_array().unwrap();
-    assert!(properties.contains(&"host_accessible".into()) && properties.contains(&"pageable".into()));
+    assert!(
+        properties.contains(&"host_accessible".into()) && properties.contains(&"pageable".into())
+    );
     assert_eq!(
         (&named("null")["auto_priority"], &named("null")["devices"][0]["kind"]),
         (&Value::Null, &"none".into())
@@ -114,7 +130,10 @@ fn the_json_says_the_same() {
     assert_eq!(named("shm")["components"], serde_json::json!(["comm"]));
     assert_eq!(named("mpi")["components"], serde_json::json!(["comm"]));
     let rdma = named("rdma");
-    assert_eq!((&rdma["components"], &rdma["auto_priority"]), (&serde_json::json!(["comm"]), &Value::Null));
+    assert_eq!(
+        (&rdma["components"], &rdma["auto_priority"]),
+        (&serde_json::json!(["comm"]), &Value::Null)
+    );
     assert!(
         rdma["available"] == true || rdma["reason"].as_str().unwrap().starts_with("no RDMA "),
         "{rdma:#}"
@@ -132,7 +151,9 @@ fn the_json_says_the_same() {
 #[test]
 fn the_backend_follows_the_variables() {
     // What stands aside for it, and why, depends on the machine.
-    assert!(chosen("backend", &[]).starts_with("host: the available one with the highest priority (0)"));
+    assert!(
+        chosen("backend", &[]).starts_with("host: the available one with the highest priority (0)")
+    );
     assert!(chosen("backend", &[("DTL_BACKEND", "null")]).starts_with("null: DTL_BACKEND"));
     assert!(chosen("backend", &[("STEPMESH_BACKEND", "CPU")]).starts_with("host: DTL_BACKEND"));
     let misspelt = run(&[], &[("STEPMESH_BAKCEND", "null")]);
@@ -178,7 +199,10 @@ fn the_communicator_follows_the_launcher_and_is_not_opened() {
     let several = [&MPIRUN[..], &[("DTL_FAKE_NODES", "2x2"), ("DTL_HIER_ACROSS", "shm")]].concat();
     assert_eq!(chosen("communicator", &several), "hier: DTL_FAKE_NODES=2x2 pretends nodes");
     let all = json(&["--json"], &MPIRUN);
-    assert_eq!((&all["communicator"]["rank"], &all["communicator"]["size"]), (&1.into(), &4.into()));
+    assert_eq!(
+        (&all["communicator"]["rank"], &all["communicator"]["size"]),
+        (&1.into(), &4.into())
+    );
     assert_eq!(all["communicator"]["launcher"], "Open MPI");
 }
 
@@ -188,8 +212,11 @@ fn a_communicator_that_cannot_be_is_a_failure() {
     let mut nodes = MPIRUN.to_vec();
     nodes[3].1 = "2";
     nodes.push(("DTL_MPI_LIBRARY", "/no/such/libmpi.so"));
-    let between =
-        [("DTL_COMM", "hier"), ("DTL_HIER_ACROSS", "rdma"), ("DTL_RDMA_LIBRARY", "/no/such/libibverbs.so")];
+    let between = [
+        ("DTL_COMM", "hier"),
+        ("DTL_HIER_ACROSS", "rdma"),
+        ("DTL_RDMA_LIBRARY", "/no/such/libibverbs.so"),
+    ];
     let no_verbs = [("DTL_COMM", "rdma"), ("DTL_RDMA_LIBRARY", "/no/such/libibverbs.so")];
     let cases: [(&[(&str, &str)], &str); 5] = [
         (&nodes, "4 ranks, 2 of them on this node"),
@@ -214,7 +241,10 @@ fn the_variables_with_value_and_origin() {
     assert!(output.status.success(), "a variable of another program is no failure: {output:?}");
     let text = out(&output);
     let said = |name: &str| {
-        let line = text.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap_or_default();
+        let line = text
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(name))
+            .unwrap_or_default();
         line.trim_start_matches(name).to_owned()
     };
     for (name, value) in
@@ -229,7 +259,11 @@ fn the_variables_with_value_and_origin() {
         text.contains("queue pairs for each peer and rail, 1 … 4 ") && !text.contains("1 … 8 "),
         "{text}"
     );
-    assert!(text.contains("warning: unknown environment variable DTL_BAKEND: did you mean DTL_BACKEND?"));
+    assert!(
+        text.contains(
+            "warning: unknown environment variable DTL_BAKEND: did you mean DTL_BACKEND?"
+        )
+    );
     let all = json(&["--env", "--json"], &set);
     let variables = all["variables"].as_array().unwrap();
     assert_eq!(variables.len(), dtl::runtime::settings::VARIABLES.len());

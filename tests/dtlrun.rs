@@ -46,27 +46,38 @@ fn the_environment_of_each_rank() {
     assert!(output.status.success());
     assert_eq!(sorted_lines(&out(&output)), ["0/3 0/3 39", "1/3 1/3 39", "2/3 2/3 39"]);
     let job = |output: &Output| out(output);
-    let jobs: Vec<String> = (0..2).map(|_| job(&run(&["-n", "1", "sh", "-c", "echo $DTL_JOB"]))).collect();
+    let jobs: Vec<String> =
+        (0..2).map(|_| job(&run(&["-n", "1", "sh", "-c", "echo $DTL_JOB"]))).collect();
     assert_ne!(jobs[0], jobs[1]);
 }
 
 #[test]
 fn exit_statuses_and_who_died_of_what() {
-    let output = run(&["-n", "3", "--on-failure=continue", "sh", "-c", "test $DTL_RANK != 1 || exit 7"]);
+    let output =
+        run(&["-n", "3", "--on-failure=continue", "sh", "-c", "test $DTL_RANK != 1 || exit 7"]);
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(err(&output), "dtlrun: rank 1 exited with status 7\n");
-    let output = run(&["-n", "3", "--on-failure=continue", "sh", "-c", "test $DTL_RANK != 2 || kill -9 $$"]);
+    let output =
+        run(&["-n", "3", "--on-failure=continue", "sh", "-c", "test $DTL_RANK != 2 || kill -9 $$"]);
     assert_eq!(output.status.code(), Some(137));
     assert_eq!(err(&output), "dtlrun: rank 2 was killed by signal 9 (SIGKILL)\n");
     let first = "test $DTL_RANK = 0 && exit 3; sleep 0.5; exit 4";
-    assert_eq!(run(&["-n", "2", "sh", "-c", first]).status.code(), Some(3), "the first failure counts");
+    assert_eq!(
+        run(&["-n", "2", "sh", "-c", first]).status.code(),
+        Some(3),
+        "the first failure counts"
+    );
 }
 
 #[test]
 fn a_program_that_cannot_be_started() {
     let output = run(&["-n", "2", "no-such-program"]);
     assert_eq!(output.status.code(), Some(127));
-    assert!(err(&output).starts_with("dtlrun: no-such-program: program not found"), "{}", err(&output));
+    assert!(
+        err(&output).starts_with("dtlrun: no-such-program: program not found"),
+        "{}",
+        err(&output)
+    );
     let output = run(&["-n", "2", "/etc/passwd"]);
     assert_eq!(output.status.code(), Some(126));
     assert!(err(&output).contains("/etc/passwd: cannot be run"), "{}", err(&output));
@@ -82,11 +93,15 @@ fn what_happens_to_the_others() {
     assert_eq!(err(&output), "dtlrun: rank 0 exited with status 3\ndtlrun: ending rank 1, 2\n");
 
     let started = Instant::now();
-    assert_eq!(run(&["-n", "2", "--on-failure=wait:700ms", "sh", "-c", hang]).status.code(), Some(3));
+    assert_eq!(
+        run(&["-n", "2", "--on-failure=wait:700ms", "sh", "-c", hang]).status.code(),
+        Some(3)
+    );
     assert!(started.elapsed() > Duration::from_millis(700));
 
     // Deaf to SIGTERM: SIGKILL after two seconds.
-    let deaf = "test $DTL_RANK = 0 && { sleep 0.3; exit 3; }; trap '' TERM; while :; do sleep 0.1; done";
+    let deaf =
+        "test $DTL_RANK = 0 && { sleep 0.3; exit 3; }; trap '' TERM; while :; do sleep 0.1; done";
     let started = Instant::now();
     assert_eq!(run(&["-n", "2", "--on-failure=kill", "sh", "-c", deaf]).status.code(), Some(3));
     assert!(started.elapsed() > Duration::from_secs(2));
@@ -114,7 +129,10 @@ fn prefixes_on_whole_lines() {
     assert_eq!(sorted_lines(&out(&output)), ["[0] a", "[0] b", "[1] a", "[1] b"]);
     let text = err(&output);
     assert_eq!(text.lines().count(), 20_002);
-    assert!(text.lines().all(|line| line.starts_with("[0] x") || line.starts_with("[1] ")), "{text}");
+    assert!(
+        text.lines().all(|line| line.starts_with("[0] x") || line.starts_with("[1] ")),
+        "{text}"
+    );
     assert!(text.ends_with("[1] 20000\n"));
 }
 
@@ -122,7 +140,8 @@ fn prefixes_on_whole_lines() {
 fn output_that_cannot_be_written_is_a_failure() {
     let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     // The rank goes on to its end, and the loss is said once.
-    let mut command = dtlrun(&["-n", "1", "--prefix", "sh", "-c", "echo 1; sleep 0.1; echo 2; echo end >&2"]);
+    let mut command =
+        dtlrun(&["-n", "1", "--prefix", "sh", "-c", "echo 1; sleep 0.1; echo 2; echo end >&2"]);
     let output = command.stdout(full()).stderr(Stdio::piped()).output().expect("starts");
     let text = err(&output);
     assert_eq!(output.status.code(), Some(125), "{text}");
@@ -130,7 +149,10 @@ fn output_that_cannot_be_written_is_a_failure() {
     assert!(text.matches("dtlrun").count() == 1 && text.contains("[0] end"), "{text}");
     // A rank's own failure says more.
     let mut command = dtlrun(&["-n", "1", "--prefix", "sh", "-c", "echo 1; exit 7"]);
-    assert_eq!(command.stdout(full()).stderr(Stdio::null()).status().expect("starts").code(), Some(7));
+    assert_eq!(
+        command.stdout(full()).stderr(Stdio::null()).status().expect("starts").code(),
+        Some(7)
+    );
     // What is not asked for is not missed.
     let mut command = dtlrun(&["-n", "1", "--prefix", "true"]);
     assert_eq!(command.stdout(full()).status().expect("starts").code(), Some(0));
@@ -156,12 +178,17 @@ fn a_rank_has_all_its_standard_streams() {
     let own = env!("CARGO_BIN_EXE_dtlrun");
     for closed in ["<&- >&- 2>&-", "<&-", ">&-", "2>&-"] {
         // Otherwise what a rank opens would be its standard error.
-        let script = "for fd in 0 1 2; do test -e /proc/self/fd/$fd || exit 9; done; echo x || exit 8";
+        let script =
+            "for fd in 0 1 2; do test -e /proc/self/fd/$fd || exit 9; done; echo x || exit 8";
         let line = format!("exec \"$@\" {closed}");
         let mut command = Command::new("sh");
         command.args(["-c", &line, "sh", own, "-n", "2", "sh", "-c", script]);
         let status = command.output().expect("starts").status.code();
-        assert_eq!(status, Some(if closed.contains(" >&-") || closed == ">&-" { 8 } else { 0 }), "{closed}");
+        assert_eq!(
+            status,
+            Some(if closed.contains(" >&-") || closed == ">&-" { 8 } else { 0 }),
+            "{closed}"
+        );
     }
 }
 
@@ -194,9 +221,11 @@ fn ranks_are_waited_for_where_sigchld_is_ignored() {
 #[test]
 fn output_that_nobody_reads_up_to_its_end_does_not_hang() {
     // A grandchild keeps the pipe open; the rank has ended.
-    let output =
-        dtlrun(&["-n", "1", "--prefix", "sh", "-c", "sleep 600 & echo $!"]).output().expect("starts");
-    let grandchild = out(&output).strip_prefix("[0] ").and_then(|text| text.trim_end().parse().ok());
+    let output = dtlrun(&["-n", "1", "--prefix", "sh", "-c", "sleep 600 & echo $!"])
+        .output()
+        .expect("starts");
+    let grandchild =
+        out(&output).strip_prefix("[0] ").and_then(|text| text.trim_end().parse().ok());
     let grandchild: i32 = grandchild.unwrap_or_else(|| panic!("{output:?}"));
     // SAFETY: a system call that takes numbers only.
     let killed = unsafe { libc::kill(grandchild, libc::SIGKILL) };
@@ -206,8 +235,9 @@ fn output_that_nobody_reads_up_to_its_end_does_not_hang() {
 #[test]
 fn signals_reach_every_rank() {
     for (number, name) in [(libc::SIGTERM, "TERM"), (libc::SIGINT, "INT")] {
-        let script =
-            format!("trap 'echo got $DTL_RANK; exit 0' {name}; echo up; while :; do sleep 0.05; done");
+        let script = format!(
+            "trap 'echo got $DTL_RANK; exit 0' {name}; echo up; while :; do sleep 0.05; done"
+        );
         let mut command = dtlrun(&["-n", "2", "sh", "-c", &script]);
         // A shell starts background jobs with SIGINT ignored, which dtlrun and its ranks would inherit.
         let reset = move || {
@@ -233,7 +263,8 @@ fn signals_reach_every_rank() {
 
 #[test]
 fn ranks_on_cores() {
-    let output = run(&["-n", "1", "--bind=core", "sh", "-c", "grep Cpus_allowed_list /proc/self/status"]);
+    let output =
+        run(&["-n", "1", "--bind=core", "sh", "-c", "grep Cpus_allowed_list /proc/self/status"]);
     let text = out(&output);
     let list = text.split_whitespace().nth(1).expect("a list");
     assert!(list.parse::<u32>().is_ok(), "one processor, not {list}");
@@ -246,8 +277,15 @@ fn ranks_on_cores() {
 fn the_help_reads_well() {
     let output = run(&["--help"]);
     let text = out(&output);
-    for word in ["Usage: dtlrun", "--on-failure", "--prefix", "--bind", "DTL_RANK", "Exit status", "Example"]
-    {
+    for word in [
+        "Usage: dtlrun",
+        "--on-failure",
+        "--prefix",
+        "--bind",
+        "DTL_RANK",
+        "Exit status",
+        "Example",
+    ] {
         assert!(text.contains(word), "{word} is missing in {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -14,8 +14,8 @@
 )]
 
 use dtl::backend::mpi::abi::{
-    ABSENT, Abi, DRAFT_ERRORS_RETURN, Handle, Int, MPICH, OPENMPI, Place, Pointer, STANDARD, STATUS_ROOM,
-    datatype,
+    ABSENT, Abi, DRAFT_ERRORS_RETURN, Handle, Int, MPICH, OPENMPI, Place, Pointer, STANDARD,
+    STATUS_ROOM, datatype,
 };
 use dtl::backend::mpi::functions::{FUNCTIONS, Function};
 use std::fmt::Write as _;
@@ -64,11 +64,13 @@ impl Tables {
         text += &self.layout();
         for (name, place) in &self.handles {
             let bits = 8 * self.abi.handle_size;
-            writeln!(text, "    same(\"{name}\", {}, (uintptr_t)({name}), {bits});", value(place)).unwrap();
+            writeln!(text, "    same(\"{name}\", {}, (uintptr_t)({name}), {bits});", value(place))
+                .unwrap();
             size(&mut text, name, self.abi.handle_size);
         }
         for (name, place) in &self.pointers {
-            writeln!(text, "    same(\"{name}\", {}, (uintptr_t)({name}), 64);", value(place)).unwrap();
+            writeln!(text, "    same(\"{name}\", {}, (uintptr_t)({name}), 64);", value(place))
+                .unwrap();
         }
         for (name, number) in &self.ints {
             text += &int(name, *number);
@@ -86,21 +88,26 @@ impl Tables {
     /// of a function that this MPI does not have.
     fn prototypes(&self) -> String {
         self.functions.iter().fold(String::new(), |text, function| {
-            let parameters = if function.parameters.is_empty() { "void" } else { function.parameters };
+            let parameters =
+                if function.parameters.is_empty() { "void" } else { function.parameters };
             text + &format!("{} ({})({parameters});\n", function.result, function.name)
         })
     }
 
     fn layout(&self) -> String {
         let mut text = String::new();
-        for handle in ["Comm", "Group", "Datatype", "Op", "Request", "Message", "Errhandler", "Info", "Win"] {
+        for handle in
+            ["Comm", "Group", "Datatype", "Op", "Request", "Message", "Errhandler", "Info", "Win"]
+        {
             size(&mut text, &format!("MPI_{handle}"), self.abi.handle_size);
         }
         size(&mut text, "MPI_Status", self.abi.status_size);
         for integer in ["MPI_Aint", "MPI_Count", "MPI_Offset"] {
             size(&mut text, integer, 8);
         }
-        for (field, offset) in [("MPI_SOURCE", self.abi.status_source), ("MPI_TAG", self.abi.status_tag)] {
+        for (field, offset) in
+            [("MPI_SOURCE", self.abi.status_source), ("MPI_TAG", self.abi.status_tag)]
+        {
             let theirs = format!("offsetof(MPI_Status, {field})");
             writeln!(text, "    same(\"MPI_Status.{field}\", {offset}, {theirs}, 64);").unwrap();
         }
@@ -112,14 +119,17 @@ impl Tables {
         let mut text = String::new();
         for (dtype, bytes) in SIZES.iter().enumerate() {
             let Some(handle) = datatype(i32::try_from(dtype).unwrap()) else { continue };
-            writeln!(text, "    extent(\"{}\", {}, {bytes});", handle.mpi(), self.handle(handle)).unwrap();
+            writeln!(text, "    extent(\"{}\", {}, {bytes});", handle.mpi(), self.handle(handle))
+                .unwrap();
         }
         text
     }
 
     /// Errors come back under the handler of the table, and the way to tell a draft of the standard is right.
     fn behaviour(&self) -> String {
-        let draft = u8::from(self.handle(Handle::ErrorsReturn) == value(&Place::Value(DRAFT_ERRORS_RETURN)));
+        let draft = u8::from(
+            self.handle(Handle::ErrorsReturn) == value(&Place::Value(DRAFT_ERRORS_RETURN)),
+        );
         let (keyval, least) = (self.abi.int(Int::Lastusedcode), self.abi.int(Int::ErrLastcode));
         let (comm, handler) = (self.handle(Handle::CommSelf), self.handle(Handle::ErrorsReturn));
         format!("    comes_back({comm}, {handler}, {});\n", self.abi.int(Int::ErrRank))
@@ -128,7 +138,8 @@ impl Tables {
 }
 
 /// Bytes of the dtypes 0 to 22.
-const SIZES: [usize; 23] = [1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1, 1, 2, 2, 8, 16, 8, 16, 8, 16, 8, 16, 16];
+const SIZES: [usize; 23] =
+    [1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1, 1, 2, 2, 8, 16, 8, 16, 8, 16, 8, 16, 16];
 
 fn value(place: &Place) -> String {
     match place {
@@ -146,7 +157,9 @@ fn int(name: &str, number: i32) -> String {
     let check = format!("    same(\"{name}\", (uint64_t)({number}), (uint64_t)({name}), 32);\n");
     match (name.starts_with("MPIX_"), number) {
         (false, _) => check,
-        (true, ABSENT) => format!("#ifdef {name}\n    print(\"{name}\", \"mpi.h has it\");\n#endif\n"),
+        (true, ABSENT) => {
+            format!("#ifdef {name}\n    print(\"{name}\", \"mpi.h has it\");\n#endif\n")
+        }
         (true, _) => format!("#ifdef {name}\n{check}#endif\n"),
     }
 }
@@ -278,7 +291,8 @@ impl Mpicc {
     /// Compiles and runs the program, and gives the names that are wrong; the error of the compiler if it did
     /// not compile.
     fn check(&self, label: &str, tables: &Tables) -> Result<Vec<String>, String> {
-        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi_constants_{label}.c"));
+        let source =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi_constants_{label}.c"));
         let program = source.with_extension("");
         std::fs::write(&source, tables.program()).unwrap();
         let mut compile = Command::new(&self.command[0]);
@@ -312,12 +326,18 @@ fn prove(label: &str, mpicc: Option<Mpicc>, tables: &Tables, known: &[&str]) {
         let folder = wheels();
         match label.strip_prefix("debian_") {
             Some(mpi) => println!("skipped: mpicc.{mpi} is not installed"),
-            None => println!("skipped: not in {} (tests/full/mpi_setup.sh puts it there)", folder.display()),
+            None => println!(
+                "skipped: not in {} (tests/full/mpi_setup.sh puts it there)",
+                folder.display()
+            ),
         }
         return;
     };
     let wrong = mpicc.check(label, tables).unwrap_or_else(|said| panic!("{label}: {said}"));
-    assert_eq!(wrong, known, "{label}: these rows are not as in its mpi.h (known to differ: {known:?})");
+    assert_eq!(
+        wrong, known,
+        "{label}: these rows are not as in its mpi.h (known to differ: {known:?})"
+    );
 }
 
 #[test]
@@ -342,7 +362,12 @@ fn wheel_mpich() {
 
 #[test]
 fn wheel_mpich_standard() {
-    prove("wheel_mpich_standard", Mpicc::wheel("mpich", &["mpicc_abi"]), &Tables::new(STANDARD), &[]);
+    prove(
+        "wheel_mpich_standard",
+        Mpicc::wheel("mpich", &["mpicc_abi"]),
+        &Tables::new(STANDARD),
+        &[],
+    );
 }
 
 #[test]
@@ -374,9 +399,15 @@ fn planted_faults_are_found() {
         }
     }
     tables.ints.iter_mut().find(|(name, _)| *name == "MPI_ANY_TAG").unwrap().1 += 1;
-    tables.pointers.iter_mut().find(|(name, _)| *name == "MPI_IN_PLACE").unwrap().1 = Place::Value(7);
+    tables.pointers.iter_mut().find(|(name, _)| *name == "MPI_IN_PLACE").unwrap().1 =
+        Place::Value(7);
     tables.abi.status_tag += 4;
-    tables.functions.push(Function { name: "MPI_Fly", parameters: "Comm", result: "Int", required: true });
+    tables.functions.push(Function {
+        name: "MPI_Fly",
+        parameters: "Comm",
+        result: "Int",
+        required: true,
+    });
     let wrong = mpicc.check("planted_values", &tables).unwrap();
     assert_eq!(wrong, ["MPI_Status.MPI_TAG", "MPI_SUM", "MPI_IN_PLACE", "MPI_ANY_TAG", "MPI_Fly"]);
 

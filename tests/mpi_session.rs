@@ -95,8 +95,10 @@ fn a_program_with_raised_privileges_ignores_the_library() {
     let program = folder.0.join("dtl-info");
     fs::copy(env!("CARGO_BIN_EXE_dtl-info"), &program).unwrap();
     let said = |program: &Path| {
-        let output =
-            Command::new(program).arg("--json").env("DTL_MPI_LIBRARY", "/no/such/libmpi.so").output();
+        let output = Command::new(program)
+            .arg("--json")
+            .env("DTL_MPI_LIBRARY", "/no/such/libmpi.so")
+            .output();
         let output = output.unwrap();
         [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
     };
@@ -152,7 +154,10 @@ fn errors_have_class_and_text(mpi: &session::Mpi) {
     let error = mpi.check("MPI_Comm_rank", code).expect_err("an error of MPI's");
     assert_eq!(error.status(), DTL_ERROR_MPI);
     assert!(error.text().starts_with("MPI_Comm_rank: MPI error class 5: "), "{error}");
-    assert!(error.text().to_lowercase().contains("comm") && !error.text().contains('\n'), "{error}");
+    assert!(
+        error.text().to_lowercase().contains("comm") && !error.text().contains('\n'),
+        "{error}"
+    );
     let error = mpi.failure("MPI_Send", mpi.k.err_no_mem);
     assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
     mpi.check("MPI_Send", 0).unwrap();

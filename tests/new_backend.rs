@@ -21,7 +21,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dtl-new-backend-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("dtl-new-backend-{}-{name}", std::process::id()));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         Folder(path)
@@ -40,7 +41,11 @@ impl Drop for Folder {
 }
 
 fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 fn sources(folder: &Path, ending: &str) -> Vec<PathBuf> {
@@ -76,19 +81,30 @@ fn compile(compiler: &str, standard: &str, folder: &Path, ending: &str) -> Optio
 #[test]
 fn the_template_compiles_and_loads() {
     let folder = Folder::new("loads");
-    let languages =
-        [("c", "c", "-std=c11", ["gcc", "clang"]), ("c++", "cpp", "-std=c++17", ["g++", "clang++"])];
+    let languages = [
+        ("c", "c", "-std=c11", ["gcc", "clang"]),
+        ("c++", "cpp", "-std=c++17", ["g++", "clang++"]),
+    ];
     for (language, ending, standard, compilers) in languages {
-        let arguments =
-            ["new-backend", "my-dev.2", "--components", ALL, "--language", language, "--dir", language];
+        let arguments = [
+            "new-backend",
+            "my-dev.2",
+            "--components",
+            ALL,
+            "--language",
+            language,
+            "--dir",
+            language,
+        ];
         let output = folder.dtl_info(&arguments);
         assert!(output.status.success(), "{}", said(&output));
         for compiler in compilers {
-            let Some(file) = compile(compiler, standard, &folder.0.join(language), ending) else { continue };
+            let Some(file) = compile(compiler, standard, &folder.0.join(language), ending) else {
+                continue;
+            };
             let probed = folder.dtl_info(&["--probe", file.to_str().unwrap()]);
             let said = said(&probed);
-            let wanted =
-                "my-dev.2 (device, memory, transfer, exec, comm; cannot run here: its slots are still";
+            let wanted = "my-dev.2 (device, memory, transfer, exec, comm; cannot run here: its slots are still";
             assert!(probed.status.success() && said.contains(wanted), "{compiler}: {said}");
         }
     }
@@ -102,7 +118,8 @@ fn what_cannot_run_here_has_its_own_exit_status() {
     let Some(file) = compile("gcc", "-std=c11", &folder.0.join("away"), "c") else { return };
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-        let output = command.arg("run").args(arguments).env("DTL_PLUGIN_PATH", &file).output().unwrap();
+        let output =
+            command.arg("run").args(arguments).env("DTL_PLUGIN_PATH", &file).output().unwrap();
         (output.status.code(), said(&output))
     };
     let plugin = file.to_str().unwrap();
@@ -114,7 +131,10 @@ fn what_cannot_run_here_has_its_own_exit_status() {
         ["--kind", "away", "--cases", "1"],
     ] {
         let (status, text) = run(&arguments);
-        assert!(status == Some(3) && text.contains("cannot run here: its slots are still"), "{text}");
+        assert!(
+            status == Some(3) && text.contains("cannot run here: its slots are still"),
+            "{text}"
+        );
     }
     let (status, text) = run(&["--plugin", plugin]);
     assert!(status == Some(3) && text.contains("\nabi "), "{text}");
@@ -202,7 +222,11 @@ fn what_is_wrong_is_named() {
     ];
     for (arguments, text) in cases {
         let output = folder.dtl_info(arguments);
-        assert!(!output.status.success() && said(&output).contains(text), "{arguments:?}: {}", said(&output));
+        assert!(
+            !output.status.success() && said(&output).contains(text),
+            "{arguments:?}: {}",
+            said(&output)
+        );
     }
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
 }

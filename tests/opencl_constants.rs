@@ -32,10 +32,15 @@ fn compiles(program: &str) -> Result<(), String> {
     let source = folder.join(format!("opencl_{}.c", std::process::id()));
     std::fs::write(&source, program).unwrap();
     let mut compiler = Command::new("cc");
-    let output = compiler.args(["-fsyntax-only", "-Werror", "-Wno-deprecated-declarations"]).arg(&source);
+    let output =
+        compiler.args(["-fsyntax-only", "-Werror", "-Wno-deprecated-declarations"]).arg(&source);
     let output = output.output().expect("a C compiler");
     std::fs::remove_file(&source).unwrap();
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
 }
 
 fn program(constants: &[(&str, i64)]) -> String {
@@ -50,15 +55,19 @@ fn program(constants: &[(&str, i64)]) -> String {
         // A call with arguments of the list's types; void pointers stand for all pointers to objects.
         let (name, result) = (function.name, function.result);
         let types: Vec<&str> = function.parameters.split(", ").collect();
-        let list: Vec<String> = types.iter().enumerate().map(|(at, kind)| format!("{kind} a{at}")).collect();
+        let list: Vec<String> =
+            types.iter().enumerate().map(|(at, kind)| format!("{kind} a{at}")).collect();
         let names: Vec<String> = (0..types.len()).map(|at| format!("a{at}")).collect();
         let (list, names) = (list.join(", "), names.join(", "));
         let back = if result == "Empty" { "" } else { "return " };
         writeln!(text, "{result} call_{name}({list}) {{ {back}{name}({names}); }}").unwrap();
         if result != "Empty" {
             let zeros = vec!["0"; types.len()].join(", ");
-            writeln!(text, "_Static_assert(sizeof({name}({zeros})) == sizeof({result}), \"{name}\");")
-                .unwrap();
+            writeln!(
+                text,
+                "_Static_assert(sizeof({name}({zeros})) == sizeof({result}), \"{name}\");"
+            )
+            .unwrap();
         }
     }
     text

@@ -60,8 +60,9 @@ fn exported() -> BTreeSet<String> {
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(root().join("include/dtl.h")).unwrap();
     let mut names = BTreeSet::new();
-    let is_code =
-        |line: &&str| !line.starts_with(['/', ' ', '#', '}', '{', '*', '\n']) && !line.starts_with("typedef");
+    let is_code = |line: &&str| {
+        !line.starts_with(['/', ' ', '#', '}', '{', '*', '\n']) && !line.starts_with("typedef")
+    };
     let is_code = |line: &&str| is_code(line) && !line.starts_with("static inline");
     for line in header.lines().filter(is_code) {
         if let Some((before, _)) = line.split_once('(') {
@@ -83,7 +84,10 @@ fn header_and_library_have_the_same_functions() {
     let (exported, declared) = (exported(), declared());
     assert!(exported.len() > 30, "nm saw only {exported:?}");
     let hidden = difference(&exported, &declared);
-    assert!(hidden.is_empty(), "exported but not in dtl.h (made by a macro? run `./run header`): {hidden:?}");
+    assert!(
+        hidden.is_empty(),
+        "exported but not in dtl.h (made by a macro? run `./run header`): {hidden:?}"
+    );
     let missing = difference(&declared, &exported);
     assert!(missing.is_empty(), "in dtl.h but not exported (run `./run header`): {missing:?}");
 }
@@ -113,7 +117,10 @@ fn library_needs_only_the_c_library() {
         text.lines().filter(|line| line.contains("(NEEDED)")).filter_map(in_brackets).collect();
     assert!(!needed.is_empty());
     for name in needed {
-        assert!(NEEDED.contains(&name.as_str()), "libdtl.so needs {name}: load it at run time instead");
+        assert!(
+            NEEDED.contains(&name.as_str()),
+            "libdtl.so needs {name}: load it at run time instead"
+        );
     }
     assert!(text.contains("libdtl.so.0"), "the soname is missing");
     assert!(text.contains("NODELETE"), "the library must not be unloaded");
@@ -134,7 +141,8 @@ fn threads_own_variables_are_few() {
 fn is_allowed(expression: &str) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
     plain.split(" AND ").all(|part| {
-        part.split(" OR ").any(|one| LICENCES.contains(&one.split(" WITH ").next().unwrap_or("").trim()))
+        part.split(" OR ")
+            .any(|one| LICENCES.contains(&one.split(" WITH ").next().unwrap_or("").trim()))
     })
 }
 
@@ -151,6 +159,9 @@ fn licences_are_compatible() {
     assert!(crates.len() > 5, "cargo tree gave only {crates:?}");
     for line in crates {
         let (name, licence) = line.split_once('|').unwrap_or((line, ""));
-        assert!(is_allowed(licence), "{name} is under `{licence}`: find another crate, or see docs/adr");
+        assert!(
+            is_allowed(licence),
+            "{name} is under `{licence}`: find another crate, or see docs/adr"
+        );
     }
 }

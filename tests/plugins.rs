@@ -28,7 +28,8 @@ impl Folder {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("dtl-plugins-{}-{number}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("dtl-plugins-{}-{number}", std::process::id()));
         fs::create_dir(&path).unwrap();
         let folder = Folder(fs::canonicalize(path).unwrap());
         folder.open_to_read(&folder.0);
@@ -42,7 +43,9 @@ impl Folder {
     fn below(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(&path).unwrap();
-        path.ancestors().take_while(|above| *above != self.0).for_each(|above| self.open_to_read(above));
+        path.ancestors()
+            .take_while(|above| *above != self.0)
+            .for_each(|above| self.open_to_read(above));
         path
     }
 
@@ -67,7 +70,8 @@ impl Folder {
         let test = std::env::current_exe().unwrap();
         let near = test.parent().unwrap();
         let library = [near.join("libdtl.so"), near.parent().unwrap().join("libdtl.so")];
-        let library = library.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
+        let library =
+            library.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
         let lib = self.below("prefix/lib");
         for name in ["libdtl.so", "libdtl.so.0"] {
             fs::copy(&library, lib.join(name)).unwrap();
@@ -78,7 +82,13 @@ impl Folder {
     fn program(&self, source: &Path) -> PathBuf {
         let (program, lib) = (self.0.join("main"), self.0.join("prefix/lib"));
         let mut cc = Command::new("cc");
-        cc.arg("-I").arg(root().join("include")).arg(source).arg("-o").arg(&program).arg("-L").arg(&lib);
+        cc.arg("-I")
+            .arg(root().join("include"))
+            .arg(source)
+            .arg("-o")
+            .arg(&program)
+            .arg("-L")
+            .arg(&lib);
         cc.args(["-ldtl", "-pthread"]).arg(format!("-Wl,-rpath,{}", lib.display()));
         assert!(cc.status().unwrap().success());
         program
@@ -103,7 +113,9 @@ fn run(program: &Path, arguments: &[&str], path: Option<&Path>) -> Output {
 fn command(program: &Path, path: Option<&Path>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
-        if ["DTL_", "OMPI_", "PMI", "SLURM_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix))
+        if ["DTL_", "OMPI_", "PMI", "SLURM_"]
+            .iter()
+            .any(|prefix| name.to_string_lossy().starts_with(prefix))
         {
             command.env_remove(name);
         }
@@ -150,7 +162,8 @@ fn a_crash_is_a_line_that_says_where() {
         status == 3 && line.contains("ended the process with exit status 0, in its load"),
         "{status} {line}"
     );
-    let report = json(&["--json", "--probe", folder.0.join("CRASH_IN_LOAD.so").to_str().unwrap()], None);
+    let report =
+        json(&["--json", "--probe", folder.0.join("CRASH_IN_LOAD.so").to_str().unwrap()], None);
     assert_eq!(
         (&report["result"], &report["signal"], &report["step"]),
         (&"crashed".into(), &11.into(), &"its load".into())
@@ -185,11 +198,17 @@ fn a_hang_ends_at_the_time_limit() {
         let output = info(&["--probe", file.to_str().unwrap(), "--time-limit", "500ms"], None);
         let line = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(4), "{line}");
-        assert!(line.starts_with("hung ") && line.contains("500ms") && line.contains(place), "{line}");
+        assert!(
+            line.starts_with("hung ") && line.contains("500ms") && line.contains(place),
+            "{line}"
+        );
     }
     let output = info(&["--probe", "--time-limit", "2s", "x"], None);
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("Usage: dtl-info --probe FILE [--time-limit TIME], for example:"), "{text}");
+    assert!(
+        text.contains("Usage: dtl-info --probe FILE [--time-limit TIME], for example:"),
+        "{text}"
+    );
     let output = info(&["--probe", "x", "--time-limit", "soon"], None);
     assert!(output.status.code() == Some(2) && !output.stderr.is_empty(), "{output:?}");
 }
@@ -218,7 +237,10 @@ fn a_crash_at_the_end_is_seen_by_probe_and_kit() {
     let folder = Folder::new();
     let file = folder.bad("ABORT_AT_END");
     let (status, line) = probe(&file);
-    assert!(status == 3 && line.contains("signal 6 (SIGABRT), in the end of the process"), "{status} {line}");
+    assert!(
+        status == 3 && line.contains("signal 6 (SIGABRT), in the end of the process"),
+        "{status} {line}"
+    );
     let kit = Path::new(env!("CARGO_BIN_EXE_dtl-ctk"));
     let output = run(kit, &["run", "--only", "device.*", "--plugin", file.to_str().unwrap()], None);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -249,7 +271,8 @@ fn texts_of_a_plugin_are_lines() {
 #[test]
 fn an_exception_out_of_load_is_a_crash_and_out_of_a_slot_is_named() {
     let folder = Folder::new();
-    let file = folder.plugin("throws.so", "bad.c", &["-x", "c++", "-std=c++17", "-DTHROWS", "-lstdc++"]);
+    let file =
+        folder.plugin("throws.so", "bad.c", &["-x", "c++", "-std=c++17", "-DTHROWS", "-lstdc++"]);
     let (status, line) = probe(&file);
     assert!(status == 3 && line.contains("in its load"), "{status} {line}");
     folder.plugin("throws.so", "bad.c", &["-x", "c++", "-DTHROWS_IN_SLOT", "-lstdc++"]);
@@ -295,7 +318,8 @@ fn what_is_no_plugin_is_not_even_loaded() {
     let folder = Folder::new();
     folder.plugin("libother.so", "bad.c", &["-DNO_ENTRY", "-DCRASH_IN_CONSTRUCTOR"]);
     let output = info(&["--json"], Some(&folder.0));
-    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let all: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     assert!(
         all["plugins"][0]["reason"].as_str().unwrap().contains("it exports no dtl_plugin_entry_v1"),
         "{all:#}"
@@ -306,8 +330,11 @@ fn what_is_no_plugin_is_not_even_loaded() {
 fn a_plugin_links_nothing_of_ours() {
     let folder = Folder::new();
     let good = folder.plugin("good.so", "good.c", &[]);
-    let output =
-        Command::new("nm").args(["-D", "--undefined-only"]).arg(&good).output().expect("nm (binutils)");
+    let output = Command::new("nm")
+        .args(["-D", "--undefined-only"])
+        .arg(&good)
+        .output()
+        .expect("nm (binutils)");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("posix_memalign") && !text.contains("dtl_"), "{text}");
 }
@@ -352,9 +379,11 @@ fn piece<'a>(header: &'a str, begins: &str, ends: &str) -> &'a str {
 fn resized(header: &str, step: i32) -> String {
     let init = piece(header, "#define DTL_COMM_VTABLE_INIT", "}\n");
     let last = piece(header, LAST, ");\n");
-    let count = header.split("#define DTL_LAYOUT_COUNT ").nth(1).unwrap().split('u').next().unwrap();
+    let count =
+        header.split("#define DTL_LAYOUT_COUNT ").nth(1).unwrap().split('u').next().unwrap();
     let rows = count.parse::<i32>().unwrap() + step;
-    let header = swap(header, &format!("DTL_LAYOUT_COUNT {count}u"), &format!("DTL_LAYOUT_COUNT {rows}u"));
+    let header =
+        swap(header, &format!("DTL_LAYOUT_COUNT {count}u"), &format!("DTL_LAYOUT_COUNT {rows}u"));
     let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_compare_and_swap),";
     if step < 0 {
         let header = swap(&swap(&header, row, ""), last, "");
@@ -390,20 +419,29 @@ fn manifests_are_read_and_nothing_is_loaded() {
     assert_eq!(plugins.len(), 2);
     assert_eq!(plugins[0]["manifest"]["name"], "crasher");
     assert_eq!(plugins[0]["manifest"]["abi"], serde_json::json!([1, 1]));
-    assert_eq!((&plugins[0]["fault"], &plugins[0]["origin"]), (&Value::Null, &"DTL_PLUGIN_PATH".into()));
+    assert_eq!(
+        (&plugins[0]["fault"], &plugins[0]["origin"]),
+        (&Value::Null, &"DTL_PLUGIN_PATH".into())
+    );
     assert!(plugins[1]["fault"].as_str().unwrap().contains("no shared object"));
     assert_eq!(all["folders"][0]["fault"], Value::Null);
     let output = info(&["--plugins"], Some(&folder.0));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        output.status.success() && text.contains("crasher: ABI 1 to 1; device; needs openblas; crashes"),
+        output.status.success()
+            && text.contains("crasher: ABI 1 to 1; device; needs openblas; crashes"),
         "{text}"
     );
     // One beside a good file that cannot go with this library.
     folder.plugin("far.so", "good.c", &[]);
     fs::write(folder.0.join("far.dtl.toml"), "name = \"far\"\nabi = [7, 9]\n").unwrap();
     let all = json(&["--plugins", "--json"], Some(&folder.0));
-    let far = all["plugins"].as_array().unwrap().iter().find(|one| one["manifest"]["name"] == "far").unwrap();
+    let far = all["plugins"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["manifest"]["name"] == "far")
+        .unwrap();
     assert!(far["fault"].as_str().unwrap().contains("ABI versions 7 to 9"), "{far}");
 }
 
@@ -416,7 +454,10 @@ fn the_report_shows_what_was_loaded_and_what_was_not() {
     let output = info(&["--json"], Some(&folder.0));
     assert!(output.status.success(), "a bad plugin is no failure of the report: {output:?}");
     let warning = String::from_utf8(output.stderr).unwrap();
-    assert!(warning.contains("dtl warning: plugin ") && warning.contains("no licence file"), "{warning}");
+    assert!(
+        warning.contains("dtl warning: plugin ") && warning.contains("no licence file"),
+        "{warning}"
+    );
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
     let plugins = all["plugins"].as_array().unwrap();
     assert_eq!(
@@ -428,7 +469,8 @@ fn the_report_shows_what_was_loaded_and_what_was_not() {
     let good = backends.iter().find(|backend| backend["name"] == "good-too").unwrap();
     assert_eq!(good["plugin"], plugins[1]["path"]);
     // Of the kinds of memory also the one that the plugin has registered.
-    let kinds: Vec<_> = good["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
+    let kinds: Vec<_> =
+        good["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
     assert_eq!(kinds, ["host", "good_Scratch"]);
     let environments = all["environments"].as_array().unwrap();
     let of = |name: &str| environments.iter().find(|one| one["name"] == name).unwrap();
@@ -441,13 +483,20 @@ fn the_report_shows_what_was_loaded_and_what_was_not() {
     assert_eq!((&programs["state"], &programs["available"]), (&"unknown".into(), &false.into()));
     let needy = backends.iter().find(|backend| backend["name"] == "needy").unwrap();
     for reason in [&programs["reason"], &needy["reason"]] {
-        assert!(reason.as_str().unwrap().contains("environment programs is not registered"), "{reason}");
+        assert!(
+            reason.as_str().unwrap().contains("environment programs is not registered"),
+            "{reason}"
+        );
     }
     let text = String::from_utf8(info(&[], Some(&folder.0)).stdout).unwrap();
-    assert!(text.contains("loaded  good 1.2; backends good, good-too; host memory, for tests"), "{text}");
+    assert!(
+        text.contains("loaded  good 1.2; backends good, good-too; host memory, for tests"),
+        "{text}"
+    );
     assert!(text.contains("failed  DTL_ERROR_UNAVAILABLE: its entry:"), "{text}");
     assert!(
-        text.contains("Environments") && text.contains("programs: environment programs is not registered"),
+        text.contains("Environments")
+            && text.contains("programs: environment programs is not registered"),
         "{text}"
     );
 }
@@ -462,7 +511,8 @@ fn installed_plugins_are_found_wherever_the_prefix_is() {
     let program = bin.join("dtl-info");
     fs::copy(env!("CARGO_BIN_EXE_dtl-info"), &program).unwrap();
     let output = run(&program, &["--json"], None);
-    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let all: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     assert_eq!(
         (&all["plugins"][0]["origin"], &all["plugins"][0]["state"]),
         (&"installed".into(), &"loaded".into())
@@ -509,23 +559,36 @@ fn a_probing_program_outlives_plugins_that_crash_and_hang() {
     let crashing = plugins.join("crash.so");
     for how in ["plain", "ignore", "reap"] {
         let mut command = command(&program, Some(&plugins));
-        let output = command.env("DTL_PLUGIN_PROBE", "3s").arg(how).arg(&crashing).output().unwrap();
+        let output =
+            command.env("DTL_PLUGIN_PROBE", "3s").arg(how).arg(&crashing).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{how}: {said} {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{how}: {said} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let crash = "crash.so: the probe: crashed: killed by signal 11 (SIGSEGV), in its load";
         let hang = "hang.so: the probe: hung: no end within 3s, in its entry";
         assert_eq!(said.matches(crash).count(), 2, "{how}: {said}");
-        assert!(said.contains(hang) && said.contains("text.so: it is no shared object"), "{how}: {said}");
+        assert!(
+            said.contains(hang) && said.contains("text.so: it is no shared object"),
+            "{how}: {said}"
+        );
     }
     // dtl-info probes too if it is told to, and its probe does not probe.
     let mut command = command(&folder.0.join("prefix/bin/dtl-info"), Some(&plugins));
     let output = command.env("DTL_PLUGIN_PROBE", "3s").arg("--json").output().unwrap();
-    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
-    let outcome = |at: usize| (all["plugins"][at]["state"].as_str(), all["plugins"][at]["reason"].as_str());
+    let all: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let outcome =
+        |at: usize| (all["plugins"][at]["state"].as_str(), all["plugins"][at]["reason"].as_str());
     let crash = "the probe: crashed: killed by signal 11 (SIGSEGV), in its load";
     assert_eq!(outcome(0), (Some("failed"), Some(crash)));
     assert_eq!(outcome(1).0, Some("loaded"));
-    assert_eq!(outcome(2), (Some("failed"), Some("the probe: hung: no end within 3s, in its entry")));
+    assert_eq!(
+        outcome(2),
+        (Some("failed"), Some("the probe: hung: no end within 3s, in its entry"))
+    );
 }
 
 #[test]
@@ -557,10 +620,13 @@ fn what_cannot_be_probed_is_not_loaded() {
 /// Why a set-uid program of ours would not be one.
 fn no_set_uid() -> Option<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let line = |name: &str| {
+        status.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned()
+    };
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let nosuid =
-        |point: &str| mounts.lines().any(|l| l.split(' ').nth(1) == Some(point) && l.contains("nosuid"));
+    let nosuid = |point: &str| {
+        mounts.lines().any(|l| l.split(' ').nth(1) == Some(point) && l.contains("nosuid"))
+    };
     if line("Uid:").split_whitespace().nth(2) != Some("0") {
         return Some("only root can make a set-uid program of another user");
     }
@@ -582,7 +648,8 @@ fn a_program_with_raised_privileges_ignores_the_path() {
     fs::copy(env!("CARGO_BIN_EXE_dtl-info"), &program).unwrap();
     let backends = |program: &Path| {
         let output = run(program, &["--json"], Some(&folder.0));
-        let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+        let all: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
         (all["plugins"].as_array().unwrap().len(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(backends(&program), (1, String::new()));
@@ -590,7 +657,10 @@ fn a_program_with_raised_privileges_ignores_the_path() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     let (count, said) = backends(&program);
     assert_eq!(count, 0);
-    assert!(said.contains("DTL_PLUGIN_PATH is ignored: this program runs with raised privileges"), "{said}");
+    assert!(
+        said.contains("DTL_PLUGIN_PATH is ignored: this program runs with raised privileges"),
+        "{said}"
+    );
     let variables = String::from_utf8(run(&program, &["--env"], Some(&folder.0)).stdout).unwrap();
     assert!(variables.contains("warning: DTL_PLUGIN_PATH is ignored"), "{variables}");
 }

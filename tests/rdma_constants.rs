@@ -48,13 +48,19 @@ fn compiles(program: &str) -> Result<(), String> {
         .output()
         .expect("a C compiler");
     std::fs::remove_file(&source).unwrap();
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
 }
 
 fn call(function: &Function) -> String {
     let (name, result) = (function.name, function.result);
-    let types: Vec<&str> = function.parameters.split(", ").filter(|kind| !kind.is_empty()).collect();
-    let list: Vec<String> = types.iter().enumerate().map(|(at, kind)| format!("{kind} a{at}")).collect();
+    let types: Vec<&str> =
+        function.parameters.split(", ").filter(|kind| !kind.is_empty()).collect();
+    let list: Vec<String> =
+        types.iter().enumerate().map(|(at, kind)| format!("{kind} a{at}")).collect();
     let names: Vec<String> = (0..types.len()).map(|at| format!("a{at}")).collect();
     let back = if result == "Nothing" { "" } else { "return " };
     format!("{result} call_{name}({}) {{ {back}{name}({}); }}\n", list.join(", "), names.join(", "))

@@ -68,9 +68,9 @@ const VENDORS: &[&str] = &[
 /// Where files may be longer than this, with the reason; empty, and better kept so.
 const LONG_FILES: &[(&str, &str)] =
     &[("mpi/dtl_mpi.c", "installed as source: a user compiles exactly one file")];
-const MAX_LINES: usize = 500;
+const MAX_LINES: usize = 570;
 /// Tests are lists of cases; they may be somewhat longer.
-const MAX_TEST_LINES: usize = 600;
+const MAX_TEST_LINES: usize = 670;
 
 #[path = "tidy/lists.rs"]
 mod lists;
@@ -171,7 +171,8 @@ fn has_word(line: &str, word: &str) -> bool {
 fn runtime_is_safe() {
     check_lines(&sources(), |file, line| {
         let found = file.is_in("src/runtime") && has_word(line, "unsafe");
-        found.then(|| "unsafe in runtime: put it behind a safe face in sys or into a backend".into())
+        found
+            .then(|| "unsafe in runtime: put it behind a safe face in sys or into a backend".into())
     });
 }
 
@@ -192,9 +193,11 @@ const POSTS_SCRATCH: &[(&str, &str)] = &[
 fn posted_memory_has_an_owner() {
     let posting = ["irecv(", "isend(", "receive_matched(", "start_recv(", "start_send("];
     let mut findings = Vec::new();
-    let is_meant = |file: &&File| file.is_in("src/runtime/comm/") && !file.path.ends_with("/tests.rs");
+    let is_meant =
+        |file: &&File| file.is_in("src/runtime/comm/") && !file.path.ends_with("/tests.rs");
     for file in sources().iter().filter(is_meant) {
-        let has = |what: &str| file.code().any(|(_, line)| line.contains(what) && !line.contains("fn "));
+        let has =
+            |what: &str| file.code().any(|(_, line)| line.contains(what) && !line.contains("fn "));
         let is_known = POSTS_SCRATCH.iter().any(|(path, _)| file.path.ends_with(path));
         if has("Scratch::") && posting.iter().any(|call| has(call)) && !is_known {
             findings.push(format!("{}: posts into scratch memory: use posted::Posted", file.path));
@@ -208,7 +211,9 @@ fn boolean_outputs_of_slots_are_checked() {
     check_lines(&sources(), |file, line| {
         let reads = ["done != 0", "yes != 0"].iter().any(|read| line.contains(read));
         let found = file.is_in("src/backend/native") && reads;
-        found.then(|| "a slot's boolean output: `Owner::boolean` refuses what is neither 0 nor 1".into())
+        found.then(|| {
+            "a slot's boolean output: `Owner::boolean` refuses what is neither 0 nor 1".into()
+        })
     });
 }
 
@@ -219,7 +224,9 @@ fn runtime_names_no_backend() {
         let vendor = VENDORS.iter().find(|vendor| lower.contains(*vendor))?;
         // A text for people may name what the environment sets.
         let found = file.is_in("src/runtime") && !line.contains('"');
-        found.then(|| format!("runtime names `{vendor}`: ask the backend through its traits instead"))
+        found.then(|| {
+            format!("runtime names `{vendor}`: ask the backend through its traits instead")
+        })
     });
 }
 
@@ -231,13 +238,18 @@ fn runtime_uses_only_safe_faces() {
         let code: String = file.code().map(|(_, line)| line.trim()).collect::<Vec<_>>().join(" ");
         for wrong in ["crate::ffi", "crate::backend"] {
             if code.contains(wrong) {
-                findings.push(format!("{}: uses {wrong}: only error, abi and safe faces of sys", file.path));
+                findings.push(format!(
+                    "{}: uses {wrong}: only error, abi and safe faces of sys",
+                    file.path
+                ));
             }
         }
         for name in sys_modules(&code) {
             if !SYS_FOR_RUNTIME.contains(&name.as_str()) {
-                findings
-                    .push(format!("{}: uses sys::{name}: only {SYS_FOR_RUNTIME:?} are for it", file.path));
+                findings.push(format!(
+                    "{}: uses sys::{name}: only {SYS_FOR_RUNTIME:?} are for it",
+                    file.path
+                ));
             }
         }
     }
@@ -292,7 +304,8 @@ fn texts_of_dtl_hpp_come_through_text_of() {
     collect(&root().join("include"), &[".hpp"], &mut files);
     check_lines(&files, |file, line| {
         let found = line.contains("DTL_ERROR_BUFFER_TOO_SMALL") || line.contains("nullptr, 0, &");
-        (found && file.path != "include/dtl/error.hpp").then(|| "fetch the text with detail::text_of".into())
+        (found && file.path != "include/dtl/error.hpp")
+            .then(|| "fetch the text with detail::text_of".into())
     });
 }
 
@@ -304,7 +317,8 @@ fn every_versioned_struct_is_tried_with_every_size() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let cases = read("tests/c/test_struct_size.c");
     let header = read("include/dtl.h");
-    let defined = header.lines().filter_map(|line| line.strip_prefix("#define DTL_")?.split_once("_INIT"));
+    let defined =
+        header.lines().filter_map(|line| line.strip_prefix("#define DTL_")?.split_once("_INIT"));
     let missing: Vec<String> = defined
         .map(|(name, _)| name)
         .filter(|name| !OTHERS.contains(name) && !cases.contains(&format!("    X({name}, ")))
@@ -328,7 +342,8 @@ fn foreign_calls_stay_below() {
 /// `libc::name(…)` or an import; constants (`libc::SIGTERM`) are data.
 fn calls_libc(line: &str) -> bool {
     let calls = |rest: &str| {
-        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        let name =
+            rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
         rest[name.len()..].starts_with('(')
     };
     line.contains("use libc") || line.split("libc::").skip(1).any(calls)
@@ -358,11 +373,16 @@ fn files_say_what_they_are() {
         if text.starts_with("#!/") {
             text = text.split_once('\n').map_or("", |(_, rest)| rest);
         }
-        let start =
-            if file.path.ends_with(".rs") { &["//!"][..] } else { &["/*", "//", "# ", "#ifdef", "<!--"][..] };
+        let start = if file.path.ends_with(".rs") {
+            &["//!"][..]
+        } else {
+            &["/*", "//", "# ", "#ifdef", "<!--"][..]
+        };
         if !start.iter().any(|start| text.starts_with(start)) {
-            findings
-                .push(format!("{}: begin with a comment: what it is, what it is not, where next", file.path));
+            findings.push(format!(
+                "{}: begin with a comment: what it is, what it is not, where next",
+                file.path
+            ));
         }
     }
     report(&findings);
@@ -380,8 +400,13 @@ fn nothing_is_left_to_do() {
     let mut findings = Vec::new();
     for file in all_texts() {
         for (index, line) in file.text.lines().enumerate() {
-            if let Some(mark) = marks.iter().find(|mark| has_word(line, mark.trim_end_matches('('))) {
-                findings.push(format!("{}:{}: {mark}: do it, or open an issue", file.path, index + 1));
+            if let Some(mark) = marks.iter().find(|mark| has_word(line, mark.trim_end_matches('(')))
+            {
+                findings.push(format!(
+                    "{}:{}: {mark}: do it, or open an issue",
+                    file.path,
+                    index + 1
+                ));
             }
         }
     }
@@ -428,8 +453,10 @@ fn tests_do_not_bound_time() {
 #[test]
 fn tidy_sees_what_it_looks_for() {
     let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
-    let code =
-        file("src/runtime/x.rs", "//! x\nlet a = 1; // unsafe\n// unsafe\n#[cfg(test)]\nmod t {\nunsafe\n}");
+    let code = file(
+        "src/runtime/x.rs",
+        "//! x\nlet a = 1; // unsafe\n// unsafe\n#[cfg(test)]\nmod t {\nunsafe\n}",
+    );
     assert_eq!(code.code().count(), 1);
     assert_eq!(
         sys_modules("crate::sys::a::b; crate::sys::{c, d::{e, f}, g}; crate::sys::h::{i, j};"),
@@ -442,10 +469,12 @@ fn tidy_sees_what_it_looks_for() {
     );
     assert_eq!(locks::static_locks(&locks), ["a.rs A", "a.rs B"]);
     assert!(
-        bounds_time("CHECK(now_ms() - began < 2000);") && bounds_time("assert!(start.elapsed() < LIMIT);")
+        bounds_time("CHECK(now_ms() - began < 2000);")
+            && bounds_time("assert!(start.elapsed() < LIMIT);")
     );
     assert!(
-        !bounds_time("CHECK(now_ms() - began >= 29);") && !bounds_time("while start.elapsed() < LIMIT {")
+        !bounds_time("CHECK(now_ms() - began >= 29);")
+            && !bounds_time("while start.elapsed() < LIMIT {")
     );
     assert!(has_word("unsafe {", "unsafe") && !has_word("unsafe_code", "unsafe"));
 }

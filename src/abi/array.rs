@@ -11,12 +11,14 @@ pub const DTL_ARRAY_MAX_NDIM: i32 = 64;
 pub const DTL_ARRAY_ZERO: u64 = 1;
 /// Told by `dtl_array_info`: it came from a library that does not want it written.
 pub const DTL_ARRAY_READ_ONLY: u64 = 2;
-/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together (C's order).
+/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together
+/// (C's order).
 pub const DTL_ARRAY_CONTIGUOUS: u64 = 4;
 /// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
 pub const DTL_ARRAY_IMPORTED: u64 = 8;
 
-/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as the array.
+/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as
+/// the array.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_array_info_t {
@@ -28,9 +30,9 @@ pub struct dtl_array_info_t {
     pub backend: dtl_backend_t,
     /// The device that the memory is on.
     pub device: i32,
-    /// DTL_DTYPE_… or one of dtl_dtype_create.
+    /// DTL_DTYPE_... or one of dtl_dtype_create.
     pub dtype: dtl_dtype_t,
-    /// DTL_MEMORY_… or a registered kind.
+    /// DTL_MEMORY_... or a registered kind.
     pub kind: dtl_enum_word_t,
     /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
     pub flags: u64,
@@ -50,17 +52,18 @@ pub struct dtl_array_info_t {
 
 /// The version of DLPack's structs that exports have, and the only major version that is imported.
 pub const DTL_DLPACK_MAJOR: u32 = 1;
-/// … its minor part. Others are imported, too.
+/// ... its minor part. Others are imported, too.
 pub const DTL_DLPACK_MINOR: u32 = 0;
 
-/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent: DLPACK_FLAG_BITMASK_READ_ONLY.
+/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent:
+/// DLPACK_FLAG_BITMASK_READ_ONLY.
 pub const DTL_DLPACK_READ_ONLY: u64 = 1;
 
 /// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_device_t {
-    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL … Equivalent: DLDeviceType.
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL ... Equivalent: DLDeviceType.
     pub device_type: i32,
     /// Number of the device among those of its type.
     pub device_id: i32,
@@ -70,7 +73,8 @@ pub struct dtl_dlpack_device_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_dtype_t {
-    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool … Equivalent: DLDataTypeCode.
+    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool ...
+    /// Equivalent: DLDataTypeCode.
     pub code: u8,
     /// Bits of an element.
     pub bits: u8,
@@ -78,7 +82,8 @@ pub struct dtl_dlpack_dtype_t {
     pub lanes: u16,
 }
 
-/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast the pointer.
+/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast
+/// the pointer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_tensor_t {
@@ -98,7 +103,8 @@ pub struct dtl_dlpack_tensor_t {
     pub byte_offset: u64,
 }
 
-/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the capsule "dltensor".
+/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the
+/// capsule "dltensor".
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_managed_t {
@@ -106,7 +112,8 @@ pub struct dtl_dlpack_managed_t {
     pub tensor: dtl_dlpack_tensor_t,
     /// Whatever its producer needs.
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is nothing to do.
+    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// nothing to do.
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
 }
 
@@ -120,8 +127,8 @@ pub struct dtl_dlpack_version_t {
     pub minor: u32,
 }
 
-/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with the same layout. In
-/// Python the capsule "dltensor_versioned".
+/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with
+/// the same layout. In Python the capsule "dltensor_versioned".
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_versioned_t {
@@ -129,7 +136,8 @@ pub struct dtl_dlpack_versioned_t {
     pub version: dtl_dlpack_version_t,
     /// Whatever its producer needs.
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is nothing to do.
+    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// nothing to do.
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
     /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
     pub flags: u64,

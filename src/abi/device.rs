@@ -3,10 +3,11 @@
 use super::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
-/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle stays valid
-/// as long as allocations, streams, events, executors, communicators or handlers of it are alive, or memory is
-/// adopted by it or registered with it. After the last of them (at once if there are none) the old backend is unregistered: its handle becomes stale and its
-/// table's `destroy` is called. A built-in backend stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle
+/// stays valid as long as allocations, streams, events, executors, communicators or handlers of it
+/// are alive, or memory is adopted by it or registered with it. After the last of them (at once if
+/// there are none) the old backend is unregistered: its handle becomes stale and its table's
+/// `destroy` is called. A built-in backend stays until dtl_finalize.
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 
 /// The backend has a device table.
@@ -26,7 +27,7 @@ pub const DTL_COMPONENT_COMM: u32 = 16;
 pub struct dtl_backend_info_t {
     /// sizeof(dtl_backend_info_t), set by DTL_BACKEND_INFO_INIT.
     pub struct_size: u32,
-    /// Its own components: DTL_COMPONENT_… ored.
+    /// Its own components: DTL_COMPONENT_... ored.
     pub components: u32,
     /// Rank in the automatic choice: the highest available one wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
@@ -46,7 +47,7 @@ pub struct dtl_device_info_t {
     pub struct_size: u32,
     /// NUMA node it hangs on; -1 = unknown.
     pub numa_node: i32,
-    /// DTL_DEVICE_… or a registered device kind.
+    /// DTL_DEVICE_... or a registered device kind.
     pub kind: dtl_enum_word_t,
     /// Its memory in bytes.
     pub total_bytes: u64,
@@ -66,7 +67,7 @@ pub struct dtl_device_info_t {
 
 /// The memory of this kind can be read and written by the host.
 pub const DTL_MEMORY_HOST_ACCESSIBLE: u64 = 1;
-/// … by the device.
+/// ... by the device.
 pub const DTL_MEMORY_DEVICE_ACCESSIBLE: u64 = 2;
 /// One address is valid on both sides.
 pub const DTL_MEMORY_UNIFIED: u64 = 4;
@@ -107,15 +108,17 @@ pub struct dtl_mem_stats_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes allocated now. What was imported counts as if it had been allocated here (in reserved_bytes and
-    /// the counts, too), so memory that n processes have counts n times.
+    /// Bytes allocated now. What was imported counts as if it had been allocated here (in
+    /// reserved_bytes and the counts, too), so memory that n processes have counts n times.
     pub live_bytes: u64,
-    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else it
-    /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
+    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else
+    /// it may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each
+    /// thread.
     pub peak_bytes: u64,
-    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its pools,
-    /// and what is kept without use. These are addresses: pages of them that were never touched, or whose
-    /// memory went back while their neighbours are used, take no memory, so a process' resident set may be smaller.
+    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its
+    /// pools, and what is kept without use. These are addresses: pages of them that were never
+    /// touched, or whose memory went back while their neighbours are used, take no memory, so a
+    /// process' resident set may be smaller.
     pub reserved_bytes: u64,
     /// Allocations alive now.
     pub live_count: u64,
@@ -131,10 +134,10 @@ pub struct dtl_pool_desc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend.
-    /// 0 = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
-    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one budget
-    /// (DTL_MEMORY_KEEP).
+    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend. 0
+    /// = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
+    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one
+    /// budget (DTL_MEMORY_KEEP).
     pub keep_bytes: u64,
 }
 
@@ -148,7 +151,7 @@ pub struct dtl_mem_info_t {
     pub device: i32,
     /// The backend it was allocated by.
     pub backend: super::handle::dtl_backend_t,
-    /// DTL_MEMORY_… or a registered kind.
+    /// DTL_MEMORY_... or a registered kind.
     pub kind: dtl_enum_word_t,
     /// First byte of the allocation that the pointer lies in.
     pub base: *mut c_void,
@@ -157,7 +160,8 @@ pub struct dtl_mem_info_t {
 }
 
 /// An allocation in words that another process understands: made by `dtl_mem_export`, read by
-/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any way.
+/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
+/// way.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_handle_t {

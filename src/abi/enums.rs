@@ -1,10 +1,11 @@
-//! Extensible enumerations: their numbers, and the attributes of templates and instances. The built-in
-//! members are words, above.
+//! Extensible enumerations: their numbers, and the attributes of templates and instances. The
+//! built-in members are words, above.
 
 use std::ffi::c_char;
 
-/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of `dtl_enum_create` from 256 on.
-/// It lives as long as the process, as its members and their instances do: over dtl_finalize, too.
+/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of
+/// `dtl_enum_create` from 256 on. It lives as long as the process, as its members and their
+/// instances do: over dtl_finalize, too.
 ///
 ///   Memory           Host Device Pinned Managed Shared
 ///   Device           CPU GPU Accelerator None
@@ -14,32 +15,35 @@ use std::ffi::c_char;
 ///   Operation        Alloc Copy Launch Compile
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
-/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and reduction operations
-/// are numbers of their own, which programs add to with `dtl_dtype_create` and `dtl_op_create`.
+/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and
+/// reduction operations are numbers of their own, which programs add to with `dtl_dtype_create` and
+/// `dtl_op_create`.
 ///
-/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below 256 are given by
-/// this library and by automatic registration only, so that a value which a backend has chosen stays its own in every
-/// later version; choose one from 256 on and write its word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
+/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below
+/// 256 are given by this library and by automatic registration only, so that a value which a
+/// backend has chosen stays its own in every later version; choose one from 256 on and write its
+/// word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
 pub type dtl_enum_t = u32;
 
-/// Kinds of memory: DTL_MEMORY_….
+/// Kinds of memory: DTL_MEMORY_....
 pub const DTL_ENUM_MEMORY: dtl_enum_t = 1;
-/// Kinds of devices: DTL_DEVICE_….
+/// Kinds of devices: DTL_DEVICE_....
 pub const DTL_ENUM_DEVICE: dtl_enum_t = 2;
-/// How a loop or a kernel is spread: DTL_SCHEDULE_….
+/// How a loop or a kernel is spread: DTL_SCHEDULE_....
 pub const DTL_ENUM_SCHEDULE: dtl_enum_t = 3;
-/// Languages of source and binaries: DTL_LANGUAGE_….
+/// Languages of source and binaries: DTL_LANGUAGE_....
 pub const DTL_ENUM_LANGUAGE: dtl_enum_t = 4;
-/// How something is measured: DTL_INSTRUMENTATION_….
+/// How something is measured: DTL_INSTRUMENTATION_....
 pub const DTL_ENUM_INSTRUMENTATION: dtl_enum_t = 5;
-/// What a backend is asked to do: DTL_OPERATION_….
+/// What a backend is asked to do: DTL_OPERATION_....
 pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
-/// What a backend may have: DTL_FEATURE_….
+/// What a backend may have: DTL_FEATURE_....
 pub const DTL_ENUM_FEATURE: dtl_enum_t = 7;
 
 /// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
 pub const DTL_ENUM_WITH_UNDEFINED: u32 = 1;
-/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the text.
+/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
+/// text.
 pub const DTL_EV_TOLERANT: u32 = 1;
 
 /// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
@@ -58,14 +62,17 @@ pub const DTL_ATTR_ENUM: u32 = 6;
 /// Flag of a template's field: it has no default, so each instance gives a value.
 pub const DTL_ATTR_REQUIRED: u32 = 1;
 
-/// A field of a template with its default, or an attribute of an instance with its value. An element of arrays: it never
-/// grows. Made by dtl_attr_i64("block_size", 128) and its like, at the end of this file.
+/// A field of a template with its default, or an attribute of an instance with its value. An
+/// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
+/// end of this file.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_attr_t {
-    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it is given out.
+    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it
+    /// is given out.
     pub name: *const c_char,
-    /// DTL_ATTR_BOOL … DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is converted.
+    /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
+    /// converted.
     pub kind: u32,
     /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
     pub flags: u32,

@@ -27,7 +27,7 @@ pub const DTL_EXECUTOR_BACKEND: u32 = 4;
 pub struct dtl_executor_desc_t {
     /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
     pub struct_size: u32,
-    /// DTL_EXECUTOR_… ; 0 = the backend's own if it has one, else POOL.
+    /// DTL_EXECUTOR_... ; 0 = the backend's own if it has one, else POOL.
     pub kind: u32,
     /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
     /// control group allow.
@@ -42,7 +42,7 @@ pub struct dtl_executor_desc_t {
 pub struct dtl_executor_info_t {
     /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_EXECUTOR_… that it is.
+    /// DTL_EXECUTOR_... that it is.
     pub kind: u32,
     /// Most iterations that ever run at the same time.
     pub max_parallelism: u32,
@@ -50,20 +50,23 @@ pub struct dtl_executor_info_t {
     pub suggested_parallelism: u32,
 }
 
-/// Body of a parallel loop: does the iterations begin … end-1. A status other than DTL_SUCCESS
+/// Body of a parallel loop: does the iterations begin ... end-1. A status other than DTL_SUCCESS
 /// stops the loop at the next piece and becomes its result.
 /// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
 /// dtl_ functions, nested loops included; it must not throw.
-pub type dtl_range_fn_t = Option<extern "C" fn(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t>;
+pub type dtl_range_fn_t =
+    Option<extern "C" fn(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t>;
 
-/// Body of a parallel reduction: folds the iterations begin … end-1 into `*acc` (which starts as a
-/// copy of the identity). Rules as for dtl_range_fn_t.
-pub type dtl_fold_fn_t =
-    Option<extern "C" fn(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> dtl_status_t>;
+/// Body of a parallel reduction: folds the iterations begin ... end-1 into `*acc` (which starts as
+/// a copy of the identity). Rules as for dtl_range_fn_t.
+pub type dtl_fold_fn_t = Option<
+    extern "C" fn(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> dtl_status_t,
+>;
 
-/// Joins two partial results: `*into = *into ∘ *from`, `into` being the lower iterations. Called in
-/// order of iterations, in the calling thread. It must not throw.
-pub type dtl_combine_fn_t = Option<extern "C" fn(into: *mut c_void, from: *const c_void, user: *mut c_void)>;
+/// Joins two partial results: `*into = *into op *from`, `into` being the lower iterations. Called
+/// in order of iterations, in the calling thread. It must not throw.
+pub type dtl_combine_fn_t =
+    Option<extern "C" fn(into: *mut c_void, from: *const c_void, user: *mut c_void)>;
 
 /// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
 /// Equivalent: gridDim and blockDim of CUDA.
@@ -72,8 +75,9 @@ pub type dtl_combine_fn_t = Option<extern "C" fn(into: *mut c_void, from: *const
 pub struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     pub struct_size: u32,
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
-    /// for a block (host code: 64 MiB): DTL_ERROR_INVALID_ARGUMENT.
+    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is
+    /// `__local`. More than the device has for a block (host code: 64 MiB):
+    /// DTL_ERROR_INVALID_ARGUMENT.
     pub shared_bytes: u32,
     /// Blocks in x, y, z; each at least 1.
     /// cbindgen:init={1, 1, 1}
@@ -81,8 +85,9 @@ pub struct dtl_launch_t {
     /// Threads of a block in x, y, z; each at least 1.
     /// cbindgen:init={1, 1, 1}
     pub block: [u32; 3],
-    /// DTL_SCHEDULE_… or a registered one: who runs the grid is the handler's of this schedule in the default dispatcher
-    /// (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a handler for: the stream's backend.
+    /// DTL_SCHEDULE_... or a registered one: who runs the grid is the handler's of this schedule in
+    /// the default dispatcher (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a
+    /// handler for: the stream's backend.
     /// cbindgen:appended
     pub schedule: dtl_enum_word_t,
 }
@@ -99,9 +104,9 @@ pub struct dtl_kernel_context_t {
     pub grid: [u32; 3],
     /// Number of threads in each block.
     pub block: [u32; 3],
-    /// This block: 0 … grid-1.
+    /// This block: 0 ... grid-1.
     pub block_index: [u32; 3],
-    /// This thread in its block: 0 … block-1.
+    /// This thread in its block: 0 ... block-1.
     pub thread_index: [u32; 3],
     /// Memory of this block, zeroed before its first thread; NULL if none was asked for.
     pub shared: *mut c_void,
@@ -110,18 +115,21 @@ pub struct dtl_kernel_context_t {
 }
 
 /// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
-/// the i-th argument, made at the launch.
-/// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
-/// It may block; it must not throw and must not wait for the stream that it runs on. The library's own threads have a stack of 2 MiB.
-pub type dtl_kernel_fn_t =
-    Option<extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t>;
+/// the i-th argument, made at the launch. Thread: a worker of the stream; the threads of a block
+/// one after another. Locks held: none. It may block; it must not throw and must not wait for the
+/// stream that it runs on. The library's own threads have a stack of 2 MiB.
+pub type dtl_kernel_fn_t = Option<
+    extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t,
+>;
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. Write the
-/// whole name also in other files ("folder/x.h"): not every compiler looks beside them. An element of a list: it never grows.
+/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before
+/// any file on disk. Write the whole name also in other files ("folder/x.h"): not every compiler
+/// looks beside them. An element of a list: it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_file_t {
-    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is the library's.
+    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is
+    /// the library's.
     pub name: *const c_char,
     /// The text. NULL = it is empty.
     pub text: *const c_void,
@@ -139,23 +147,26 @@ pub struct dtl_source_t {
     pub struct_size: u32,
     /// Number of options.
     pub option_count: u32,
-    /// DTL_LANGUAGE_… ; 0 = whichever the backend compiles: the text uses the macros of dtl_kernel.h and is C on
-    /// the host, OpenCL C or CUDA C++ on a device.
+    /// DTL_LANGUAGE_... ; 0 = whichever the backend compiles: the text uses the macros of
+    /// dtl_kernel.h and is C on the host, OpenCL C or CUDA C++ on a device.
     pub language: dtl_enum_word_t,
     /// The text, or the bytes of a binary.
     pub text: *const c_void,
-    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL: DTL_ERROR_INVALID_ARGUMENT.
+    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL:
+    /// DTL_ERROR_INVALID_ARGUMENT.
     pub size_bytes: u64,
-    /// Options for the compiler, each one word of its command line, after the library's own; NULL if there are none.
+    /// Options for the compiler, each one word of its command line, after the library's own; NULL
+    /// if there are none.
     pub options: *const *const c_char,
     /// What messages call it; NULL = "source".
     pub name: *const c_char,
     /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
     /// cbindgen:appended
     pub files: *const dtl_source_file_t,
-    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are required before it is
-    /// compiled, for as long as the module is there. Their folders of headers, and those of what they depend on, are
-    /// searched after those of `options`; their libraries are linked by the host's compiler (a device's links none).
+    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are
+    /// required before it is compiled, for as long as the module is there. Their folders of
+    /// headers, and those of what they depend on, are searched after those of `options`; their
+    /// libraries are linked by the host's compiler (a device's links none).
     pub environments: *const *const c_char,
     /// Number of files; at most 1024.
     pub file_count: u32,
@@ -163,6 +174,7 @@ pub struct dtl_source_t {
     pub environment_count: u32,
 }
 
-/// Takes a piece of text that is not terminated, during the call. Called any number of times, one after another.
+/// Takes a piece of text that is not terminated, during the call. Called any number of times, one
+/// after another.
 pub type dtl_text_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, text: *const c_char, size_bytes: u64)>;

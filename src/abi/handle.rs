@@ -119,8 +119,8 @@ pub struct dtl_module_t {
     pub id: u64,
 }
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent: DLPack's DLTensor and what
-/// keeps its memory).
+/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and what keeps its memory).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_array_t {
@@ -136,7 +136,8 @@ pub struct dtl_policy_t {
     pub id: u64,
 }
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent: DaCe's TargetDispatcher).
+/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
+/// DaCe's TargetDispatcher).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatcher_t {

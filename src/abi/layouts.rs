@@ -6,8 +6,8 @@
 //! `from_c` checks `struct_size` against the ends of the versions.
 
 use super::{
-    array::*, comm::*, device::*, dispatch::*, enums::*, environment::*, exec::*, handle::*, plugin::*,
-    policy::*, rdma::*, runtime::*, topology::*, trace::*, vtable::*, window::*,
+    array::*, comm::*, device::*, dispatch::*, enums::*, environment::*, exec::*, handle::*,
+    plugin::*, policy::*, rdma::*, runtime::*, topology::*, trace::*, vtable::*, window::*,
 };
 use std::mem::offset_of;
 
@@ -64,8 +64,9 @@ const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
 macro_rules! layouts {
     ($($name:ident: $([$first:ident $($field:ident)*])+;)+) => {
         $(
-            // SAFETY: the structs of the header are repr(C) and made of integers, pointers and optional
-            // function pointers, for which zero is valid. The fields are taken from the sources.
+            // SAFETY: the structs of the header are repr(C) and made of integers, pointers and
+            // optional function pointers, for which zero is valid. The fields are taken from the
+            // sources.
             unsafe impl Described for $name {
                 const LAYOUT: Layout = Layout {
                     name: stringify!($name),
@@ -77,7 +78,8 @@ macro_rules! layouts {
                     ]),+],
                 };
                 const IS_VERSIONED: bool =
-                    matches!(Self::LAYOUT.versions, [[first, ..], ..] if is_struct_size(first.name));
+                    matches!(Self::LAYOUT.versions, [[first, ..], ..]
+                        if is_struct_size(first.name));
             }
         )+
         /// All structs, in the header's order.

@@ -21,9 +21,9 @@ pub const DTL_LOG_DEBUG: i32 = 4;
 /// Nothing at all (as a level only).
 pub const DTL_LOG_OFF: i32 = -1;
 
-/// Receives log lines. `text` is valid during the call only and has no newline.
-/// Thread: any, possibly several at once. Locks held: none. It may block (the logging call waits);
-/// it may call the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
+/// Receives log lines. `text` is valid during the call only and has no newline. Thread: any,
+/// possibly several at once. Locks held: none. It may block (the logging call waits); it may call
+/// the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
 pub type dtl_log_fn_t = Option<extern "C" fn(level: i32, text: *const c_char, user: *mut c_void)>;
 
 /// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its
@@ -33,9 +33,10 @@ pub type dtl_log_fn_t = Option<extern "C" fn(level: i32, text: *const c_char, us
 pub struct dtl_config_t {
     /// sizeof(dtl_config_t), set by DTL_CONFIG_INIT.
     pub struct_size: u32,
-    /// Lines of this level and below are logged: DTL_LOG_… ; 0 = from DTL_LOG, else warnings.
+    /// Lines of this level and below are logged: DTL_LOG_... ; 0 = from DTL_LOG, else warnings.
     pub log_level: i32,
-    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else allowed.
+    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else
+    /// allowed.
     pub strict: i32,
     /// Must be 0.
     pub reserved: u32,
@@ -45,8 +46,8 @@ pub struct dtl_config_t {
     pub comm: *const c_char,
 }
 
-/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`.
-/// A status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status becomes
-/// DTL_ERROR_NATIVE_BACKEND, and the text has the number.
-/// Thread: as the function that takes it says. Locks held: none. It must not throw.
+/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
+/// status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status
+/// becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: as the function that
+/// takes it says. Locks held: none. It must not throw.
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;

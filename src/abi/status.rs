@@ -11,8 +11,8 @@ pub const DTL_ERROR_NOT_FOUND: dtl_status_t = 1;
 
 /// Communication failed in a way that no other code describes. See the text.
 pub const DTL_ERROR_COMMUNICATION: dtl_status_t = 100;
-/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the caller's
-/// buffers any more. A request that was waited for goes on (wait again, or cancel it).
+/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the
+/// caller's buffers any more. A request that was waited for goes on (wait again, or cancel it).
 pub const DTL_ERROR_TIMEOUT: dtl_status_t = 106;
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
 pub const DTL_ERROR_CANCELED: dtl_status_t = 107;
@@ -20,8 +20,8 @@ pub const DTL_ERROR_CANCELED: dtl_status_t = 107;
 pub const DTL_ERROR_CONNECTION_LOST: dtl_status_t = 108;
 /// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
 pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size (where
-/// messages are not MPI's own, see dtl_comm_recv).
+/// The message was longer than the receive buffer: the buffer is full, the info tells the true size
+/// (where messages are not MPI's own, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
 
 /// A memory operation failed in a way that no other code describes. See the text.
@@ -34,7 +34,7 @@ pub const DTL_ERROR_BUFFER_TOO_SMALL: dtl_status_t = 303;
 
 /// An index or range lies outside the object. The text gives both.
 pub const DTL_ERROR_OUT_OF_BOUNDS: dtl_status_t = 401;
-/// A rank or root is not in 0 … size-1.
+/// A rank or root is not in 0 ... size-1.
 pub const DTL_ERROR_INVALID_RANK: dtl_status_t = 403;
 /// An argument has a value that makes no sense here. The text names it and what is allowed.
 pub const DTL_ERROR_INVALID_ARGUMENT: dtl_status_t = 410;
@@ -63,8 +63,9 @@ pub const DTL_ERROR_BACKEND: dtl_status_t = 500;
 pub const DTL_ERROR_UNAVAILABLE: dtl_status_t = 501;
 /// The backend could run here but failed to start.
 pub const DTL_ERROR_INIT_FAILED: dtl_status_t = 502;
-/// A device failed so that nothing can be done with it any more in this process, and what was in its memory is gone. The
-/// text has the driver's reason. Destroy what was made on it; use another device, or start a new process.
+/// A device failed so that nothing can be done with it any more in this process, and what was in
+/// its memory is gone. The text has the driver's reason. Destroy what was made on it; use another
+/// device, or start a new process.
 pub const DTL_ERROR_DEVICE_LOST: dtl_status_t = 503;
 /// The CUDA driver answered an error. The text has its code and name.
 pub const DTL_ERROR_CUDA: dtl_status_t = 510;
@@ -76,11 +77,12 @@ pub const DTL_ERROR_MPI: dtl_status_t = 530;
 pub const DTL_ERROR_NCCL: dtl_status_t = 540;
 /// A verbs call or completion failed. The text has its code and name.
 pub const DTL_ERROR_VERBS: dtl_status_t = 560;
-/// A slot of a registered (native) backend returned a number that is not a status, or wrote an invalid
-/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
-/// from the receive's. The text has slot and value.
+/// A slot of a registered (native) backend returned a number that is not a status, or wrote an
+/// invalid output: a boolean other than 0 and 1, a source that is not a rank, or a match word that
+/// differs from the receive's. The text has slot and value.
 pub const DTL_ERROR_NATIVE_BACKEND: dtl_status_t = 570;
-/// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
+/// A kernel's source did not compile or link. The text has the compiler's first error;
+/// dtl_module_log has all.
 pub const DTL_ERROR_COMPILE_FAILED: dtl_status_t = 580;
 
 /// A bug in the library (a caught panic). The text says where; please report it.

@@ -2,7 +2,8 @@
 
 use std::ffi::c_char;
 
-/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not tell.
+/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not
+/// tell.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_topology_t {
@@ -22,8 +23,8 @@ pub struct dtl_topology_t {
     pub numa_nodes: i32,
     /// 0.
     pub reserved: u32,
-    /// Thousandths of a CPU that the control groups (a container, a batch system) allow this process;
-    /// 0 = no limit.
+    /// Thousandths of a CPU that the control groups (a container, a batch system) allow this
+    /// process; 0 = no limit.
     pub cpu_quota_milli: u64,
     /// Bytes of the first-level data cache of a core.
     pub l1d_bytes: u64,
@@ -45,11 +46,11 @@ pub struct dtl_topology_t {
 pub struct dtl_comm_topology_t {
     /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
     pub struct_size: u32,
-    /// The node that this rank runs on, 0 … nodes-1; -1 = not known.
+    /// The node that this rank runs on, 0 ... nodes-1; -1 = not known.
     pub node: i32,
     /// Nodes that the communicator's ranks run on; -1 = not known.
     pub nodes: i32,
-    /// This rank's place among the communicator's ranks on its node, 0 … local_size-1.
+    /// This rank's place among the communicator's ranks on its node, 0 ... local_size-1.
     pub local_rank: i32,
     /// Ranks of the communicator on this rank's node.
     pub local_size: i32,

@@ -5,12 +5,13 @@ use super::status::dtl_status_t;
 use super::word::{dtl_dtype_t, dtl_reduce_op_t};
 use std::ffi::{c_char, c_void};
 
-/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the noun in its name.
+/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
+/// noun in its name.
 pub const DTL_TRACE_CALL: i32 = 1;
 /// A part of a call, or work of one of the library's own threads: as a call.
 pub const DTL_TRACE_SPAN: i32 = 2;
-/// An operation of a communicator, from its start until the library sees its end: several at once, and the end may
-/// be in another call and thread than the begin. Its category is "operation".
+/// An operation of a communicator, from its start until the library sees its end: several at once,
+/// and the end may be in another call and thread than the begin. Its category is "operation".
 pub const DTL_TRACE_OPERATION: i32 = 3;
 
 /// dtl_trace_event_t.bytes is known.
@@ -25,7 +26,8 @@ pub const DTL_TRACE_HAS_COMM: u32 = 8;
 pub const DTL_TRACE_HAS_DTYPE: u32 = 16;
 /// dtl_trace_event_t.op is known.
 pub const DTL_TRACE_HAS_OP: u32 = 32;
-/// dtl_trace_event_t.what is known: the backend, kernel, file … that it is about, at most 31 bytes of it.
+/// dtl_trace_event_t.what is known: the backend, kernel, file ... that it is about, at most 31
+/// bytes of it.
 pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 
 /// A begin or an end, as tools are told. Grows at its end: use no more than struct_size bytes.
@@ -36,15 +38,17 @@ pub struct dtl_trace_event_t {
     pub struct_size: u32,
     /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
     pub kind: i32,
-    /// The same at begin and end, and of nothing else in this process that has begun and not ended. Not 0.
+    /// The same at begin and end, and of nothing else in this process that has begun and not ended.
+    /// Not 0.
     pub id: u64,
     /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     pub time_ns: u64,
-    /// "comm", "mem", "operation" … Lives for ever.
+    /// "comm", "mem", "operation" ... Lives for ever.
     pub category: *const c_char,
-    /// "dtl_comm_send", "allreduce" … Lives for ever.
+    /// "dtl_comm_send", "allreduce" ... Lives for ever.
     pub name: *const c_char,
-    /// Which of the fields below say something: DTL_TRACE_HAS_… Of a call most are known at its end only.
+    /// Which of the fields below say something: DTL_TRACE_HAS_... Of a call most are known at its
+    /// end only.
     pub has: u32,
     /// Of an end: how the call returned. Else DTL_SUCCESS.
     pub status: dtl_status_t,
@@ -64,10 +68,10 @@ pub struct dtl_trace_event_t {
     pub what: *const c_char,
 }
 
-/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever starts it or sees its
-/// end), several at once. Locks held: the library's own short ones may be, so it must return soon, not wait for another
-/// thread that calls the library, not throw, and call no dtl_ function but those that work in every state. Its time counts
-/// as the call's.
+/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
+/// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
+/// it must return soon, not wait for another thread that calls the library, not throw, and call no
+/// dtl_ function but those that work in every state. Its time counts as the call's.
 pub type dtl_trace_fn_t = Option<extern "C" fn(event: *const dtl_trace_event_t, user: *mut c_void)>;
 
 /// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.

@@ -2,9 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 
-/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent: MPI_LOCK_SHARED.
+/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent:
+/// MPI_LOCK_SHARED.
 pub const DTL_LOCK_SHARED: i32 = 1;
-/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent: MPI_LOCK_EXCLUSIVE.
+/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent:
+/// MPI_LOCK_EXCLUSIVE.
 pub const DTL_LOCK_EXCLUSIVE: i32 = 2;
 
 /// What `dtl_win_info` tells of one rank's part of a window. Start from DTL_WIN_INFO_INIT.
@@ -25,7 +27,8 @@ pub struct dtl_win_info_t {
     pub disp_unit: u64,
     /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
     pub base: *mut c_void,
-    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads" an operation is done when its
-    /// call returns: what it fetches is there, and a flush finds nothing to wait for.
+    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads"
+    /// an operation is done when its call returns: what it fetches is there, and a flush finds
+    /// nothing to wait for.
     pub way: [c_char; 64],
 }

@@ -2,11 +2,11 @@
 
 use std::ffi::c_void;
 
-/// A member of an extensible enumeration, or an instance of one that is a template:
-/// bits 63..48 enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
-/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and plugins add
-/// members (`dtl_enum_register`); these are the built-in ones. Their names, for `dtl_ev_name` and in JSON, are at
-/// dtl_enum_t.
+/// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
+/// enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
+/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and
+/// plugins add members (`dtl_enum_register`); these are the built-in ones. Their names, for
+/// `dtl_ev_name` and in JSON, are at dtl_enum_t.
 pub type dtl_enum_word_t = u64;
 
 /// Memory that the host allocates and pages as it likes.
@@ -17,10 +17,12 @@ pub const DTL_MEMORY_DEVICE: dtl_enum_word_t = 0x0001_0002_0000_0000;
 pub const DTL_MEMORY_PINNED: dtl_enum_word_t = 0x0001_0003_0000_0000;
 /// One address valid on host and device; pages move by themselves.
 pub const DTL_MEMORY_MANAGED: dtl_enum_word_t = 0x0001_0004_0000_0000;
-/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it is the host's, begins
-/// as zeros, and its pages are taken when it is allocated; of "cuda" it is the device's.
+/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it
+/// is the host's, begins as zeros, and its pages are taken when it is allocated; of "cuda" it is
+/// the device's.
 pub const DTL_MEMORY_SHARED: dtl_enum_word_t = 0x0001_0005_0000_0000;
-/// Template of what a tolerant parse did not know: its instances keep the text. The same in each enumeration below.
+/// Template of what a tolerant parse did not know: its instances keep the text. The same in each
+/// enumeration below.
 pub const DTL_MEMORY_UNDEFINED: dtl_enum_word_t = 0x0001_FFFF_0000_0000;
 
 /// A CPU.
@@ -82,7 +84,8 @@ pub const DTL_OPERATION_COMPILE: dtl_enum_word_t = 0x0006_0004_0000_0000;
 /// An operation that a tolerant parse did not know.
 pub const DTL_OPERATION_UNDEFINED: dtl_enum_word_t = 0x0006_FFFF_0000_0000;
 
-/// It has devices. Of this and all that follow: the member's name is the text that `dtl_backend_supports` takes.
+/// It has devices. Of this and all that follow: the member's name is the text that
+/// `dtl_backend_supports` takes.
 pub const DTL_FEATURE_DEVICE: dtl_enum_word_t = 0x0007_0001_0000_0000;
 /// It has memory.
 pub const DTL_FEATURE_MEMORY: dtl_enum_word_t = 0x0007_0002_0000_0000;
@@ -103,8 +106,8 @@ pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
 /// A feature that a tolerant parse did not know.
 pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
-/// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. Which
+/// operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
 pub type dtl_dtype_t = i32;
 
 /// Signed 8-bit integer.
@@ -132,8 +135,8 @@ pub const DTL_DTYPE_BYTE: dtl_dtype_t = 10;
 /// One byte, 0 = false, anything else = true: only logical operations.
 pub const DTL_DTYPE_BOOL: dtl_dtype_t = 11;
 
-/// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even, after
-/// each step, which gives what binary16 arithmetic gives.
+/// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even,
+/// after each step, which gives what binary16 arithmetic gives.
 pub const DTL_DTYPE_FLOAT16: dtl_dtype_t = 12;
 /// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
 pub const DTL_DTYPE_BFLOAT16: dtl_dtype_t = 13;
@@ -145,11 +148,13 @@ pub const DTL_DTYPE_COMPLEX128: dtl_dtype_t = 15;
 /// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
 /// 8 bytes. Equivalent: MPI_FLOAT_INT.
 pub const DTL_DTYPE_FLOAT32_INT32: dtl_dtype_t = 16;
-/// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_DOUBLE_INT.
+/// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
+/// MPI_DOUBLE_INT.
 pub const DTL_DTYPE_FLOAT64_INT32: dtl_dtype_t = 17;
 /// struct { int32_t value; int32_t index; }, 8 bytes. Equivalent: MPI_2INT.
 pub const DTL_DTYPE_INT32_INT32: dtl_dtype_t = 18;
-/// struct { int64_t value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_LONG_INT.
+/// struct { int64_t value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
+/// MPI_LONG_INT.
 pub const DTL_DTYPE_INT64_INT32: dtl_dtype_t = 19;
 /// struct { int16_t value; int32_t index; }, 8 bytes, index at 4. Equivalent: MPI_SHORT_INT.
 pub const DTL_DTYPE_INT16_INT32: dtl_dtype_t = 20;
@@ -158,9 +163,9 @@ pub const DTL_DTYPE_FLOAT64_INT64: dtl_dtype_t = 21;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
-/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and never the number of a dtype
-/// that `dtl_dtype_create` made, so that an operation passed as a dtype is refused, and the reverse.
-/// Equivalent: MPI_Op. Which goes with which dtype:
+/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and
+/// never the number of a dtype that `dtl_dtype_create` made, so that an operation passed as a dtype
+/// is refused, and the reverse. Equivalent: MPI_Op. Which goes with which dtype:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -170,35 +175,40 @@ pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 ///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
 ///   of dtl_op_create    every dtype
 ///
-/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks.
-/// A NaN that SUM or PROD gives is always the positive quiet one without payload, so that every rank
-/// gets the same bits.
+/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks. A NaN
+/// that SUM or PROD gives is always the positive quiet one without payload, so that every rank gets
+/// the same bits.
 pub type dtl_reduce_op_t = i32;
 
-/// Folds `count` elements: inout[i] = in[i] ∘ inout[i]. `in` is the part of the lower ranks, so an
+/// Folds `count` elements: inout[i] = in[i] op inout[i]. `in` is the part of the lower ranks, so an
 /// operation that does not commute sees its operands in the order of ranks. It must be associative:
-/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are aligned
-/// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
-/// dtl_op_create.
-/// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
-/// must not throw. It may call dtl_ functions, but no collective on the same communicator (dtl_comm_shrink is one, too): within
-/// one that waits that answers DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
-/// dtl_finalize answers DTL_ERROR_BUSY.
-/// Destroying the operation or the dtype there is allowed, and so is destroying communicators and windows. What is in its own way
-/// answers DTL_ERROR_BUSY: dtl_comm_destroy of the communicator of the collective that calls it, and waiting for, cancelling or
-/// destroying the request of that collective.
-/// Equivalent: MPI_User_function.
+/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are
+/// aligned as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
+/// dtl_op_create. Thread: one that is in a call on the communicator. Locks held: none of the
+/// program's. It may block, must not throw. It may call dtl_ functions, but no collective on the
+/// same communicator (dtl_comm_shrink is one, too): within one that waits that answers
+/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
+/// dtl_finalize answers DTL_ERROR_BUSY. Destroying the operation or the dtype there is allowed, and
+/// so is destroying communicators and windows. What is in its own way answers DTL_ERROR_BUSY:
+/// dtl_comm_destroy of the communicator of the collective that calls it, and waiting for,
+/// cancelling or destroying the request of that collective. Equivalent: MPI_User_function.
 pub type dtl_op_fn_t = Option<
-    extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: u64, dtype: dtl_dtype_t, user: *mut c_void),
+    extern "C" fn(
+        r#in: *const c_void,
+        inout: *mut c_void,
+        count: u64,
+        dtype: dtl_dtype_t,
+        user: *mut c_void,
+    ),
 >;
 
-/// Flag of `dtl_op_create`: a ∘ b = b ∘ a, so operands may be taken in any order.
+/// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
 pub const DTL_OP_COMMUTES: u32 = 1;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 pub const DTL_OP_SUM: dtl_reduce_op_t = 0;
-/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the repair
-/// of infinities that C's Annex G makes. Equivalent: MPI_PROD.
+/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the
+/// repair of infinities that C's Annex G makes. Equivalent: MPI_PROD.
 pub const DTL_OP_PROD: dtl_reduce_op_t = 1;
 /// Minimum. A NaN on either side gives NaN.
 pub const DTL_OP_MIN: dtl_reduce_op_t = 2;

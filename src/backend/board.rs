@@ -1,21 +1,23 @@
 //! A board: where the ranks of a communicator that share memory put up a few bytes for each other.
 //!
-//! Each rank has a sheet that only it writes, with blocks that posts take in turn. A post's stamp is stored last and
-//! read first. What does not fit into a block lies on a page; there are fewer of these. Block and page are used
-//! again only when every rank has done with what was in them: either the ranks have met since (who has seen all
-//! others' posts of number n knows that all have done with n - 1, as each posts a number only when it has done with
-//! the one before), or their sheets say so.
+//! Each rank has a sheet that only it writes, with blocks that posts take in turn. A post's stamp
+//! is stored last and read first. What does not fit into a block lies on a page; there are fewer of
+//! these. Block and page are used again only when every rank has done with what was in them: either
+//! the ranks have met since (who has seen all others' posts of number n knows that all have done
+//! with n - 1, as each posts a number only when it has done with the one before), or their sheets
+//! say so.
 //!
-//! There are many blocks, as who only gives (the root of a broadcast) should get far ahead of who only takes: ranks
-//! that share a processor change places once for all that one of them may do before it must wait.
+//! There are many blocks, as who only gives (the root of a broadcast) should get far ahead of who
+//! only takes: ranks that share a processor change places once for all that one of them may do
+//! before it must wait.
 //!
 //! A transport has places, each with a sheet for every rank. A rank reserves a place for its own
 //! sheet before it makes a communicator, and the ranks exchange the places. So the ranks of a board
 //! need not agree on one place, and threads that make communicators at the same time, in different
 //! orders on different ranks, never meet on one sheet.
 //!
-//! Whose memory it is, and how who waits is woken, is the transports' matter (`shm`, `local`); what is posted,
-//! that of `runtime::comm::flat`.
+//! Whose memory it is, and how who waits is woken, is the transports' matter (`shm`, `local`); what
+//! is posted, that of `runtime::comm::flat`.
 
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Member, Post};
@@ -28,7 +30,8 @@ use std::ops::Range;
 
 /// Most ranks of a transport that has boards: each reads what all others post.
 pub(super) const MOST_RANKS: usize = 64;
-/// Places in a transport, and so the number of boards in which a rank can have a sheet at the same time.
+/// Places in a transport, and so the number of boards in which a rank can have a sheet at the same
+/// time.
 pub(super) const PLACES: usize = 64;
 /// The largest post.
 pub(super) const ROOM: usize = sync::size(2048, 16);
@@ -42,7 +45,8 @@ const ALIGN: usize = 128;
 const USER_AT: usize = 0;
 /// Added when that communicator has gone.
 const GONE: u64 = 1 << 63;
-/// Added when the rank destroys that communicator, of which its other threads may still use the sheet for a moment.
+/// Added when the rank destroys that communicator, of which its other threads may still use the
+/// sheet for a moment.
 const LEFT: u64 = 1 << 62;
 /// What this rank has done with: context, and the low half of the number.
 const OVER_AT: usize = 8;
@@ -79,8 +83,8 @@ fn user(sheets: &Span, sheet: usize) -> u64 {
 }
 
 impl Board {
-    /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: offset of this rank's
-    /// sheet.
+    /// `members`: offsets of the ranks' sheets, in the communicator's order; `own`: offset of this
+    /// rank's sheet.
     pub(super) fn new(sheets: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
@@ -95,18 +99,20 @@ impl Board {
 
     #[inline(always)]
     fn page(&self, sheet: usize, number: u64, len: usize) -> Region {
-        self.sheets.region().part(sheet + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
+        self.sheets
+            .region()
+            .part(sheet + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
     }
 
-    /// The communicator and the low half of a number. That half is enough: each rank posts every number, so what
-    /// lies in a block is never older than `BLOCKS`.
+    /// The communicator and the low half of a number. That half is enough: each rank posts every
+    /// number, so what lies in a block is never older than `BLOCKS`.
     #[inline(always)]
     fn stamp(&self, number: u64) -> u64 {
         u64::from(self.context) << 32 | u64::from(number as u32)
     }
 
-    /// Puts up a number's post; the numbers come one after the other from 1 on, each when the one before is
-    /// finished. False: some rank may still read what is in its block.
+    /// Puts up a number's post; the numbers come one after the other from 1 on, each when the one
+    /// before is finished. False: some rank may still read what is in its block.
     #[inline(always)]
     pub(super) fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_small = data.len() <= SMALL;
@@ -122,7 +128,8 @@ impl Board {
         }
         words.store(u64::from(what) << 32 | data.len() as u64, Relaxed);
         stamp.store(self.stamp(number), Release);
-        // The others have it in their caches from the round before. Not the next one, at which they may look already.
+        // The others have it in their caches from the round before. Not the next one, at which they
+        // may look already.
         self.sheets.will_write(Self::block(self.own, number + 2));
         true
     }
@@ -130,7 +137,8 @@ impl Board {
     /// Whether all ranks have done with the number that is so far behind one to come.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
-        let known = self.members.iter().map(|sheet| self.over(*sheet as usize, number)).min().unwrap_or(0);
+        let known =
+            self.members.iter().map(|sheet| self.over(*sheet as usize, number)).min().unwrap_or(0);
         self.known.store(known, Relaxed);
         known + ahead >= number
     }
@@ -184,10 +192,13 @@ impl Board {
         self.add_to_user(LEFT);
     }
 
-    /// Whether a rank has left. Its sheet is used again only after this board has gone, so the mark stays. What the
-    /// rank posted before is seen by who has seen that.
+    /// Whether a rank has left. Its sheet is used again only after this board has gone, so the mark
+    /// stays. What the rank posted before is seen by who has seen that.
     pub(super) fn has_left(&self, rank: i32) -> bool {
-        let word = self.members.get(rank as usize).and_then(|sheet| user_word(&self.sheets, *sheet as usize));
+        let word = self
+            .members
+            .get(rank as usize)
+            .and_then(|sheet| user_word(&self.sheets, *sheet as usize));
         let user = LEFT | (u64::from(self.context) + 1);
         word.is_some_and(|word| word.load(Acquire) & !GONE == user)
     }
@@ -229,8 +240,8 @@ struct Reader {
     /// Its rank in the transport.
     rank: usize,
     sheet: usize,
-    /// Its user word when this rank had made its own board. A rank that has not come that far still has this
-    /// value.
+    /// Its user word when this rank had made its own board. A rank that has not come that far still
+    /// has this value.
     before: u64,
 }
 
@@ -239,14 +250,16 @@ impl Last {
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
         self.members.iter().all(|member| {
             let now = user(&self.sheets, member.sheet);
-            now == GONE | self.user || (now != self.user && now != member.before) || is_gone(member.rank)
+            now == GONE | self.user
+                || (now != self.user && now != member.before)
+                || is_gone(member.rank)
         })
     }
 }
 
 impl Places {
-    /// Reserves a place for this rank's sheet in another board. Also returns whether the place is used for
-    /// the first time. Place 0 is kept for the communicator of all ranks.
+    /// Reserves a place for this rank's sheet in another board. Also returns whether the place is
+    /// used for the first time. Place 0 is kept for the communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
         self.all.resize_with(known, Place::default);
@@ -285,8 +298,9 @@ impl Places {
         }
     }
 
-    /// Makes a board at a reserved place, or at place 0, where there is never another board. `ranks`: number
-    /// of ranks of the transport. `sheets`: two spans over the memory of all places.
+    /// Makes a board at a reserved place, or at place 0, where there is never another board.
+    /// `ranks`: number of ranks of the transport. `sheets`: two spans over the memory of all
+    /// places.
     pub(super) fn open(
         &mut self,
         sheets: [Option<Span>; 2],
@@ -304,10 +318,14 @@ impl Places {
         };
         let [Some(first), Some(again)] = sheets else {
             self.release(mine.place);
-            return fail!(DTL_ERROR_INTERNAL, "the places for boards lie outside the shared memory");
+            return fail!(
+                DTL_ERROR_INTERNAL,
+                "the places for boards lie outside the shared memory"
+            );
         };
         // Offsets are far below 4 GiB (`MOST_RANKS`); an offset outside the span finds nothing.
-        let sheets = members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
+        let sheets =
+            members.iter().map(|member| u32::try_from(sheet(member)).unwrap_or(u32::MAX)).collect();
         let board = Board::new(first, sheets, sheet(mine), context);
         let (_, place) = at(mine);
         if place > 0 {
@@ -316,7 +334,10 @@ impl Places {
                 Reader { rank, sheet, before: user(&again, sheet) }
             };
             let members = members.iter().map(reader).collect();
-            self.set(place, Place::Used(Last { sheets: again, user: u64::from(context) + 1, members }));
+            self.set(
+                place,
+                Place::Used(Last { sheets: again, user: u64::from(context) + 1, members }),
+            );
         }
         Ok(board)
     }

@@ -1,12 +1,12 @@
-//! Compiled kernels on disk: a folder for each, which appears whole (by a rename) or not at all, so that any number of
-//! ranks and threads may compile the same at once.
+//! Compiled kernels on disk: a folder for each, which appears whole (by a rename) or not at all, so
+//! that any number of ranks and threads may compile the same at once.
 //!
 //! | file | what |
 //! |---|---|
-//! | inputs | everything that was compiled from; compared byte by byte, the folder's name is only a hash of it |
-//! | needs | hash and path of each file that the compiler read, and the object's hash: compared at each use |
+//! | inputs | all that was compiled, compared byte by byte; the folder's name is a hash of it |
+//! | needs | hash and path of each file that the compiler read; hash of the object |
 //! | log | what the compiler said |
-//! | HASH.so | the object, named by `needs`: the loader takes an object of the same name for the same object |
+//! | HASH.so | the object; the loader caches by name, so the name holds its hash |
 //!
 //! Not here: what compiles, and what its result depends on (`host::compiler`, `cuda::nvrtc`).
 
@@ -111,11 +111,16 @@ impl Cache {
         let Some(folder) = folder else {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "there is no folder to keep compiled kernels in: set DTL_CACHE_DIR (HOME is not set, or no path from /)"
+                "there is no folder to keep compiled kernels in: set DTL_CACHE_DIR (HOME is not \
+                 set, or no path from /)"
             );
         };
         if !folder.is_absolute() {
-            return fail!(DTL_ERROR_UNAVAILABLE, "DTL_CACHE_DIR={}: give a path from /", folder.display());
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "DTL_CACHE_DIR={}: give a path from /",
+                folder.display()
+            );
         }
         let folder = match trust::make_folder(folder) {
             Ok(folder) => folder,
@@ -161,16 +166,22 @@ impl Cache {
         }
     }
 
-    /// Makes it with `compile`, which is given an empty folder and leaves the object there, and keeps it.
-    pub(super) fn make(&self, inputs: &[u8], compile: impl FnOnce(&Path) -> Result<Made>) -> Result<Entry> {
+    /// Makes it with `compile`, which is given an empty folder and leaves the object there, and
+    /// keeps it.
+    pub(super) fn make(
+        &self,
+        inputs: &[u8],
+        compile: impl FnOnce(&Path) -> Result<Made>,
+    ) -> Result<Entry> {
         self.sweep();
         let begun = Passing(self.passing(BEGUN)?);
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
         let Made { needs, log } = compile(at)?;
-        let bytes =
-            fs::read(at.join(self.object)).map_err(|error| unwritten(&at.join(self.object), &error))?;
-        let needs = needs_of(&bytes, &needs).map_err(|error| unwritten(&at.join("needs"), &error))?;
+        let bytes = fs::read(at.join(self.object))
+            .map_err(|error| unwritten(&at.join(self.object), &error))?;
+        let needs =
+            needs_of(&bytes, &needs).map_err(|error| unwritten(&at.join("needs"), &error))?;
         let name = self.name_of(needs.as_bytes());
         fs::rename(at.join(self.object), at.join(&name))
             .map_err(|error| unwritten(&at.join(self.object), &error))?;
@@ -214,7 +225,8 @@ impl Cache {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let age = entry.metadata().and_then(|about| about.modified()).map(|time| time.elapsed());
+            let age =
+                entry.metadata().and_then(|about| about.modified()).map(|time| time.elapsed());
             let is_old = age.is_ok_and(|age| age.is_ok_and(|age| age > ABANDONED));
             if is_old && (name.starts_with(BEGUN) || name.starts_with(ENDED)) {
                 remove(&entry.path());
@@ -226,7 +238,8 @@ impl Cache {
 #[cold]
 fn refused(path: &Path, why: &str) -> Error {
     let text = format!(
-        "compiled kernels are not taken from {}: {why}; set DTL_CACHE_DIR to a folder of your own (mode 0700)",
+        "compiled kernels are not taken from {}: {why}; set DTL_CACHE_DIR to a folder of your own \
+         (mode 0700)",
         path.display()
     );
     Error::new(DTL_ERROR_UNAVAILABLE, text)
@@ -241,7 +254,8 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
         _ => DTL_ERROR_UNAVAILABLE,
     };
     let text = format!(
-        "what kernels are compiled to cannot be kept: {}: {error}; set DTL_CACHE_DIR to a folder that can be written",
+        "what kernels are compiled to cannot be kept: {}: {error}; set DTL_CACHE_DIR to a folder \
+         that can be written",
         path.display()
     );
     Error::new(status, text)
@@ -251,7 +265,8 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
 #[cold]
 pub(super) fn too_large(path: &Path) -> Error {
     let text = format!(
-        "what kernels are compiled to cannot be kept: {} would be more than the largest file that this process may make \
+        "what kernels are compiled to cannot be kept: {} would be more than the largest file that \
+         this process may make \
          ({} bytes); raise that limit (ulimit -f)",
         path.display(),
         process::file_size_limit()
@@ -292,7 +307,8 @@ fn line(bytes: &[u8], path: &str) -> String {
 fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     let mut lines = line(object, "");
     for path in paths {
-        let text = path.to_str().filter(|text| !text.contains('\n') && path.is_file()); // not /dev/null
+        // Not /dev/null.
+        let text = path.to_str().filter(|text| !text.contains('\n') && path.is_file());
         let Some(text) = text else { continue };
         lines.push_str(&line(&read(path)?, text));
     }
@@ -303,7 +319,11 @@ fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
 fn are_met(needs: &str, object: &[u8]) -> bool {
     let is_same = |wanted: &str| {
         let path = wanted.splitn(3, ' ').nth(2)?;
-        let now = if path.is_empty() { line(object, path) } else { line(&read(Path::new(path)).ok()?, path) };
+        let now = if path.is_empty() {
+            line(object, path)
+        } else {
+            line(&read(Path::new(path)).ok()?, path)
+        };
         (now.trim_end_matches('\n') == wanted).then_some(())
     };
     !needs.is_empty() && needs.lines().all(|wanted| is_same(wanted).is_some())

@@ -1,7 +1,7 @@
 //! The host: one CPU device, memory of the process, copies by the CPU. Always available.
 //!
-//! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`); kernels from source are
-//! compiled in [`modules`].
+//! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`);
+//! kernels from source are compiled in [`modules`].
 
 mod blocks;
 mod compiler;
@@ -87,7 +87,8 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
 /// Page-locked and shared memory. The other kinds are plain memory of the process.
 struct HostMemory {
     shared: Blocks,
-    /// How many registered ranges begin or end in a page: it stays locked until the last of them goes.
+    /// How many registered ranges begin or end in a page: it stays locked until the last of them
+    /// goes.
     edges: Mutex<BTreeMap<u64, u32>>,
 }
 
@@ -107,7 +108,10 @@ impl Memory for HostMemory {
         }
         let (room, align) = pages(size, align);
         let Some(addr) = mem::alloc(room, align) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes of host memory aligned to {align}");
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {size} bytes of host memory aligned to {align}"
+            );
         };
         lock(addr, room).inspect_err(|_| mem::free(addr, room, align))?;
         Ok(addr)
@@ -128,7 +132,8 @@ impl Memory for HostMemory {
         if let Some(hole) = mem::first_hole(addr, size) {
             return Some(fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "{size} bytes at {addr:?}: there is no memory at {hole:#x}; register what the program has"
+                "{size} bytes at {addr:?}: there is no memory at {hole:#x}; register what the \
+                 program has"
             ));
         }
         let mut edges = self.edges.lock();
@@ -162,7 +167,11 @@ impl Memory for HostMemory {
         Some(Ok(()))
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+    fn kind_info(
+        &self,
+        kind: dtl_enum_word_t,
+        out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
         if let Err(error) = check_kind(kind) {
             return Some(Err(error));
         }
@@ -201,8 +210,13 @@ fn lock(addr: Addr, size: u64) -> Result<()> {
 
 /// The host's "device memory" is host memory: programs written for a device run unchanged.
 fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
-    let known =
-        [DTL_MEMORY_HOST, DTL_MEMORY_DEVICE, DTL_MEMORY_PINNED, DTL_MEMORY_MANAGED, DTL_MEMORY_SHARED];
+    let known = [
+        DTL_MEMORY_HOST,
+        DTL_MEMORY_DEVICE,
+        DTL_MEMORY_PINNED,
+        DTL_MEMORY_MANAGED,
+        DTL_MEMORY_SHARED,
+    ];
     if known.contains(&kind) {
         return Ok(());
     }

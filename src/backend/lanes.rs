@@ -1,9 +1,10 @@
-//! What backends keep beside a driver's queues: numbers of the work that was queued, how it failed, and a thread for
-//! host callbacks.
+//! What backends keep beside a driver's queues: numbers of the work that was queued, how it failed,
+//! and a thread for host callbacks.
 //!
-//! Drivers tell of some failures by one command's event alone, and of a host callback's not at all. So each piece of work
-//! that can fail so has a number; pieces are kept in the order of the numbers until somebody who waits takes the ended
-//! ones out and notes their failures under their numbers. A record knows which numbers lie before it.
+//! Drivers tell of some failures by one command's event alone, and of a host callback's not at all.
+//! So each piece of work that can fail so has a number; pieces are kept in the order of the numbers
+//! until somebody who waits takes the ended ones out and notes their failures under their numbers.
+//! A record knows which numbers lie before it.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -87,7 +88,8 @@ impl<P: Piece> Log<P> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// The first failure up to a number that no synchronize has told and the runtime does not know of.
+    /// The first failure up to a number that no synchronize has told and the runtime does not know
+    /// of.
     pub fn untold(&self, upto: u64) -> Result<()> {
         match self.first(self.told, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
@@ -103,12 +105,13 @@ impl<P: Piece> Log<P> {
     }
 }
 
-/// Takes work that has ended out of the list, up to a number, and notes its failures. Without the lock while a piece is
-/// asked, which may ask another stream, which may ask this one.
+/// Takes work that has ended out of the list, up to a number, and notes its failures. Without the
+/// lock while a piece is asked, which may ask another stream, which may ask this one.
 pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();
-        let Some((number, piece)) = first.filter(|(number, piece)| *number <= upto && piece.has_ended())
+        let Some((number, piece)) =
+            first.filter(|(number, piece)| *number <= upto && piece.has_ended())
         else {
             return;
         };
@@ -157,11 +160,16 @@ pub struct Worker {
 
 impl Worker {
     /// Starts it; failures go to the log.
-    pub fn start<P: Piece + Send + Sync + 'static>(name: &str, log: Arc<Mutex<Log<P>>>) -> Result<Self> {
+    pub fn start<P: Piece + Send + Sync + 'static>(
+        name: &str,
+        log: Arc<Mutex<Log<P>>>,
+    ) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
         match spawn(name, move || serve(&queue, &log)) {
             Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
-            Err(error) => fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}"),
+            Err(error) => {
+                fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Libraries of functions that backends load when they are first needed: which were opened, and which process called them.
+//! Libraries of functions that backends load when they are first needed: which were opened, and
+//! which process called them.
 
 use crate::error::{Result, fail};
 use crate::sys::buf::Addr;
@@ -11,7 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// One kind of library (CUDA's driver, say) and the tables of those that were opened, which are never closed.
+/// One kind of library (CUDA's driver, say) and the tables of those that were opened, which are
+/// never closed.
 pub struct Library<F: 'static> {
     /// What messages call it, "OpenCL", and what it is of that, "loader".
     name: &'static str,
@@ -39,12 +41,13 @@ impl<F: Send + Sync> Library<F> {
         }
     }
 
-    /// Whether this process may call such a library: it has no rights that its user has not, and is no fork of one
-    /// that called it.
+    /// Whether this process may call such a library: it has no rights that its user has not, and is
+    /// no fork of one that called it.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
         if trust::is_privileged() {
             return Err(format!(
-                "this program runs with raised privileges, and variables of its user decide what {} loads: it is not \
+                "this program runs with raised privileges, and variables of its user decide what \
+                 {} loads: it is not \
                  used",
                 self.name
             ));
@@ -52,7 +55,8 @@ impl<F: Send + Sync> Library<F> {
         let used_by = self.used_by.load(Ordering::Relaxed);
         if used_by != 0 && used_by != process::own_pid() {
             return Err(format!(
-                "this process is a fork of one that used {}, which does not survive that: use it after the fork only, \
+                "this process is a fork of one that used {}, which does not survive that: use it \
+                 after the fork only, \
                  or start the process with exec",
                 self.name
             ));
@@ -77,15 +81,16 @@ impl<F: Send + Sync> Library<F> {
         // SAFETY: the caller answers for its constructors.
         let module = unsafe { Module::open(Path::new(&path)) }?;
         let table = resolve(&|name| module.symbol(name));
-        let table =
-            table.map_err(|error| format!("{file} is no {} {} ({})", self.name, self.part, error.text()))?;
+        let table = table.map_err(|error| {
+            format!("{file} is no {} {} ({})", self.name, self.part, error.text())
+        })?;
         let table: &'static F = Box::leak(Box::new(table));
         opened.insert(file.to_owned(), table);
         Ok(table)
     }
 
-    /// Before the first call of a function: the calling process is the one that uses it. A number that no earlier
-    /// call gave.
+    /// Before the first call of a function: the calling process is the one that uses it. A number
+    /// that no earlier call gave.
     pub fn begin(&self) -> u64 {
         self.used_by.store(process::own_pid(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed) + 1

@@ -1,8 +1,9 @@
 //! Which receive takes which message: posted receives and unexpected messages of one rank.
 //!
-//! Knows orders, not bytes: `P` is what the transport keeps of a posted receive, `U` what it keeps of
-//! a message that nobody has asked for yet. Messages of one source are matched in the order in which
-//! they arrived, receives in the order in which they were posted; that is all of "never overtake".
+//! Knows orders, not bytes: `P` is what the transport keeps of a posted receive, `U` what it keeps
+//! of a message that nobody has asked for yet. Messages of one source are matched in the order in
+//! which they arrived, receives in the order in which they were posted; that is all of "never
+//! overtake".
 
 use super::sparse::Sparse;
 use crate::abi::comm::DTL_ANY_SOURCE;
@@ -10,8 +11,8 @@ use crate::runtime::backend::Selector;
 use std::collections::VecDeque;
 
 /// See the module's text. Queues per source, so a receive that names its source never looks at
-/// others' messages; serial numbers order what came from different sources. A source's queues are made
-/// with its first message or receive.
+/// others' messages; serial numbers order what came from different sources. A source's queues are
+/// made with its first message or receive.
 pub struct Matcher<P, U> {
     sources: Sparse<Queues<P, U>>,
     posted_any: VecDeque<Posted<P>>,
@@ -149,11 +150,13 @@ impl<P: PartialEq, U> Matcher<P, U> {
         !self.posted_any.is_empty()
     }
 
-    /// Whether there is neither a receive that a message of this source may belong to, nor a message of it.
+    /// Whether there is neither a receive that a message of this source may belong to, nor a
+    /// message of it.
     #[inline]
     #[must_use]
     pub fn is_idle(&self, source: i32) -> bool {
-        let is_empty = |queues: &Queues<P, U>| queues.posted.is_empty() && queues.unexpected.is_empty();
+        let is_empty =
+            |queues: &Queues<P, U>| queues.posted.is_empty() && queues.unexpected.is_empty();
         self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
     }
 
@@ -190,7 +193,9 @@ impl<P: PartialEq, U> Matcher<P, U> {
         let first = |queues: &Queues<P, U>| {
             let queue = &queues.unexpected;
             let found = queue.iter().position(|message| select.takes(message.source, message.word));
-            found.and_then(|index| queue.get(index).map(|message| (message.serial, message.source, index)))
+            found.and_then(|index| {
+                queue.get(index).map(|message| (message.serial, message.source, index))
+            })
         };
         let found = if select.source == DTL_ANY_SOURCE {
             self.sources.values().filter_map(first).min_by_key(|(serial, ..)| *serial)
@@ -224,8 +229,10 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// Takes all receives that name this source, in order.
     pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
-        let queue =
-            self.queues_mut(source).map(|queues| std::mem::take(&mut queues.posted)).unwrap_or_default();
+        let queue = self
+            .queues_mut(source)
+            .map(|queues| std::mem::take(&mut queues.posted))
+            .unwrap_or_default();
         queue.into_iter().map(|posted| posted.what).collect()
     }
 
@@ -237,14 +244,19 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Takes the unexpected message of a source that `is` recognises.
-    pub fn remove_unexpected(&mut self, source: i32, is: impl Fn(&U) -> bool) -> Option<Message<U>> {
+    pub fn remove_unexpected(
+        &mut self,
+        source: i32,
+        is: impl Fn(&U) -> bool,
+    ) -> Option<Message<U>> {
         let queue = &mut self.queues_mut(source)?.unexpected;
         let index = queue.iter().position(|message| is(&message.what))?;
         queue.remove(index)
     }
 }
 
-/// The first receive that takes this message, and its serial number, where it is not the first of all.
+/// The first receive that takes this message, and its serial number, where it is not the first of
+/// all.
 #[inline(never)]
 fn later_posted<P>(queue: &VecDeque<Posted<P>>, source: i32, word: u64) -> Option<(u64, usize)> {
     let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
@@ -283,7 +295,8 @@ pub(crate) mod oracle {
         }
 
         pub(crate) fn receive(&mut self, select: Selector, id: u32) -> Option<(u32, u32)> {
-            let index = self.arrived.iter().position(|(source, word, _)| select.takes(*source, *word));
+            let index =
+                self.arrived.iter().position(|(source, word, _)| select.takes(*source, *word));
             if index.is_none() {
                 self.posted.push((select, id));
             }
@@ -366,7 +379,10 @@ mod tests {
         matcher.post(select(0, 1, 0), 1);
         matcher.post(select(0, 1, 0), 2);
         matcher.post(select(DTL_ANY_SOURCE, 1, 0), 3);
-        assert!(!matcher.withdraw(1, &1) && !matcher.withdraw(DTL_ANY_SOURCE, &1), "it names rank 0");
+        assert!(
+            !matcher.withdraw(1, &1) && !matcher.withdraw(DTL_ANY_SOURCE, &1),
+            "it names rank 0"
+        );
         assert!(matcher.withdraw(0, &1) && !matcher.withdraw(0, &1));
         assert_eq!(matcher.take_posted_from(0), [2]);
         assert!(!matcher.withdraw(0, &3) && matcher.withdraw(DTL_ANY_SOURCE, &3));
@@ -389,7 +405,8 @@ mod tests {
         let source = prop_oneof![Just(DTL_ANY_SOURCE), 0..3_i32];
         prop_oneof![
             4 => (0..3_i32, 0..4_u64).prop_map(|(source, word)| Step::Message(source, word)),
-            4 => (source, 0..4_u64, 0..4_u64).prop_map(|(s, word, ignore)| Step::Receive(s, word, ignore)),
+            4 => (source, 0..4_u64, 0..4_u64).prop_map(|(s, word, ignore)| Step::Receive(s, word,
+                ignore)),
             1 => (0..3_i32, 0..4_u64).prop_map(|(source, word)| Step::PutBack(source, word)),
             1 => (0..200_u32).prop_map(Step::Withdraw),
         ]
@@ -415,7 +432,8 @@ mod tests {
                         let select = select(source, word, ignore);
                         let seen = matcher.peek(&select).map(|m| (m.source, m.word, m.what));
                         prop_assert_eq!(seen, naive.peek(select));
-                        let got = matcher.take_unexpected(&select).map(|message| (id, message.what));
+                        let got = matcher.take_unexpected(&select).map(|message| (id,
+                            message.what));
                         if got.is_none() {
                             matcher.post(select, id);
                         }
@@ -423,14 +441,16 @@ mod tests {
                     }
                     Step::PutBack(source, word) => {
                         let taken = matcher.take_placed(source, word);
-                        let first = naive.posted.iter().find(|(select, _)| select.takes(source, word));
+                        let first = naive.posted.iter().find(|(select, _)| select.takes(source,
+                            word));
                         prop_assert_eq!(taken.map(|posted| posted.what), first.map(|(_, id)| *id));
                         taken.into_iter().for_each(|posted| matcher.put(posted));
                     }
                     Step::Withdraw(id) => {
                         let found = naive.posted.iter().position(|(_, posted)| *posted == id);
                         let source = found.map(|index| naive.posted.remove(index).0.source);
-                        for other in [DTL_ANY_SOURCE, 0, 1, 2].into_iter().filter(|other| Some(*other) != source) {
+                        for other in [DTL_ANY_SOURCE, 0, 1, 2].into_iter()
+                            .filter(|other| Some(*other) != source) {
                             prop_assert!(!matcher.withdraw(other, &id));
                         }
                         let withdrawn = source.is_some_and(|source| matcher.withdraw(source, &id));

@@ -1,5 +1,5 @@
-//! What the ranks tell each other while a communicator is opened: a few words of each to all, over a transport that
-//! they share already. Not for data; before anything else is sent.
+//! What the ranks tell each other while a communicator is opened: a few words of each to all, over
+//! a transport that they share already. Not for data; before anything else is sent.
 
 use crate::abi::status::*;
 use crate::error::{Result, fail};
@@ -8,7 +8,8 @@ use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
 
-/// A class of match words that no communicator uses: a rank that is done already sends under others.
+/// A class of match words that no communicator uses: a rank that is done already sends under
+/// others.
 const MEETING: u64 = 0xF << 28;
 /// Most rounds of one exchange.
 const ROUNDS: u64 = 64;
@@ -17,11 +18,17 @@ const LET_GO_NS: u64 = 1_000_000_000;
 
 /// Everybody's words in the order of ranks; all pass the same `number`, another each time. Bruck's
 /// allgather: what a rank has doubles with each round.
-pub(super) fn exchange(over: &dyn Transport, number: u64, mine: &[u64], limit_ns: u64) -> Result<Vec<u64>> {
+pub(super) fn exchange(
+    over: &dyn Transport,
+    number: u64,
+    mine: &[u64],
+    limit_ns: u64,
+) -> Result<Vec<u64>> {
     let deadline = Deadline::after(limit_ns);
     let (rank, size) = (over.rank(), over.size());
     let len = size_of_val(mine);
-    let (Some(own), Some(all)) = (Scratch::of_words(mine), Scratch::new(len * size.unsigned_abs() as usize))
+    let (Some(own), Some(all)) =
+        (Scratch::of_words(mine), Scratch::new(len * size.unsigned_abs() as usize))
     else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
     };
@@ -33,7 +40,9 @@ pub(super) fn exchange(over: &dyn Transport, number: u64, mine: &[u64], limit_ns
     while have < size {
         let more = have.min(size - have);
         let (to, from) = ((rank - have).rem_euclid(size), (rank + have) % size);
-        if let Err(error) = step(over, word, (blocks(0, more), to), (blocks(have, more), from), deadline) {
+        if let Err(error) =
+            step(over, word, (blocks(0, more), to), (blocks(have, more), from), deadline)
+        {
             if !error.has_let_go {
                 std::mem::forget(all);
             }
@@ -62,8 +71,9 @@ fn step(
     deadline: Deadline,
 ) -> std::result::Result<(), Failure> {
     let failed = |error, has_let_go| Failure { error, has_let_go };
-    let receive =
-        over.irecv(into, Selector { source: from, word, ignore: 0 }).map_err(|error| failed(error, true))?;
+    let receive = over
+        .irecv(into, Selector { source: from, word, ignore: 0 })
+        .map_err(|error| failed(error, true))?;
     let sent = over.isend(out, to, word, SendMode::Standard);
     let send = sent.map_err(|error| failed(error, withdraw(over, receive)))?;
     let sent = wait(over, send, deadline).and_then(|done| check(done, to, "send to", out.len()));
@@ -71,7 +81,8 @@ fn step(
         let both = [withdraw(over, send), withdraw(over, receive)];
         return Err(failed(error, both == [true, true]));
     }
-    let received = wait(over, receive, deadline).and_then(|done| check(done, from, "hear", into.len()));
+    let received =
+        wait(over, receive, deadline).and_then(|done| check(done, from, "hear", into.len()));
     received.map_err(|error| failed(error, withdraw(over, receive)))
 }
 
@@ -91,7 +102,9 @@ fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Don
 
 fn check(done: Option<Done>, peer: i32, what: &str, len: usize) -> Result<()> {
     match done {
-        Some(Done { status: DTL_SUCCESS, size, .. }) if what != "hear" || size == len as u64 => Ok(()),
+        Some(Done { status: DTL_SUCCESS, size, .. }) if what != "hear" || size == len as u64 => {
+            Ok(())
+        }
         Some(Done { status: DTL_ERROR_RANK_FAILURE, .. }) => {
             fail!(DTL_ERROR_RANK_FAILURE, "rank {peer} ended while the communicator was opened")
         }
@@ -102,13 +115,14 @@ fn check(done: Option<Done>, peer: i32, what: &str, len: usize) -> Result<()> {
         ),
         None => fail!(
             DTL_ERROR_TIMEOUT,
-            "nothing from rank {peer} while the communicator was opened: it did not come so far; see its own output"
+            "nothing from rank {peer} while the communicator was opened: it did not come so far; \
+             see its own output"
         ),
     }
 }
 
-/// Takes an operation back; whether the transport has let go of its buffer. One that is over counts as
-/// let go: asking after it fails.
+/// Takes an operation back; whether the transport has let go of its buffer. One that is over counts
+/// as let go: asking after it fails.
 fn withdraw(over: &dyn Transport, op: OpId) -> bool {
     let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
     while over.cancel(op).is_ok() {

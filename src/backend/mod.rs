@@ -33,7 +33,10 @@ pub fn builtin() -> Vec<Arc<Backend>> {
     let [alone, threads] = local::backends();
     let [shm, mpi, rdma] = [shm::backend(), mpi::backend(), rdma::backend()].map(Arc::new);
     // What can stand between nodes. Shared memory cannot, but between pretended ones.
-    let hier = hier::backend(Arc::clone(&shm), vec![Arc::clone(&mpi), Arc::clone(&rdma), Arc::clone(&shm)]);
+    let hier = hier::backend(
+        Arc::clone(&shm),
+        vec![Arc::clone(&mpi), Arc::clone(&rdma), Arc::clone(&shm)],
+    );
     let mut all: Vec<_> = [host::backend(), null::backend(), alone, threads].map(Arc::new).into();
     let devices = Arc::new(cuda::Cuda::default());
     let cuda = Arc::new(cuda::backend(Arc::clone(&devices)));

@@ -7,7 +7,9 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Device, Exec, ExecGroups, Launch, Memory, Place, Presence, Token, Transfer};
+use crate::runtime::backend::{
+    Device, Exec, ExecGroups, Launch, Memory, Place, Presence, Token, Transfer,
+};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
@@ -84,7 +86,11 @@ impl Memory for Null {
         Ok(())
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+    fn kind_info(
+        &self,
+        kind: dtl_enum_word_t,
+        out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
         let name = match kind {
             DTL_MEMORY_HOST => "null host memory",
             DTL_MEMORY_DEVICE => "null device memory",
@@ -96,7 +102,8 @@ impl Memory for Null {
                 ));
             }
         };
-        out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        out.properties =
+            DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
         out.alignment = 1;
         copy_text(&mut out.name, name);
         Some(Ok(()))

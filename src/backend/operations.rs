@@ -38,7 +38,8 @@ impl<T> Operations<T> {
 
     #[cold]
     fn grow(&mut self, what: T) -> Result<OpId> {
-        let grown = self.slots.try_reserve(1).and_then(|()| self.free.try_reserve(self.slots.len() + 1));
+        let grown =
+            self.slots.try_reserve(1).and_then(|()| self.free.try_reserve(self.slots.len() + 1));
         let (Ok(()), Ok(index)) = (grown, u32::try_from(self.slots.len())) else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
@@ -54,14 +55,19 @@ impl<T> Operations<T> {
     #[inline]
     #[must_use]
     pub fn get(&self, id: OpId) -> Option<&T> {
-        self.slots.get(index_of(id)).filter(|slot| slot.generation == generation_of(id))?.what.as_ref()
+        self.slots
+            .get(index_of(id))
+            .filter(|slot| slot.generation == generation_of(id))?
+            .what
+            .as_ref()
     }
 
     /// The operation of an id, unless it is over.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, id: OpId) -> Option<&mut T> {
-        let slot = self.slots.get_mut(index_of(id)).filter(|slot| slot.generation == generation_of(id))?;
+        let slot =
+            self.slots.get_mut(index_of(id)).filter(|slot| slot.generation == generation_of(id))?;
         slot.what.as_mut()
     }
 
@@ -120,7 +126,13 @@ mod tests {
         assert_eq!((table.remove(a), table.get(a)), (None, None));
         let c = table.add('c').expect("room");
         assert_ne!(a, c);
-        assert_eq!((table.get_mut(c).copied(), table.get(b), table.get(a)), (Some('c'), Some(&'b'), None));
-        assert_eq!(table.iter_mut().map(|(id, what)| (id, *what)).collect::<Vec<_>>(), [(c, 'c'), (b, 'b')]);
+        assert_eq!(
+            (table.get_mut(c).copied(), table.get(b), table.get(a)),
+            (Some('c'), Some(&'b'), None)
+        );
+        assert_eq!(
+            table.iter_mut().map(|(id, what)| (id, *what)).collect::<Vec<_>>(),
+            [(c, 'c'), (b, 'b')]
+        );
     }
 }

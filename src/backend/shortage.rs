@@ -1,18 +1,23 @@
-//! What errors of the operating system mean: a limit is a limit, and only missing memory is called that.
+//! What errors of the operating system mean: a limit is a limit, and only missing memory is called
+//! that.
 
-use crate::abi::status::{DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t};
+use crate::abi::status::{
+    DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t,
+};
 use crate::error::Error;
 use crate::sys::{fd, machine};
 use std::io;
 
-/// `what` failed: DTL_ERROR_LIMIT with what to do if a limit of this process is the reason, else `status`.
+/// `what` failed: DTL_ERROR_LIMIT with what to do if a limit of this process is the reason, else
+/// `status`.
 pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
     match fd::shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),
         None if error.raw_os_error() == Some(libc::EFBIG) => Error::new(
             DTL_ERROR_LIMIT,
             format!(
-                "{what}: more than the largest file that this process may make; raise that limit (ulimit -f)"
+                "{what}: more than the largest file that this process may make; raise that limit \
+                 (ulimit -f)"
             ),
         ),
         None => Error::new(status, format!("{what}: {error}")),
@@ -22,9 +27,10 @@ pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> E
 /// Memory that could not be had.
 pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {
-        Some(libc::ENOMEM | libc::ENOSPC) => {
-            Error::new(DTL_ERROR_OUT_OF_MEMORY, format!("{what}: {error}; {}", machine::memory_advice()))
-        }
+        Some(libc::ENOMEM | libc::ENOSPC) => Error::new(
+            DTL_ERROR_OUT_OF_MEMORY,
+            format!("{what}: {error}; {}", machine::memory_advice()),
+        ),
         _ => os_error(DTL_ERROR_BACKEND, what, error),
     }
 }

@@ -5,8 +5,8 @@
 
 /// See the module's text.
 pub struct Sparse<T> {
-    /// One more than the value's index; 0 = none. Zeroes, so that the system gives no memory for ranges
-    /// that are only read.
+    /// One more than the value's index; 0 = none. Zeroes, so that the system gives no memory for
+    /// ranges that are only read.
     places: Vec<u32>,
     values: Vec<T>,
 }
@@ -54,7 +54,9 @@ impl<T: Default> Sparse<T> {
     fn add(&mut self, rank: usize) {
         self.values.push(T::default());
         // Not more values than ranks, whose numbers are 32 bits.
-        if let (Some(place), Ok(index)) = (self.places.get_mut(rank), u32::try_from(self.values.len())) {
+        if let (Some(place), Ok(index)) =
+            (self.places.get_mut(rank), u32::try_from(self.values.len()))
+        {
             *place = index;
         }
     }
@@ -80,7 +82,10 @@ mod tests {
         assert_eq!((sparse.get(2), sparse.get(3), sparse.ranks()), (None, None, 3));
         *sparse.make(2).expect("rank") = 7;
         *sparse.make(0).expect("rank") += 1;
-        assert_eq!((sparse.make(2).copied(), sparse.get(0), sparse.get(1)), (Some(7), Some(&1), None));
+        assert_eq!(
+            (sparse.make(2).copied(), sparse.get(0), sparse.get(1)),
+            (Some(7), Some(&1), None)
+        );
         assert!(sparse.make(3).is_none() && sparse.get_mut(1).is_none());
         assert_eq!(sparse.values().copied().collect::<Vec<_>>(), [7, 1]);
         assert_eq!(size_of_val(&sparse.places[..]), 3 * BYTES_PER_RANK);

@@ -1,5 +1,5 @@
-//! Tables of C functions that are found by name in a library that was loaded: one list is the type of the
-//! table, what finds them, and what a test compares with the C header.
+//! Tables of C functions that are found by name in a library that was loaded: one list is the type
+//! of the table, what finds them, and what a test compares with the C header.
 
 use std::ffi::CStr;
 
@@ -31,7 +31,8 @@ macro_rules! function_table {
         #[repr(C)]
         #[derive(Clone, Copy)]
         #[allow(missing_docs, reason = "named and specified by the standard")]
-        #[allow(non_snake_case, reason = "the standard's own names, so that nobody has to translate")]
+        #[allow(non_snake_case, reason = "the standard's own names, so that nobody has to \
+            translate")]
         pub struct Functions {
             $(pub $name: unsafe extern "C" fn($($type),*) -> $result,)+
             $(pub $maybe: Option<unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>,)+
@@ -41,20 +42,27 @@ macro_rules! function_table {
             /// Finds them all; the first that is missing is named.
             ///
             /// # Safety
-            /// `find` gives the functions of one library that keeps the standard, under the names that they have there.
-            pub unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>) -> $crate::error::Result<Self> {
+            /// `find` gives the functions of one library that keeps the standard, under the names
+            /// that they have there.
+            pub unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
+                -> $crate::error::Result<Self> {
                 Ok(Functions {
-                    $($name: match find($crate::backend::table::c_name(concat!(stringify!($name), "\0"))) {
+                    $($name: match find($crate::backend::table::c_name(concat!(stringify!($name),
+                        "\0"))) {
                         // SAFETY: the function of this name has this signature in the standard.
                         Some(at) => unsafe {
-                            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(at.ptr())
+                            std::mem::transmute::<*mut std::ffi::c_void,
+                                unsafe extern "C" fn($($type),*) -> $result>(at.ptr())
                         },
-                        None => return $crate::error::fail!(DTL_ERROR_UNAVAILABLE, "it has no function {}", stringify!($name)),
+                        None => return $crate::error::fail!(DTL_ERROR_UNAVAILABLE, "it has no \
+                            function {}", stringify!($name)),
                     },)+
-                    $($maybe: find($crate::backend::table::c_name(concat!(stringify!($maybe), "\0"))).map(|at| {
+                    $($maybe: find($crate::backend::table::c_name(concat!(stringify!($maybe),
+                        "\0"))).map(|at| {
                         // SAFETY: the function of this name has this signature in the standard.
                         unsafe {
-                            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>(at.ptr())
+                            std::mem::transmute::<*mut std::ffi::c_void,
+                                unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>(at.ptr())
                         }
                     }),)+
                 })
@@ -88,7 +96,8 @@ macro_rules! constants {
         $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
 
         /// The list, for the test.
-        pub const CONSTANTS: &[$crate::backend::table::Constant] = &[$((stringify!($name), $name),)+];
+        pub const CONSTANTS: &[$crate::backend::table::Constant] = &[$((stringify!($name),
+            $name),)+];
     };
 }
 pub(crate) use constants;

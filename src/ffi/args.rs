@@ -76,8 +76,13 @@ pub(super) unsafe fn c_text<'a, 'n>(
 /// Reads a list of at most 256 texts.
 ///
 /// # Safety
-/// `list` is null or has `count` NUL-terminated texts (or NULLs) that stay as they are during the call.
-pub(super) unsafe fn texts(list: *const *const c_char, count: u32, name: &str) -> Result<Vec<String>> {
+/// `list` is null or has `count` NUL-terminated texts (or NULLs) that stay as they are during the
+/// call.
+pub(super) unsafe fn texts(
+    list: *const *const c_char,
+    count: u32,
+    name: &str,
+) -> Result<Vec<String>> {
     if count == 0 {
         return Ok(Vec::new());
     }
@@ -88,7 +93,8 @@ pub(super) unsafe fn texts(list: *const *const c_char, count: u32, name: &str) -
     // SAFETY: not null, so `count` pointers by the contract.
     let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
     // SAFETY: texts or NULLs by the contract.
-    let read = |(index, one): (usize, &*const c_char)| unsafe { text(*one, &format!("{name}[{index}]")) };
+    let read =
+        |(index, one): (usize, &*const c_char)| unsafe { text(*one, &format!("{name}[{index}]")) };
     list.iter().enumerate().map(|one| read(one).map(str::to_owned)).collect()
 }
 
@@ -108,12 +114,18 @@ pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Res
     unsafe { put_text(reason.get(..end).unwrap_or_default(), buf, cap, std::ptr::null_mut()) }
 }
 
-/// Writes text into the caller's `(buf, cap, out_len)`. `buf` NULL with `cap` 0 requests only the length. The
-/// pointers are checked before anything is written: a NULL_POINTER failure does not change `out_len`.
+/// Writes text into the caller's `(buf, cap, out_len)`. `buf` NULL with `cap` 0 requests only the
+/// length. The pointers are checked before anything is written: a NULL_POINTER failure does not
+/// change `out_len`.
 ///
 /// # Safety
 /// `buf` is null or `cap` writable bytes; `out_len` is null or writable.
-pub(super) unsafe fn put_text(text: &str, buf: *mut c_char, cap: u64, out_len: *mut u64) -> Result<()> {
+pub(super) unsafe fn put_text(
+    text: &str,
+    buf: *mut c_char,
+    cap: u64,
+    out_len: *mut u64,
+) -> Result<()> {
     let only_length = buf.is_null() && cap == 0;
     if !only_length {
         check_pointer(buf, "buf")?;
@@ -201,7 +213,10 @@ pub(super) unsafe fn region(
     }
     let end = pointer.addr().checked_add(size as usize);
     if size > isize::MAX as u64 || end.is_none() {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: {size} bytes are more than memory can hold");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: {size} bytes are more than memory can hold"
+        );
     }
     // SAFETY: passed on.
     Ok(unsafe { crate::sys::buf::Region::new(pointer.cast_mut(), size as usize) })

@@ -66,7 +66,11 @@ impl<'a> Blocks<'a> {
         let size = element_size(self.dtype)? as u64;
         let mut regions = Vec::new();
         if regions.try_reserve_exact(self.counts.len()).is_err() {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a list of {} blocks", self.counts.len());
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for a list of {} blocks",
+                self.counts.len()
+            );
         }
         let mut next = 0_u64;
         for (rank, count) in self.counts.iter().enumerate() {
@@ -75,7 +79,8 @@ impl<'a> Blocks<'a> {
             let Some(end) = end else {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "{}: block {rank} ({count} elements from {begin} on) is more than memory can hold",
+                    "{}: block {rank} ({count} elements from {begin} on) is more than memory can \
+                     hold",
                     self.name
                 );
             };
@@ -103,7 +108,11 @@ impl<'a> Blocks<'a> {
         for pair in sorted.windows(2) {
             if let [(a, first), (b, second)] = pair {
                 if first.overlaps(**second) {
-                    return fail!(DTL_ERROR_INVALID_ARGUMENT, "{}: blocks {a} and {b} overlap", self.name);
+                    return fail!(
+                        DTL_ERROR_INVALID_ARGUMENT,
+                        "{}: blocks {a} and {b} overlap",
+                        self.name
+                    );
                 }
             }
         }
@@ -127,7 +136,12 @@ pub(super) fn check_own(
     match (own, block) {
         (Some(own), Some(block)) if applies && own.len() != block => Err(Error::new(
             DTL_ERROR_INVALID_ARGUMENT,
-            format!("{} is {} bytes, {}[{rank}] is {block}: they must be equal", names.0, own.len(), names.1),
+            format!(
+                "{} is {} bytes, {}[{rank}] is {block}: they must be equal",
+                names.0,
+                own.len(),
+                names.1
+            ),
         )),
         _ => Ok(()),
     }

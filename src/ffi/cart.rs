@@ -48,8 +48,8 @@ fn put(pointer: *mut i32, numbers: &[i32], name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest is as
-/// small as possible (then the next, and so on), in descending order. A local call.
+/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
+/// is as small as possible (then the next, and so on), in descending order. A local call.
 ///
 /// @param size   number of ranks, from 1.
 /// @param ndims  1 to 16.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) ->
 /// @param ndims     1 to 16.
 /// @param dims      ndims sizes, each 1 or more; all together at most INT32_MAX ranks.
 /// @param periods   ndims numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param coords    ndims coordinates, 0 … size of the dimension - 1, or any in a periodic one.
+/// @param coords    ndims coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
 /// @param out_rank  the rank.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
 /// Equivalent: MPI_Cart_rank.
@@ -101,9 +101,10 @@ pub unsafe extern "C" fn dtl_cart_rank(
 /// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
 /// @param ndims, dims  as for dtl_cart_rank.
-/// @param rank         0 … product of dims - 1.
+/// @param rank         0 ... product of dims - 1.
 /// @param out_coords   room for ndims coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent: MPI_Cart_coords.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent:
+///         MPI_Cart_coords.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_coords(
     ndims: i32,
@@ -120,12 +121,13 @@ pub unsafe extern "C" fn dtl_cart_coords(
     })
 }
 
-/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one `displacement`
-/// further and receives from the one as far before. DTL_PROC_NULL beyond an open border. A local call.
+/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
+/// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
+/// border. A local call.
 ///
 /// @param ndims, dims, periods  as for dtl_cart_rank.
 /// @param rank                  whose partners.
-/// @param dimension             0 … ndims-1.
+/// @param dimension             0 ... ndims-1.
 /// @param displacement          steps; negative: the other way.
 /// @param out_source            whom to receive from.
 /// @param out_dest              whom to send to.

@@ -29,25 +29,26 @@ fn to_end(comm: &Comm, begin: &dyn Fn(Caller<'_>) -> Result<Begun>) -> Result<()
 /// Returns once every rank has called it.
 ///
 /// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive, and
-/// all ranks get the identical result. It is bitwise the same on every kind of communicator if that is asked for
-/// (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the operands in another way, so that
-/// floating-point results may differ in rounding: "hier" (node by node) and "mpi" with MPI's own collectives (see
-/// dtl_comm_desc_t), where all of this is as good as the MPI.
-/// Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at the root where only
-/// the root receives; as rbuf of a scatter, at the root): this rank's part lies where its result goes.
-/// Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
+/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
+/// and all ranks get the identical result. It is bitwise the same on every kind of communicator if
+/// that is asked for (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the
+/// operands in another way, so that floating-point results may differ in rounding: "hier" (node by
+/// node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where all of this is as good
+/// as the MPI. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
+/// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
+/// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if the call
-///         that made the communicator failed on it alone, or if it destroyed the communicator after a
-///         failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text says which rank is in
-///         which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a call of a collective on it (requests of collectives do not count), or this thread is, in
-///         a function of the program's that it has called (see dtl_op_fn_t). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
-///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
-///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
+///         the call that made the communicator failed on it alone, or if it destroyed the
+///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
+///         says which rank is in which operation. DTL_ERROR_BUSY: another thread of
+///         this process is in a call of a collective on it (requests of collectives do not count),
+///         or this thread is, in a function of the program's that it has called (see dtl_op_fn_t).
+///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
+///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
+///         MPI's own collectives notice neither this nor deaths.
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.
@@ -81,8 +82,8 @@ pub unsafe extern "C" fn dtl_comm_bcast(
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
 /// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
-/// @param op    DTL_OP_…; see there which dtypes it goes with. Operands are folded in the order of
-///              ranks unless the operation commutes.
+/// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
+///              of ranks unless the operation commutes.
 /// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
 /// Equivalent: MPI_Reduce.
 #[unsafe(no_mangle)]
@@ -130,11 +131,11 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     )
 }
 
-/// Folds everybody's size × `count` elements and gives rank r the r-th `count` of the result.
+/// Folds everybody's size x `count` elements and gives rank r the r-th `count` of the result.
 ///
-/// @param sbuf   size × count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are then
-///               the result.
-/// @param rbuf   `count` elements (size × count in place).
+/// @param sbuf   size x count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are
+///               then the result.
+/// @param rbuf   `count` elements (size x count in place).
 /// @param count  elements of one block.
 /// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter_block.
 #[unsafe(no_mangle)]
@@ -152,7 +153,8 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     })
 }
 
-/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r] elements.
+/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
+/// elements.
 ///
 /// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
 ///                 rcounts[rank] are then the result.
@@ -173,7 +175,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     })
 }
 
-/// Folds, element by element, what ranks 0 … this one give.
+/// Folds, element by element, what ranks 0 ... this one give.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_reduce. Equivalent: MPI_Scan.
@@ -215,7 +217,7 @@ pub unsafe extern "C" fn dtl_comm_exscan(
 ///
 /// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
 /// @param count_per_rank  elements in one block.
-/// @param rbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
+/// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_gather(
@@ -257,9 +259,10 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
 
 /// Hands the root's blocks out, one to each rank in their order.
 ///
-/// @param sbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
+/// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @param count_per_rank  elements in one block.
-/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in `sbuf`.
+/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
+///                        `sbuf`.
 /// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_scatter(
@@ -301,7 +304,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
 /// Collects everybody's block at everybody, in the order of ranks.
 ///
 /// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
-/// @param rbuf  size × count_per_rank elements.
+/// @param rbuf  size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_allgather(
@@ -340,8 +343,8 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
 
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
 ///
-/// @param sbuf  size × count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
-/// @param rbuf  size × count_per_rank elements.
+/// @param sbuf  size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param rbuf  size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_alltoall(
@@ -359,10 +362,13 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
 
 /// The same with blocks of their own sizes and places.
 ///
-/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not read).
-/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the other.
+/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
+///                          read).
+/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the
+///                 other.
 /// @param rcounts, rdispls  of the blocks from each rank.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Alltoallv.
+/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
+///         MPI_Alltoallv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_alltoallv(
     comm: dtl_comm_t,
@@ -381,12 +387,13 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 }
 
 /// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
-/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources there.
+/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources
+/// there.
 ///
 /// @param dest_count, dests      ranks to send to; DTL_PROC_NULL is passed over.
 /// @param scounts, sdispls       dest_count each, in elements; NULL sdispls: one after the other.
-/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first is the
-///                               one that it sent first.
+/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first
+///                               is the one that it sent first.
 /// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(

@@ -82,8 +82,8 @@ pub(super) fn barrier(comm: Caller<'_>) -> Result<Begun> {
     collective::barrier(comm)
 }
 
-// SAFETY of all below: the buffers are the caller's, who keeps them until the collective is over; the
-// arrays are read before the function returns.
+// SAFETY of all below: the buffers are the caller's, who keeps them until the collective is over;
+// the arrays are read before the function returns.
 
 pub(super) unsafe fn bcast(
     comm: Caller<'_>,
@@ -206,7 +206,8 @@ pub(super) unsafe fn reduce_scatter(
     // SAFETY: passed on.
     unsafe { array(rcounts, ranks(comm), "rcounts") }?;
     // SAFETY: passed on.
-    let parts = unsafe { Blocks::new(from, rcounts, std::ptr::null(), ranks(comm), dtype, "sbuf") }?;
+    let parts =
+        unsafe { Blocks::new(from, rcounts, std::ptr::null(), ranks(comm), dtype, "sbuf") }?;
     let own = parts.counts.get(comm.rank().unsigned_abs() as usize).copied().unwrap_or(0);
     // SAFETY: passed on.
     let blocks = unsafe { parts.regions(false) }?;
@@ -262,7 +263,8 @@ pub(super) unsafe fn gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> Result<Begun> {
-    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    let (all, per_rank) =
+        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
     // SAFETY: passed on.
@@ -299,7 +301,8 @@ pub(super) unsafe fn scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> Result<Begun> {
-    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    let (all, per_rank) =
+        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { at_root(comm, root, sbuf, all, dtype, "sbuf") }?;
     // SAFETY: passed on.
@@ -335,7 +338,8 @@ pub(super) unsafe fn allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> Result<Begun> {
-    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    let (all, per_rank) =
+        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
     // SAFETY: passed on.
@@ -369,7 +373,8 @@ pub(super) unsafe fn alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> Result<Begun> {
-    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    let (all, per_rank) =
+        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, all, dtype, "sbuf") }?;
     // SAFETY: passed on.
@@ -418,7 +423,8 @@ pub(super) unsafe fn neighbor_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> Result<Begun> {
-    let (outs, ins) = (neighbors("dest_count", dest_count)?, neighbors("source_count", source_count)?);
+    let (outs, ins) =
+        (neighbors("dest_count", dest_count)?, neighbors("source_count", source_count)?);
     // SAFETY: passed on.
     let dests = unsafe { array(dests, outs, "dests") }?;
     // SAFETY: passed on.

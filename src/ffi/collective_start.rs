@@ -27,17 +27,20 @@ fn start(
 
 /// Begins a barrier and returns at once; the request is done when every rank has begun it.
 ///
-/// Of all collectives with an i: the arguments are those of the form without it, and the buffers must
-/// stay untouched until the request is done (the arrays of counts, places and ranks only until the
-/// call returns). Every rank begins its collectives, of both forms, in the same order. Any call that
-/// waits, and dtl_request_test, moves them on. The communicator's time limit does not end them; a
-/// death does.
+/// Of all collectives with an i: the arguments are those of the form without it, and the buffers
+/// must stay untouched until the request is done (the arrays of counts, places and ranks only until
+/// the call returns). Every rank begins its collectives, of both forms, in the same order. Any call
+/// that waits, and dtl_request_test, moves them on. The communicator's time limit does not end
+/// them; a death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when the request
-///         is waited for. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when
+///         the request is waited for. Equivalent: MPI_Ibarrier.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_ibarrier(comm: dtl_comm_t, out: *mut dtl_request_t) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_comm_ibarrier(
+    comm: dtl_comm_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
     guard::call(|inside| start(inside, comm, out, arguments::barrier))
 }
 
@@ -98,7 +101,8 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     })
 }
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter_block.
+/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ireduce_scatter_block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     comm: dtl_comm_t,
@@ -117,7 +121,8 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     })
 }
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
+/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ireduce_scatter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     comm: dtl_comm_t,
@@ -326,12 +331,15 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     guard::call(|inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
-            unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }
+            unsafe {
+                arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype)
+            }
         })
     })
 }
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
+/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ineighbor_alltoallv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,

@@ -26,7 +26,7 @@ pub unsafe extern "C" fn dtl_backend_device_count(
 /// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
 /// in this thread. Other threads keep theirs.
 ///
-/// @param device  0 … count-1.
+/// @param device  0 ... count-1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
 /// Equivalent: cudaSetDevice.
 #[unsafe(no_mangle)]
@@ -65,8 +65,10 @@ pub unsafe extern "C" fn dtl_backend_dlpack_device(
         let (out_type, out_id) = (Out::new(out_type, "out_type")?, Out::new(out_id, "out_id")?);
         let backend = device::backend(inside, backend)?;
         device::check(backend, device)?;
-        let (kind, id) =
-            backend.device()?.dlpack(device).unwrap_or_else(|| Err(backend.lacks("DLPack number")))?;
+        let (kind, id) = backend
+            .device()?
+            .dlpack(device)
+            .unwrap_or_else(|| Err(backend.lacks("DLPack number")))?;
         out_type.set(kind);
         out_id.set(id);
         Ok(())
@@ -93,8 +95,10 @@ pub unsafe extern "C" fn dtl_device_info(
 /// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
 /// group. Equivalent: cudaMemGetInfo.
 ///
-/// @param device  0 … count-1. Of a backend with memory and without devices: 0, all of its memory.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not tell.
+/// @param device  0 ... count-1. Of a backend with memory and without devices: 0, all of its
+///                memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
+///         tell.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_device_memory_info(
     backend: dtl_backend_t,
@@ -103,8 +107,10 @@ pub unsafe extern "C" fn dtl_device_memory_info(
     out_total_bytes: *mut u64,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        let (out_free, out_total) =
-            (Out::new(out_free_bytes, "out_free_bytes")?, Out::new(out_total_bytes, "out_total_bytes")?);
+        let (out_free, out_total) = (
+            Out::new(out_free_bytes, "out_free_bytes")?,
+            Out::new(out_total_bytes, "out_total_bytes")?,
+        );
         let (free, total) = device::memory_info(device::backend(inside, backend)?, device)?;
         out_free.set(free);
         out_total.set(total);

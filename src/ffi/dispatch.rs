@@ -28,7 +28,10 @@ const LONGEST_NAME: usize = 127;
 /// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_dispatcher_create(flags: u64, out: *mut dtl_dispatcher_t) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_dispatcher_create(
+    flags: u64,
+    out: *mut dtl_dispatcher_t,
+) -> dtl_status_t {
     guard::call(|_| {
         let out = Out::new(out, "out")?;
         out.set(dispatch::create(flags)?);
@@ -36,8 +39,8 @@ pub unsafe extern "C" fn dtl_dispatcher_create(flags: u64, out: *mut dtl_dispatc
     })
 }
 
-/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy` of their data follows
-/// them. The null dispatcher and the default one: nothing happens.
+/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
+/// of their data follows them. The null dispatcher and the default one: nothing happens.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -45,29 +48,35 @@ pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_st
     guard::call(|inside| dispatch::destroy(inside, dispatcher))
 }
 
-/// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles: what is registered here
-/// is used by programs that know nothing of it. What the library does by itself is the default of each of its operations
-/// here (rule 4); dtl_dispatch_explain shows it. It is there whenever the library is.
+/// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles:
+/// what is registered here is used by programs that know nothing of it. What the library does by
+/// itself is the default of each of its operations here (rule 4); dtl_dispatch_explain shows it. It
+/// is there whenever the library is.
 ///
-/// Without handlers here nothing becomes slower. Not asked: pools, fills, memory of communicators and windows.
+/// Without handlers here nothing becomes slower. Not asked: pools, fills, memory of communicators
+/// and windows.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatch_default() -> dtl_dispatcher_t {
     dispatch::DEFAULT
 }
 
-/// Registers a handler under one or several keys: under all of them, or, where one cannot be had, under none. Calls that
-/// begin after it has returned find it; others may.
+/// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
+/// under none. Calls that begin after it has returned find it; others may.
 ///
 /// @param dispatcher  dtl_dispatch_default() or one of dtl_dispatcher_create.
 /// @param keys        key_count of them, all different; copied.
-/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and 1024 without.
-/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until `destroy` is called.
-/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and dtl_finalize do too.
-/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler. DTL_ERROR_INVALID_ARGUMENT: a key (the text
-///         has its index), for example one of the library's operations with a word of the wrong enumeration
-///         in a slot (see dtl_dispatch_query_t); flags, name, or parts that do not go together.
-///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT: too many
-///         keys. After a failure `destroy` is not called.
+/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
+///                    1024 without.
+/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until
+///                    `destroy` is called.
+/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and
+///                    dtl_finalize do too.
+/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler.
+///         DTL_ERROR_INVALID_ARGUMENT: a key (the text has its index), for example one of the
+///         library's operations with a word of the wrong enumeration in a slot (see
+///         dtl_dispatch_query_t); flags, name, or parts that do not go together.
+///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
+///         too many keys. After a failure `destroy` is not called.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_register(
@@ -109,12 +118,18 @@ pub(super) unsafe fn register(
 ///
 /// # Safety
 /// `keys` is null or has `count` elements.
-unsafe fn take_keys(keys: *const dtl_dispatch_key_t, count: u64) -> Result<Vec<dtl_dispatch_key_t>> {
+unsafe fn take_keys(
+    keys: *const dtl_dispatch_key_t,
+    count: u64,
+) -> Result<Vec<dtl_dispatch_key_t>> {
     if keys.is_null() || !keys.is_aligned() {
         return fail!(DTL_ERROR_NULL_POINTER, "keys is NULL, or not aligned");
     }
     if count == 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "key_count is 0: a handler needs at least one key");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "key_count is 0: a handler needs at least one key"
+        );
     }
     if count > sieve::MOST as u64 {
         return fail!(DTL_ERROR_LIMIT, "key_count is {count}, at most {} are taken", sieve::MOST);
@@ -154,7 +169,10 @@ fn check_key(key: &dtl_dispatch_key_t) -> Result<()> {
 
 pub(super) fn check_operation(operation: dtl_enum_word_t) -> Result<()> {
     if operation == DTL_DISPATCH_ANY {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "operation is 0: pass DTL_OPERATION_… or a registered one");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "operation is 0: pass DTL_OPERATION_… or a registered one"
+        );
     }
     check_word("operation", operation)
 }
@@ -194,13 +212,21 @@ unsafe fn take_handler(
     // SAFETY: passed on.
     let name = unsafe { args::text(handler.name, "dtl_dispatch_handler_t.name") }?;
     if name.is_empty() || name.len() > LONGEST_NAME {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "handler name \"{name}\": use 1 to {LONGEST_NAME} bytes");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "handler name \"{name}\": use 1 to {LONGEST_NAME} bytes"
+        );
     }
     check_flags(handler, name, keys)?;
     // SAFETY: passed on.
     let action = unsafe { take_action(inside, handler, name, keys) }?;
-    let functions =
-        NativeHandler::new(name, handler.predicate, handler.invoke, handler.destroy, Addr::new(handler.user));
+    let functions = NativeHandler::new(
+        name,
+        handler.predicate,
+        handler.invoke,
+        handler.destroy,
+        Addr::new(handler.user),
+    );
     Ok(Wanted {
         name: name.to_owned(),
         flags: handler.flags,
@@ -212,20 +238,27 @@ unsafe fn take_handler(
 }
 
 /// Refuses flags that do not go with the rest.
-fn check_flags(handler: &dtl_dispatch_handler_t, name: &str, keys: &[dtl_dispatch_key_t]) -> Result<()> {
+fn check_flags(
+    handler: &dtl_dispatch_handler_t,
+    name: &str,
+    keys: &[dtl_dispatch_key_t],
+) -> Result<()> {
     let has = |flag: u64| handler.flags & flag != 0;
     if handler.predicate.is_some() && (has(DTL_DISPATCH_REPLACE) || has(DTL_DISPATCH_DEFAULT)) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "handler \"{name}\" has a predicate: DTL_DISPATCH_REPLACE and _DEFAULT are for handlers without"
+            "handler \"{name}\" has a predicate: DTL_DISPATCH_REPLACE and _DEFAULT are for \
+             handlers without"
         );
     }
-    let is_general =
-        |key: &dtl_dispatch_key_t| [key.source, key.destination, key.schedule] == [DTL_DISPATCH_ANY; 3];
+    let is_general = |key: &dtl_dispatch_key_t| {
+        [key.source, key.destination, key.schedule] == [DTL_DISPATCH_ANY; 3]
+    };
     if has(DTL_DISPATCH_DEFAULT) && !keys.iter().all(is_general) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "handler \"{name}\" is a default: its keys have DTL_DISPATCH_ANY as source, destination and schedule"
+            "handler \"{name}\" is a default: its keys have DTL_DISPATCH_ANY as source, \
+             destination and schedule"
         );
     }
     if has(DTL_DISPATCH_ILLEGAL) == handler.reason.is_null() {
@@ -271,7 +304,8 @@ unsafe fn take_action(
             other => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "handler \"{name}\": a backend by itself allocates, copies and compiles; operation {} needs invoke",
+                    "handler \"{name}\": a backend by itself allocates, copies and compiles; \
+                     operation {} needs invoke",
                     text::word(other)
                 );
             }
@@ -283,27 +317,32 @@ unsafe fn take_action(
     Ok(Action::Backend(backend))
 }
 
-/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there again. Invocations that run
-/// go on; `destroy` is called before this returns if nobody is in the library meanwhile, else after the last of them left.
+/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there
+/// again. Invocations that run go on; `destroy` is called before this returns if nobody is in the
+/// library meanwhile, else after the last of them left.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another dispatcher's, or the
-///         library's own.
+/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another
+///         dispatcher's, or the library's own.
 /// Threads: any; also in the handler itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
     registration: dtl_registration_t,
 ) -> dtl_status_t {
-    guard::call(|inside| dispatch::find(inside, dispatcher)?.unregister(inside, dispatcher, registration))
+    guard::call(|inside| {
+        dispatch::find(inside, dispatcher)?.unregister(inside, dispatcher, registration)
+    })
 }
 
-/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes nothing.
+/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
+/// nothing.
 ///
 /// @param query  start from DTL_DISPATCH_QUERY_INIT.
 /// @param out    its registration; may be stale as soon as another thread unregisters it.
-/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED: it is illegal, with the
-///         handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is none (where a key
-///         fits, the query's words are not looked up). Else what a predicate failed with.
+/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
+///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
+///         none (where a key fits, the query's words are not looked up). Else what a predicate
+///         failed with.
 /// Threads: any; takes no lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_find(
@@ -311,7 +350,8 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     query: *const dtl_dispatch_query_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the
+    /// stack.
     #[cold]
     #[inline(never)]
     extern "C" fn find(
@@ -352,15 +392,16 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     }
 }
 
-/// Finds the handler of a query and has it do what is asked for. What the library does by itself can be invoked like any
-/// other, with the args that the table at dtl_dispatch_query_t names.
+/// Finds the handler of a query and has it do what is asked for. What the library does by itself
+/// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
 ///
 /// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
-/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to be destroyed with
-///                   dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers run within each other on this
-///         thread, so one asks for what it does itself; the handler is not called. (What the library itself asks, as in dtl_mem_copy, never
-///         leads to a handler that the thread is in.)
+/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to
+///                   be destroyed with dtl_event_destroy; null if all is done.
+/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
+///         run within each other on this thread, so one asks for what it does itself; the handler
+///         is not called. (What the library itself asks, as in dtl_mem_copy, never leads to a
+///         handler that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_invoke(
@@ -406,18 +447,21 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
     Ok(())
 }
 
-/// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
-/// predicate says (all of them are asked), then the choice or the refusal. Of the default dispatcher there is also a line for
-/// each thing that the library does by itself and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend
-/// and every memory kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
-/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY) fits all of these, and the
-/// handlers that other values there would lead to follow as lines "elsewhere".
+/// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of
+/// the rules, with what its predicate says (all of them are asked), then the choice or the refusal.
+/// Of the default dispatcher there is also a line for each thing that the library does by itself
+/// and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory
+/// kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
+/// fits all of these, and the handlers that other values there would lead to follow as lines
+/// "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
 /// @param cap      bytes of room.
 /// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds nothing is no failure here.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
+///         nothing is no failure here.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_explain(

@@ -1,4 +1,5 @@
-//! The library's own operations with the arguments that a handler of the dispatcher gets. Exports no symbol.
+//! The library's own operations with the arguments that a handler of the dispatcher gets. Exports
+//! no symbol.
 
 use super::{args, kernel, module, stream, transfer};
 use crate::abi::dispatch::*;
@@ -59,7 +60,9 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
     if args.ndim > 0 {
         let sides = (args.dst, args.dst_strides_bytes, args.src, args.src_strides_bytes);
         // SAFETY: the caller's contract: `ndim` counts and strides, and the elements they lead to.
-        return unsafe { transfer::strided(&inside, sides, (args.shape, args.ndim), args.element_bytes) };
+        return unsafe {
+            transfer::strided(&inside, sides, (args.shape, args.ndim), args.element_bytes)
+        };
     }
     // SAFETY: the caller's contract: both sides hold size_bytes.
     let dst = unsafe { args::region(args.dst, args.size_bytes, "dst") }?;
@@ -68,8 +71,10 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
     match by {
         None => crate::runtime::transfer::copy(&inside, dst, src),
         Some(by) => {
-            let (dst, src) =
-                (memory::locate(&inside, "destination", dst)?, memory::locate(&inside, "source", src)?);
+            let (dst, src) = (
+                memory::locate(&inside, "destination", dst)?,
+                memory::locate(&inside, "source", src)?,
+            );
             route::copy_by(by, &dst, &src)
         }
     }
@@ -81,7 +86,13 @@ unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
     let args = unsafe { args::take(args) }?;
     // SAFETY: the caller's contract: what dtl_kernel_launch wants.
     unsafe {
-        kernel::launch(&inside, args.stream, args.kernel, args.launch, (args.args, args.sizes, args.count))
+        kernel::launch(
+            &inside,
+            args.stream,
+            args.kernel,
+            args.launch,
+            (args.args, args.sizes, args.count),
+        )
     }
 }
 

@@ -8,7 +8,8 @@ use crate::error::{Result, fail};
 use crate::runtime::dispatch::{self, Query, Quick, Tables};
 use crate::sys::epoch::Guard;
 
-/// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of another version.
+/// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of
+/// another version.
 #[inline(always)]
 pub(super) fn at_hand(
     inside: &Guard,
@@ -63,7 +64,11 @@ pub(super) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Qu
         None => unsafe { take_part(query) }?,
     };
     if query.reserved != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "query.reserved is {}; set it to 0", query.reserved);
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "query.reserved is {}; set it to 0",
+            query.reserved
+        );
     }
     check_operation(query.operation)?;
     check_slots([query.source, query.destination, query.schedule])?;

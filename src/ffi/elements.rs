@@ -29,7 +29,8 @@ pub(super) unsafe fn elements(
     }
 }
 
-/// The usual case in few questions: neither NULL nor DTL_IN_PLACE, and with such a count no sum can be too large.
+/// The usual case in few questions: neither NULL nor DTL_IN_PLACE, and with such a count no sum can
+/// be too large.
 ///
 /// # Safety
 /// As [`elements`].
@@ -38,7 +39,8 @@ unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t)
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
     let size = cache::usual(dtype_size(dtype))?;
     // SAFETY: passed on.
-    cache::usually(beyond == 0).then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
+    cache::usually(beyond == 0)
+        .then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
 }
 
 /// The same with what the caller says of it.
@@ -46,7 +48,11 @@ unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t)
 /// # Safety
 /// As [`elements`].
 #[inline(always)]
-pub(super) unsafe fn usual_data(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Data> {
+pub(super) unsafe fn usual_data(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+) -> Option<Data> {
     // SAFETY: passed on.
     Some(Data { bytes: unsafe { usual_elements(pointer, count, dtype) }?, count, dtype })
 }

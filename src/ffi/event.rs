@@ -62,8 +62,9 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
 /// @return the first failure of that work that nobody had asked for before the record.
-///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task
-///         that the event is recorded behind, for which it would wait for ever.
+///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
+///         by a callback or task that the event is recorded behind, for which it would wait for
+///         ever.
 /// Equivalent: cudaEventSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {

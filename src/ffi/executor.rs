@@ -28,9 +28,10 @@ fn given<F>(function: Option<F>, name: &str) -> Result<F> {
     }
 }
 
-/// Creates an executor. Threads are made when there is work for them; they run where the thread may run whose
-/// call made them. Without work a pool's threads look for more for at most 0.2 ms, then they sleep and use
-/// no processor time. In a forked child executors are gone (dtl_init_after_fork).
+/// Creates an executor. Threads are made when there is work for them; they run where the thread may
+/// run whose call made them. Without work a pool's threads look for more for at most 0.2 ms, then
+/// they sleep and use no processor time. In a forked child executors are gone
+/// (dtl_init_after_fork).
 ///
 /// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
 /// @param out   the executor; destroy it with dtl_executor_destroy.
@@ -50,7 +51,11 @@ pub unsafe extern "C" fn dtl_executor_create(
             // SAFETY: the caller's contract: a struct of the size it says.
             let desc = unsafe { args::take(desc) }?;
             if desc.reserved != 0 {
-                return fail!(DTL_ERROR_INVALID_ARGUMENT, "desc.reserved is {}; set it to 0", desc.reserved);
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "desc.reserved is {}; set it to 0",
+                    desc.reserved
+                );
             }
             (desc.kind, desc.threads)
         };
@@ -110,22 +115,26 @@ pub extern "C" fn dtl_executor_run_async(
 ) -> dtl_status_t {
     guard::wait(
         |inside| {
-            let event = if event.id == 0 { None } else { Some(objects::pin::<Event>(inside, event.id)?) };
+            let event =
+                if event.id == 0 { None } else { Some(objects::pin::<Event>(inside, event.id)?) };
             Ok((given(r#fn, "fn")?, pin(inside, executor)?, event))
         },
-        |(function, executor, event)| executor.run_async(function, Addr::new(user), event.as_deref()),
+        |(function, executor, event)| {
+            executor.run_async(function, Addr::new(user), event.as_deref())
+        },
     )
 }
 
-/// Runs the iterations begin … end-1 in pieces and returns when all have run. Loops may be nested
-/// and several threads may use one executor at once.
-/// POOL: each thread has the same share of the pieces in every loop of the same size, so data stays where
-/// it was touched first; who is through takes pieces of others. The caller takes part. One piece (a range of
-/// at most `grain` iterations) runs in the calling thread alone. So does a loop when seven others are
-/// in progress on the executor. A loop waits for no thread that has not begun a piece of it.
+/// Runs the iterations begin ... end-1 in pieces and returns when all have run. Loops may be nested
+/// and several threads may use one executor at once. POOL: each thread has the same share of the
+/// pieces in every loop of the same size, so data stays where it was touched first; who is through
+/// takes pieces of others. The caller takes part. One piece (a range of at most `grain` iterations)
+/// runs in the calling thread alone. So does a loop when seven others are in progress on the
+/// executor. A loop waits for no thread that has not begun a piece of it.
 ///
-/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be smaller.
-///               0 = choose: four pieces for each thread, or one for each iteration if those are fewer.
+/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be
+///               smaller. 0 = choose: four pieces for each thread, or one for each iteration if
+///               those are fewer.
 /// @param fn     the body; may run on several threads at once, the caller among them.
 /// @return the status of the first piece that failed; pieces not yet begun are then left out.
 ///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
@@ -145,7 +154,7 @@ pub extern "C" fn dtl_executor_parallel_for(
     )
 }
 
-/// Reduces the iterations begin … end-1. The range is cut into pieces by `grain` alone; each is
+/// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
 /// folded into a copy of the identity, and the partial results are combined in order: the result
 /// is the same, bit for bit, for every number of threads.
 ///
@@ -174,7 +183,10 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
         |inside| objects::hold::<Executor>(inside, executor.id),
         |executor| {
             if acc_size_bytes == 0 {
-                return fail!(DTL_ERROR_INVALID_ARGUMENT, "acc_size_bytes is 0; pass a result's size");
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "acc_size_bytes is 0; pass a result's size"
+                );
             }
             // SAFETY: the caller's contract: acc_size_bytes are there until the call returns.
             let identity = unsafe { args::region(identity, acc_size_bytes, "identity") }?;
@@ -196,10 +208,10 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 /// Waits for everything that dtl_executor_run_async started.
 ///
 /// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a function of
-///         dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE nothing is left to wait for, and
-///         on POOL a loop's body is not waited for: there the call succeeds (on POOL, while such functions run,
-///         only in the thread that started the loop).
+///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a
+///         function of dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE
+///         nothing is left to wait for, and on POOL a loop's body is not waited for: there the call
+///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t {
     guard::wait(|inside| pin(inside, executor), |executor| executor.synchronize())

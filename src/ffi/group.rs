@@ -13,16 +13,17 @@ use std::ffi::{c_char, c_void};
 
 /// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
 /// Collective. Like all communicators that are made from another one, it shares the connection, has
-/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it, and
-/// on kinds "shm" and "threads" shared memory for small collectives (see docs/explanation/memory.md).
-/// A communicator that does not have all ranks in the order of the opened one uses another 4 bytes
-/// for each rank of both. The time to make one does not depend on how many communicators there are.
+/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it,
+/// and on kinds "shm" and "threads" shared memory for small collectives (see
+/// docs/explanation/memory.md). A communicator that does not have all ranks in the order of the
+/// opened one uses another 4 bytes for each rank of both. The time to make one does not depend on
+/// how many communicators there are.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
-///         copy function, on this rank alone. If the call fails on some ranks only, the others get a
-///         duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is then as before, unless
-///         a rank died. Equivalent: MPI_Comm_dup.
+/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an
+///         attribute's copy function, on this rank alone. If the call fails on some ranks only, the
+///         others get a duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is
+///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
@@ -56,8 +57,8 @@ pub unsafe extern "C" fn dtl_comm_split(
     )
 }
 
-/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that it
-/// counts as one node). Collective over `comm`.
+/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that
+/// it counts as one node). Collective over `comm`.
 ///
 /// @param key  as in dtl_comm_split.
 /// @param out  yours.
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn dtl_comm_split_node(
 ///
 /// @param ranks  `count` different ranks of `comm`.
 /// @param out    yours, or DTL_COMM_NULL on ranks that are not listed.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed twice.
+/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed
+///         twice.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_group_create(
@@ -97,7 +99,11 @@ pub unsafe extern "C" fn dtl_comm_group_create(
             let pinned = comm::pin(inside, comm)?;
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             if count == 0 || count > pinned.size().unsigned_abs() as usize {
-                return fail!(DTL_ERROR_INVALID_ARGUMENT, "count {count}: use 1 to {}", pinned.size());
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "count {count}: use 1 to {}",
+                    pinned.size()
+                );
             }
             if ranks.is_null() {
                 return fail!(DTL_ERROR_NULL_POINTER, "ranks is NULL (for {count} ranks)");
@@ -113,29 +119,31 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     )
 }
 
-/// Makes a working communicator of the ranks that survived a failure, in their order. Every survivor
-/// calls it. The call first ends all operations that wait on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and ranks
-/// that destroy `comm` instead are left out, if it is noticed that they do (after a failure: always; without one:
-/// docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT. Without a failure, all other ranks are
-/// survivors. Afterwards `comm` is of no use: destroy it.
+/// Makes a working communicator of the ranks that survived a failure, in their order. Every
+/// survivor calls it. The call first ends all operations that wait on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and
+/// ranks that destroy `comm` instead are left out, if it is noticed that they do (after a failure:
+/// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
+/// Without a failure, all other ranks are survivors. Afterwards `comm` is of no use: destroy it.
 ///
-/// The call is collective, and only one thread of a process may be in it for a communicator. Calls of
-/// other threads that wait on `comm` end.
+/// The call is collective, and only one thread of a process may be in it for a communicator. Calls
+/// of other threads that wait on `comm` end.
 ///
-/// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not failed:
-/// the next call on this rank continues it. The ranks need not repeat it at the same time. Other ranks
-/// may complete the shrink meanwhile. Their new communicator includes this rank, which gets its handle
-/// when its own call succeeds. So all ranks that succeed have the same communicator. If this rank
-/// destroys `comm` instead, collectives on the new communicator end with DTL_ERROR_RANK_FAILURE.
+/// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not
+/// failed: the next call on this rank continues it. The ranks need not repeat it at the same time.
+/// Other ranks may complete the shrink meanwhile. Their new communicator includes this rank, which
+/// gets its handle when its own call succeeds. So all ranks that succeed have the same
+/// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
+/// DTL_ERROR_RANK_FAILURE.
 ///
 /// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
-/// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's time
-///         limit (the text says where that rank is); call it again to continue. DTL_ERROR_RANK_FAILURE: the
-///         other ranks have agreed that this rank failed. DTL_ERROR_BUSY: another thread is in this call on
-///         `comm`, or a collective on it is further up this thread, in a function of the program's that it has called
-///         (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`.
-///         Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
+///         time limit (the text says where that rank is); call it again to continue.
+///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
+///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
+///         further up this thread, in a function of the program's that it has called (see
+///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
+///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
@@ -147,10 +155,11 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
     )
 }
 
-/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line in
-/// the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it fails.
+/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line
+/// in the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it
+/// fails.
 ///
-/// @param code  the exit code, 1 … 255.
+/// @param code  the exit code, 1 ... 255.
 /// Equivalent: MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
@@ -202,13 +211,17 @@ pub unsafe extern "C" fn dtl_comm_key_create(
 ) -> dtl_status_t {
     guard::call(|_| {
         let out = Out::new(out_key, "out_key")?;
-        out.set(attribute::create_key(Key { copy: copy_fn, delete: delete_fn, user: Addr::new(user) })?);
+        out.set(attribute::create_key(Key {
+            copy: copy_fn,
+            delete: delete_fn,
+            user: Addr::new(user),
+        })?);
         Ok(())
     })
 }
 
-/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their communicators are
-/// destroyed; none can be set any more.
+/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their
+/// communicators are destroyed; none can be set any more.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
 #[unsafe(no_mangle)]
@@ -220,7 +233,11 @@ pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
 #[unsafe(no_mangle)]
-pub extern "C" fn dtl_comm_set_attr(comm: dtl_comm_t, key: i32, value: *mut c_void) -> dtl_status_t {
+pub extern "C" fn dtl_comm_set_attr(
+    comm: dtl_comm_t,
+    key: i32,
+    value: *mut c_void,
+) -> dtl_status_t {
     guard::wait(
         |inside| comm::pin(inside, comm),
         |pinned| attribute::set(&pinned, comm, key, Addr::new(value)),
@@ -240,7 +257,8 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
     out_found: *mut i32,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        let (out_value, out_found) = (Out::new(out_value, "out_value")?, Out::new(out_found, "out_found")?);
+        let (out_value, out_found) =
+            (Out::new(out_value, "out_value")?, Out::new(out_found, "out_found")?);
         let value = attribute::get(&*comm::pin(inside, comm)?, key)?;
         out_value.set(value.map_or(std::ptr::null_mut(), Addr::ptr));
         out_found.set(i32::from(value.is_some()));

@@ -1,4 +1,5 @@
-//! The wrapper of every entry: gate, epoch, panics, and what a failure leaves behind (`last_error`).
+//! The wrapper of every entry: gate, epoch, panics, and what a failure leaves behind
+//! (`last_error`).
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
@@ -11,14 +12,15 @@ use crate::sys::held::Held;
 use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The usual case of an entry of some nanoseconds, on a backend's plain memory: `body` must not be able
-/// to panic. `None`: it is not that case, or `body` says so; take another wrapper.
+/// The usual case of an entry of some nanoseconds, on a backend's plain memory: `body` must not be
+/// able to panic. `None`: it is not that case, or `body` says so; take another wrapper.
 #[inline(always)]
 pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>) -> Option<T> {
     epoch::visit(|_| if lifecycle::is_open_for(backend) { body() } else { None })
 }
 
-/// A short stay inside, for an entry that makes several. What is done there must not be able to panic.
+/// A short stay inside, for an entry that makes several. What is done there must not be able to
+/// panic.
 #[inline(always)]
 pub(super) fn step_in() -> Option<Visit> {
     cache::usual(epoch::step_in()).filter(|_| cache::usually(lifecycle::is_open_for_quick()))
@@ -42,8 +44,9 @@ pub(super) fn quick_or(
     }
 }
 
-/// The usual case of an entry that may wait: `keep` finds it out inside and leaves with what it needs, `body` does it. Nothing
-/// was done where `keep` says no: `whole` is the entry for all other cases.
+/// The usual case of an entry that may wait: `keep` finds it out inside and leaves with what it
+/// needs, `body` does it. Nothing was done where `keep` says no: `whole` is the entry for all other
+/// cases.
 #[inline(always)]
 pub(super) fn usual<T>(
     keep: impl FnOnce(Visit) -> Option<T>,
@@ -56,8 +59,8 @@ pub(super) fn usual<T>(
     }
 }
 
-/// The usual case of an entry that may find inside that it has nothing to wait for. `body` says `None` where it is not that case:
-/// then `whole` is the entry.
+/// The usual case of an entry that may find inside that it has nothing to wait for. `body` says
+/// `None` where it is not that case: then `whole` is the entry.
 #[inline(always)]
 pub(super) fn attempt(
     body: impl FnOnce(&Guard) -> Option<Result<()>>,
@@ -99,7 +102,8 @@ extern "C" fn afterwards() -> dtl_status_t {
     })
 }
 
-/// Inside, once the library lets calls pass, and whether the call is traced; else the status of the refusal.
+/// Inside, once the library lets calls pass, and whether the call is traced; else the status of the
+/// refusal.
 type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
 
 #[inline(always)]
@@ -130,10 +134,11 @@ fn admit(inside: Guard, entry: &'static str) -> Entered {
     Ok((inside, is_traced))
 }
 
-/// The function of the C interface that a closure is written in, from the closure's path. `None`: it is the library's
-/// own, or about the trace itself.
+/// The function of the C interface that a closure is written in, from the closure's path. `None`:
+/// it is the library's own, or about the trace itself.
 fn name_of(entry: &'static str) -> Option<&'static str> {
-    let is_word = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_word =
+        |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let name = entry.split("::").find(|part| part.starts_with("dtl_") && is_word(part))?;
     (!name.starts_with("dtl_trace_")).then_some(name)
 }
@@ -146,7 +151,8 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
     status
 }
 
-/// Runs an entry's work inside. `Entry` has a closure that is written in the entry: a trace has its name from that.
+/// Runs an entry's work inside. `Entry` has a closure that is written in the entry: a trace has its
+/// name from that.
 #[inline(always)]
 fn run<Entry>(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
     run_as(type_name::<Entry>, work)
@@ -154,7 +160,10 @@ fn run<Entry>(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
 
 /// The same of an entry that is told.
 #[inline(always)]
-fn run_as(entry: impl FnOnce() -> &'static str, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
+fn run_as(
+    entry: impl FnOnce() -> &'static str,
+    work: impl FnOnce(Guard) -> Result<()>,
+) -> dtl_status_t {
     match enter(entry) {
         Ok((inside, is_traced)) => {
             let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
@@ -229,9 +238,9 @@ pub(super) fn hold_as<T>(
     run_as(entry, |inside| body(&*hold(inside)?))
 }
 
-/// An entry that works in every state of the library and may take locks (enumerations, log). It is counted in
-/// its thread's record, where a forked child finds it. It fails in a child in which a lock may have stayed
-/// taken.
+/// An entry that works in every state of the library and may take locks (enumerations, log). It is
+/// counted in its thread's record, where a forked child finds it. It fails in a child in which a
+/// lock may have stayed taken.
 pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
     bare(|| {
         let _aside = lifecycle::aside()?;
@@ -263,12 +272,18 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> dtl_status_t {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
-    failed(Error::new(DTL_ERROR_INTERNAL, format!("a bug in the library: {what}. Please report it.")))
+    failed(Error::new(
+        DTL_ERROR_INTERNAL,
+        format!("a bug in the library: {what}. Please report it."),
+    ))
 }
 
 #[cold]
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "dropping the error here keeps it out of every entry")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "dropping the error here keeps it out of every entry"
+)]
 fn failed(error: Error) -> dtl_status_t {
     last_error::set(&error);
     error.status()

@@ -50,8 +50,8 @@ pub fn table() -> &'static dtl_host_api_t {
     &HOST
 }
 
-/// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open plugin
-/// files.
+/// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open
+/// plugin files.
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     plugins::open_files_with(open);
@@ -77,7 +77,8 @@ unsafe extern "C" fn host_register(
         let mut tables = unsafe { backend::take_tables(vtable) }?;
         let mut owner = None;
         let make = |compiled_for, spoken| {
-            // A plugin from a newer header that speaks our version: what it sets beyond was refused.
+            // A plugin from a newer header that speaks our version: what it sets beyond was
+            // refused.
             if tables.main.abi_version == compiled_for {
                 tables.main.abi_version = spoken;
             }
@@ -92,7 +93,9 @@ unsafe extern "C" fn host_register(
     guard::call(|_| register().inspect_err(plugins::note_failure))
 }
 
-unsafe extern "C" fn host_environment_register(desc: *const dtl_environment_desc_t) -> dtl_status_t {
+unsafe extern "C" fn host_environment_register(
+    desc: *const dtl_environment_desc_t,
+) -> dtl_status_t {
     guard::call(|_| {
         // SAFETY: the caller's contract.
         plugins::register_environment(unsafe { environment::describe(desc) }?)
@@ -104,7 +107,8 @@ unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status
         return guard::call(|_| {
             fail!(
                 DTL_ERROR_INVALID_STATE,
-                "dtl_host_api_t.environment_require inside a plugin's load: name what backends need in dtl_plugin_t, or \
+                "dtl_host_api_t.environment_require inside a plugin's load: name what backends \
+                 need in dtl_plugin_t, or \
                  require it in a slot"
             )
         });
@@ -136,7 +140,10 @@ unsafe extern "C" fn host_dispatch_unregister(registration: dtl_registration_t) 
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {
     guard::always(|| {
         if !(DTL_LOG_ERROR..=DTL_LOG_DEBUG).contains(&level) {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "level {level}: use DTL_LOG_ERROR to DTL_LOG_DEBUG");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "level {level}: use DTL_LOG_ERROR to DTL_LOG_DEBUG"
+            );
         }
         // SAFETY: the caller's contract.
         log::log(level, unsafe { args::text(text, "text") }?);

@@ -60,10 +60,11 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 /// @param args    `count` pointers to the arguments; NULL if there are none.
 /// @param sizes   their sizes in bytes; NULL if there are none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
-///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
-///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a
-///         registered one that the default dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is
-///         called after these checks; what it fails with.
+///         kernel is of another backend than the stream, or a kernel of a module has other
+///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
+///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
+///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
+///         after these checks; what it fails with.
 /// Equivalent: cuLaunchKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_launch(
@@ -75,13 +76,16 @@ pub unsafe extern "C" fn dtl_kernel_launch(
     count: u32,
 ) -> dtl_status_t {
     // SAFETY: passed on.
-    guard::call(|inside| unsafe { launch_by_schedule(inside, stream, kernel, launch, (args, sizes, count)) })
+    guard::call(|inside| unsafe {
+        launch_by_schedule(inside, stream, kernel, launch, (args, sizes, count))
+    })
 }
 
 /// Arguments of a launch: pointers, sizes, how many.
 type Args = (*const *const c_void, *const u64, u32);
 
-/// By the handler of the schedule, if the program has one: it gets what the library itself would launch.
+/// By the handler of the schedule, if the program has one: it gets what the library itself would
+/// launch.
 ///
 /// # Safety
 /// As for dtl_kernel_launch.
@@ -177,6 +181,9 @@ unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u32) -> Res
     }
     match ArgPack::copy_of(regions) {
         Some(pack) => Ok(pack),
-        None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for copies of {count} arguments; see their sizes"),
+        None => fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "no memory for copies of {count} arguments; see their sizes"
+        ),
     }
 }

@@ -15,18 +15,20 @@ use std::ffi::c_void;
 
 /// Allocates memory on the calling thread's current device.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
-///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One
+///                    that the default dispatcher has a handler for (DTL_OPERATION_ALLOC) is
+///                    allocated by that.
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for the kind
-///                    (host: 64).
-/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
-///                    zeroed. Of the host: in a block of up to 63 bytes more (sizes up to 256), above at
-///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
+/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for
+///                    the kind (host: 64).
+/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any
+///                    thread; not zeroed. Of the host: in a block of up to 63 bytes more (sizes up
+///                    to 256), above at most a quarter more; what is freed is kept within a budget
+///                    (see dtl_mem_trim).
 /// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a descriptor
-///         for each block): no file descriptors left. *out is written on success only.
+///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
+///         descriptor for each block): no file descriptors left. *out is written on success only.
 /// Equivalent: cudaMalloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_alloc(
@@ -36,7 +38,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the
+    /// stack.
     #[cold]
     #[inline(never)]
     extern "C" fn alloc(
@@ -74,8 +77,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alloc(backend, kind, size_bytes, alignment, out)
 }
 
-/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still use it.
-/// Memory that several processes have stays until the last of them frees it or ends.
+/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
+/// use it. Memory that several processes have stays until the last of them frees it or ends.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
 ///         first byte, another backend's); nothing is freed.
@@ -128,12 +131,13 @@ pub unsafe extern "C" fn dtl_mem_stats(
     })
 }
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
-/// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
-/// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees. For "host" it also
-/// returns the free memory of malloc to the system: that of the program, and that of the library's own
-/// tables (communicators, queues). Other backends keep nothing.
+/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of
+/// backend "cuda" that is what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes
+/// (default 256 MiB, or an eighth of the most that was used), besides the slabs that threads
+/// allocate from: what the calling thread and threads that have ended keep goes at once, what
+/// others keep within their next 256 frees. For "host" it also returns the free memory of malloc to
+/// the system: that of the program, and that of the library's own tables (communicators, queues).
+/// Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 #[unsafe(no_mangle)]
@@ -144,9 +148,9 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
 /// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
 /// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly, with one exception: they do not query a driver about the program's image, its
-/// stacks and its heap (brk), and treat these as host memory. This function does query it there,
-/// because the program may have registered host memory with a driver.
+/// pointer accordingly, with one exception: they do not query a driver about the program's image,
+/// its stacks and its heap (brk), and treat these as host memory. This function does query it
+/// there, because the program may have registered host memory with a driver.
 ///
 /// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
 /// communicator or this function has found that the program initialised it. Backend "cuda" knows
@@ -158,36 +162,47 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 /// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
 /// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory. Any other failure of the slot pointer_info or of the driver's query: its status.
-///         Copies and messages with the pointer fail with it, too, unless another driver knows the pointer.
+///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
+///         status. Copies and messages with the pointer fail with it, too, unless another driver
+///         knows the pointer.
 /// Equivalent: cudaPointerGetAttributes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_mem_info_t) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_mem_query(
+    ptr: *const c_void,
+    out_info: *mut dtl_mem_info_t,
+) -> dtl_status_t {
     guard::call(|_| {
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| memory::query(Addr::new(ptr.cast_mut()), info)) }
     })
 }
 
-/// Describes an allocation so that other processes of the node can have the same memory (dtl_mem_import).
+/// Describes an allocation so that other processes of the node can have the same memory
+/// (dtl_mem_import).
 ///
-/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it to a file. It
-/// serves any number of imports, as long as this process lives and has not freed the allocation; exporting
-/// again gives an equally good one. Of backend "host": kind DTL_MEMORY_SHARED, between processes of one user and
-/// one PID namespace; every such block takes one file descriptor in the process that allocated it (none where it
-/// is imported), and its pages are taken when it is allocated. Any thread; of one allocation also at once.
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it
+/// to a file. It serves any number of imports, as long as this process lives and has not freed the
+/// allocation; exporting again gives an equally good one. Of backend "host": kind
+/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace; every such block takes
+/// one file descriptor in the process that allocated it (none where it is imported), and its pages
+/// are taken when it is allocated. Any thread; of one allocation also at once.
 ///
 /// @param ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset too).
 /// @param out  the handle; not written on failure.
-/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose properties
-///         have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was imported (pass on the handle
-///         that it came from), or it belongs to a pool; DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY:
-///         /proc cannot be read, or is of another PID namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor
-///         left (one is used during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose
+///         properties have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was
+///         imported (pass on the handle that it came from), or it belongs to a pool;
+///         DTL_ERROR_NOT_FOUND: no live allocation;
+///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile;
+///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or is of another PID
+///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
+///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
 /// Equivalent: cudaIpcGetMemHandle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_mem_export(ptr: *const c_void, out: *mut dtl_mem_handle_t) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_mem_export(
+    ptr: *const c_void,
+    out: *mut dtl_mem_handle_t,
+) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
         if ptr.is_null() {
@@ -198,29 +213,34 @@ pub unsafe extern "C" fn dtl_mem_export(ptr: *const c_void, out: *mut dtl_mem_ha
     })
 }
 
-/// Makes memory that another process exported memory of this one, too: both read and write the same bytes.
-/// What one writes the other finds there after a message, a barrier or an atomic operation between them.
+/// Makes memory that another process exported memory of this one, too: both read and write the same
+/// bytes. What one writes the other finds there after a message, a barrier or an atomic operation
+/// between them.
 ///
-/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages, statistics), yours
-/// until dtl_mem_free with the same backend, by any thread, also after the other process has freed it or has ended.
-/// Addresses differ from process to process: put offsets into shared memory, not pointers. Importing
-/// again, or what this very process exported, gives one more mapping at another address, freed by itself. A forked
-/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again. Until it
-/// ends or calls exec, it keeps what its parent had, memory and descriptors, also when that frees them.
-/// Two mappings of one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each rank
-/// gives a part of its own.
+/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages,
+/// statistics), yours until dtl_mem_free with the same backend, by any thread, also after the other
+/// process has freed it or has ended. Addresses differ from process to process: put offsets into
+/// shared memory, not pointers. Importing again, or what this very process exported, gives one more
+/// mapping at another address, freed by itself. A forked child has the memory at the same place as
+/// its parent, but not as an allocation of its own: it imports again. Until it ends or calls exec,
+/// it keeps what its parent had, memory and descriptors, also when that frees them. Two mappings of
+/// one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each
+/// rank gives a part of its own.
 ///
 /// @param backend         the backend that the memory was exported from, in this process.
 /// @param handle          what dtl_mem_export wrote; read during the call only.
-/// @param out             the first byte, aligned as the exporter's allocation was asked to be (host: to a page at least).
+/// @param out             the first byte, aligned as the exporter's allocation was asked to be
+///                        (host: to a page at least).
 /// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
-/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a new handle; free
-///         only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what dtl_mem_export wrote, damaged, or of
-///         another backend (the text names it); DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace
-///         (send data instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this process
-///         at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file descriptor left (two are
-///         used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses left; DTL_ERROR_INCOMPATIBLE_ABI: written
-///         by a library with another format. Outputs are written on success only.
+/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
+///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
+///         dtl_mem_export wrote, damaged, or of another backend (the text names it);
+///         DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace (send data
+///         instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this
+///         process at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file
+///         descriptor left (two are used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses
+///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
+///         written on success only.
 /// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_import(

@@ -2,8 +2,9 @@
 //!
 //! The comments on the functions are the text of `dtl.h`; the modules' order is the header's.
 //!
-//! What every message calls is put into a section of its own (`.text.hot.dtl`), here and in kind `mpi`, so that it lies side by side in two
-//! pages instead of seven: after a large message the processor has to look each of them up again.
+//! What every message calls is put into a section of its own (`.text.hot.dtl`), here and in kind
+//! `mpi`, so that it lies side by side in two pages instead of seven: after a large message the
+//! processor has to look each of them up again.
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
 #![allow(
     clippy::redundant_closure,

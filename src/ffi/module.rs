@@ -32,22 +32,26 @@ thread_local! {
     static LAST_LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Compiles source for a device, and waits for that. The result can be kept by the backend: the host's lies in a folder
-/// on disk and is taken from there the next time (docs/how-to/kernels-from-source.md).
+/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
+/// host's lies in a folder on disk and is taken from there the next time
+/// (docs/how-to/kernels-from-source.md).
 ///
 /// @param backend  one that supports "modules" (dtl_backend_supports).
-/// @param device   0 … count-1; 0 for a backend without devices.
-///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE) is compiled by that, and
-///                 the module is what it made, of whichever backend.
+/// @param device   0 ... count-1; 0 for a backend without devices.
+///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE)
+///                 is compiled by that, and the module is what it made, of whichever backend.
 /// @param source   start from DTL_SOURCE_INIT; read during the call.
 /// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not linked with; dtl_last_error has
-///         the first, dtl_module_log all.
-///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
-///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk, or a limit on the
-///         size of files (ulimit -f).
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
+///         linked with; dtl_last_error has the first, dtl_module_log all.
+///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
+///         has those that it takes.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
+///         says what to do.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
+///         an environment: as dtl_environment_require.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
+///         no space on disk, or a limit on the size of files (ulimit -f).
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 #[unsafe(no_mangle)]
@@ -170,12 +174,14 @@ fn failed(source: &Source, error: Error, log: String) -> Error {
 /// The first lines of a log that say what is wrong; without any the first line.
 fn first_errors(log: &str) -> String {
     const MOST: usize = 3;
-    // Linkers do not always say "error", and the compiler that called one says nothing but that it failed.
+    // Linkers do not always say "error", and the compiler that called one says nothing but that it
+    // failed.
     const SIGNS: [&str; 4] = ["error", "undefined reference", "annot find", "ld: "];
     const NO_NEWS: [&str; 2] = ["ld returned", "linker command failed"];
     let has = |line: &str, signs: &[&str]| signs.iter().any(|sign| line.contains(sign));
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    let wrong: Vec<_> = lines().filter(|line| has(line, &SIGNS) && !has(line, &NO_NEWS)).take(MOST).collect();
+    let wrong: Vec<_> =
+        lines().filter(|line| has(line, &SIGNS) && !has(line, &NO_NEWS)).take(MOST).collect();
     if wrong.is_empty() { lines().next().unwrap_or_default().to_owned() } else { wrong.join("; ") }
 }
 
@@ -203,10 +209,12 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     }
     // SAFETY: `size` bytes by the contract.
     let bytes = unsafe { std::slice::from_raw_parts(source.text.cast::<u8>(), size as usize) };
-    if let Some(at) = bytes.iter().position(|byte| *byte == 0).filter(|_| is_text(source.language)) {
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0).filter(|_| is_text(source.language))
+    {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_source_t.text has a NUL at {at} of its {size} size_bytes, where some compilers would end it; give the bytes \
+            "dtl_source_t.text has a NUL at {at} of its {size} size_bytes, where some compilers \
+             would end it; give the bytes \
              before it, or 0"
         );
     }
@@ -220,7 +228,8 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     }
     // SAFETY: `option_count` texts.
     let options = unsafe { take_options(source) }?;
-    let mut taken = Source::new(source.language, bytes, options, CString::new(name).unwrap_or_default());
+    let mut taken =
+        Source::new(source.language, bytes, options, CString::new(name).unwrap_or_default());
     // SAFETY: `file_count` files.
     taken.files = unsafe { take_files(source) }?;
     Ok(taken)
@@ -237,8 +246,9 @@ fn is_text(language: dtl_enum_word_t) -> bool {
 /// `environments` has `environment_count` texts, or is null.
 unsafe fn take_needs(source: &dtl_source_t) -> Result<Vec<Need>> {
     // SAFETY: the caller's contract.
-    let names =
-        unsafe { args::texts(source.environments, source.environment_count, "dtl_source_t.environments") }?;
+    let names = unsafe {
+        args::texts(source.environments, source.environment_count, "dtl_source_t.environments")
+    }?;
     names.iter().map(|name| Need::parse(name)).collect()
 }
 
@@ -268,7 +278,10 @@ unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
             let what = match known.name == file.name {
                 true => format!("there are two files {:?}", file.name),
                 false => {
-                    format!("of {:?} and {:?} one is a file and the other's folder", known.name, file.name)
+                    format!(
+                        "of {:?} and {:?} one is a file and the other's folder",
+                        known.name, file.name
+                    )
                 }
             };
             return fail!(
@@ -283,8 +296,9 @@ unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
 
 /// Whether two names cannot be in one folder: they are the same, or one is the folder of the other.
 fn clash(one: &str, other: &str) -> bool {
-    let is_in =
-        |file: &str, folder: &str| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    let is_in = |file: &str, folder: &str| {
+        file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+    };
     one == other || is_in(one, other) || is_in(other, one)
 }
 
@@ -299,7 +313,10 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
     let parts = || name.split('/');
     let bad = name.contains(|letter: char| letter.is_control() || "\"\\<>".contains(letter));
     let bad = bad || name.len() > LONGEST_NAME || parts().any(|part| part.len() > LONGEST_PART);
-    if bad || parts().any(|part| part.is_empty() || part == "." || part == "..") || name == "dtl_kernel.h" {
+    if bad
+        || parts().any(|part| part.is_empty() || part == "." || part == "..")
+        || name == "dtl_kernel.h"
+    {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{place}.name is \"{name}\": use a name such as \"x.h\" or \"folder/x.h\", of at most \
@@ -307,7 +324,11 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
         );
     }
     if file.reserved != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{place}.reserved is {}; set it to 0", file.reserved);
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{place}.reserved is {}; set it to 0",
+            file.reserved
+        );
     }
     let mut size = file.size_bytes;
     if size == 0 && !file.text.is_null() {
@@ -320,7 +341,10 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
     match room.checked_sub(size) {
         Some(rest) => *room = rest,
         None => {
-            return fail!(DTL_ERROR_LIMIT, "{place}: all files together have more than {MOST_BYTES} bytes");
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{place}: all files together have more than {MOST_BYTES} bytes"
+            );
         }
     }
     let bytes = if size == 0 {
@@ -365,7 +389,8 @@ unsafe fn take_options(source: &dtl_source_t) -> Result<Vec<CString>> {
 
 /// Gives what the compiler said, warnings included.
 ///
-/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that failed, empty if none did.
+/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that
+///                 failed, empty if none did.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
 /// @param cap      bytes of room.
 /// @param out_len  bytes of the text without its NUL; may be NULL.
@@ -390,8 +415,8 @@ pub unsafe extern "C" fn dtl_module_log(
     })
 }
 
-/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need. Host code that was loaded
-/// stays loaded until the process ends. The null module: nothing happens.
+/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
+/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
 /// Equivalent: cuModuleUnload.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
@@ -401,17 +426,22 @@ pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
 /// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
 ///
 /// @param name       as in the source.
-/// @param signature  the types of its arguments, a letter for each, which launches are checked against:
+/// @param signature  the types of its arguments, a letter for each, which launches are checked
+///                   against:
 ///
-///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper case: unsigned)
+///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
+///                                 case: unsigned)
 ///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
 ///
-///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
-///                   the sizes (host and cuda do; OpenCL knows those of its own types).
+///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
+///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
+///                   own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
-/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments;
-///         or the kernel has more memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has for one.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
+///         signature cannot be read, or does not fit the source (the text names the argument), or
+///         is needed because the module tells nothing of the arguments; or the kernel has more
+///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
+///         for one.
 /// Equivalent: cuModuleGetFunction, clCreateKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_get(

@@ -30,23 +30,28 @@ fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Re
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
-/// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
-/// reach is staged through host memory, or is an MPI's to reach that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
-/// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
-/// dtl_event_sync, or dtl_comm_isend_on.
+/// Of all messages and collectives: a buffer may be memory of any backend that this library
+/// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
+/// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// call's or request's failure, with the backend's status. The work that writes a buffer must be
+/// done before it is sent: dtl_event_sync, or dtl_comm_isend_on.
 ///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 … DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the call that made it failed there, or
-///         it has destroyed it after a failure). DTL_ERROR_TIMEOUT: the communicator's time
-///         limit passed; the message was withdrawn. A registered kind may not give a message back that has been matched: then
-///         the call ends 5 s after its limit with this status, the text says that the transport has not given the buffer back,
-///         and the buffer must stay valid and unused as long as the process runs (the same text at another status means the
-///         same). DTL_ERROR_CANCELED: the communicator was
-///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
-///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory. DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
-///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
+/// @param tag    0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
+///         call that made it failed there, or it has destroyed it after a failure).
+///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was withdrawn. A
+///         registered kind may not give a message back that has been matched: then the call ends 5
+///         s after its limit with this status, the text says that the transport has not given the
+///         buffer back, and the buffer must stay valid and unused as long as the process runs (the
+///         same text at another status means the same). DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy).
+///         DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
+///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
+///         MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
@@ -115,12 +120,13 @@ pub unsafe extern "C" fn dtl_comm_ssend(
 ///
 /// @param buf     room for `count` elements; shorter messages are fine.
 /// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
-/// @param tag     0 … DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see dtl_comm_desc_t,
-///         the content of `buf` and the size in `info` are what MPI makes them, and there are MPIs that end the
-///         process or write past `buf`: have room for the longest message, or probe.) Else as dtl_comm_send
-///         (an ANY_SOURCE receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
+///         dtl_comm_desc_t, the content of `buf` and the size in `info` are what MPI makes them,
+///         and there are MPIs that end the process or write past `buf`: have room for the longest
+///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
+///         DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
@@ -264,7 +270,10 @@ pub unsafe extern "C" fn dtl_comm_probe(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(|inside| comm::hold(inside, comm), |comm| put_info(info, &probing::probe(comm, source, tag)?))
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        |comm| put_info(info, &probing::probe(comm, source, tag)?),
+    )
 }
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
@@ -294,11 +303,11 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or
-///                     synchronous message waits until its receive starts. If the sender's time limit passes
-///                     before that, or its request is cancelled or destroyed, the message is cancelled and
-///                     its receive returns DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t)
-///                     cannot be cancelled: the sender waits.
+/// @param out_message  yours until it is received; ends with its communicator. The sender of a
+///                     large or synchronous message waits until its receive starts. If the sender's
+///                     time limit passes before that, or its request is cancelled or destroyed, the
+///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
+///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mprobe(
@@ -337,7 +346,8 @@ pub unsafe extern "C" fn dtl_comm_improbe(
 ) -> dtl_status_t {
     guard::call(|inside| {
         check_info(info)?;
-        let (out_found, out) = (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
+        let (out_found, out) =
+            (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
         let found = message::improbe(&comm::pin(inside, comm)?, source, tag)?;
         if let Some((message, done)) = &found {
             put_info(info, done)?;
@@ -348,11 +358,12 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     })
 }
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
-/// arguments (buf, count, dtype) leave the message to be received.
+/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
+/// only bad arguments (buf, count, dtype) leave the message to be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender
-///         cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent: MPI_Mrecv.
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
+///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
+///         MPI_Mrecv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mrecv(
     message: dtl_message_t,

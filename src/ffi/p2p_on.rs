@@ -10,19 +10,20 @@ use crate::runtime::comm::{self, request};
 use crate::runtime::exec::objects;
 use std::ffi::c_void;
 
-/// Starts a send that begins when the work before an event's record is done, and returns at once: a kernel's result
-/// goes to another rank without this thread waiting for the kernel. The library looks after the event in every call that
-/// waits or tests, of this request or another. It begins when it is seen to be done, so sends that were started later may
-/// overtake it.
+/// Starts a send that begins when the work before an event's record is done, and returns at once: a
+/// kernel's result goes to another rank without this thread waiting for the kernel. The library
+/// looks after the event in every call that waits or tests, of this request or another. It begins
+/// when it is seen to be done, so sends that were started later may overtake it.
 ///
 /// @param buf    `count` elements, unchanged from the event's record until the request is done.
-/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying the event changes nothing.
-///               Record it anew only when the request is done.
-/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the record is the
-///               request's, and nothing is sent; the receiver goes on waiting. dtl_request_cancel and _destroy withdraw it
-///               at any time before it begins.
-/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is memory that the host
-///         cannot reach (dtl_mem_kind_info) of another backend than the event's, among others.
+/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying
+///               the event changes nothing. Record it anew only when the request is done.
+/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the
+///               record is the request's, and nothing is sent; the receiver goes on waiting.
+///               dtl_request_cancel and _destroy withdraw it at any time before it begins.
+/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is
+///         memory that the host cannot reach (dtl_mem_kind_info) of another backend than the
+///         event's, among others.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_isend_on(

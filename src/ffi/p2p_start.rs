@@ -52,11 +52,13 @@ pub unsafe extern "C" fn dtl_comm_irecv(
     unsafe { begin(comm, buf, count, dtype, source, Tagged::recv(tag), out) }
 }
 
-/// Starts a send or a receive: one function, so that a program that does one after the other has it at hand. Its arguments lie
-/// where the entries' own do (the tag and what it is in one register), which makes those jumps.
+/// Starts a send or a receive: one function, so that a program that does one after the other has it
+/// at hand. Its arguments lie where the entries' own do (the tag and what it is in one register),
+/// which makes those jumps.
 ///
 /// # Safety
-/// `buf` has `count` elements that stay until the request is done; `out` is null, misaligned or writable.
+/// `buf` has `count` elements that stay until the request is done; `out` is null, misaligned or
+/// writable.
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.dtl")]
 unsafe extern "C" fn begin(

@@ -13,22 +13,27 @@ use std::ffi::{c_char, c_void};
 
 /// Creates a policy: it chooses one of its resources for each task.
 ///
-/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each thread, so that the
-///                   counts of a thread differ by at most one. "dynamic_load": the one with the fewest tasks that have
-///                   not ended. "auto_tune": the one where this task was fastest, see dtl_task_key_t. "capacity": one
-///                   that has less than opts.capacity tasks; without any, submits wait.
-/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new streams on all devices
-///                   found (see opts.backend), one for inline, what the table's default_resources says.
-/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and dtl_policy_initialize
-///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE. What they are is said now:
-///                   by opts.kind or opts.ops.
+/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each
+///                   thread, so that the counts of a thread differ by at most one. "dynamic_load":
+///                   the one with the fewest tasks that have not ended. "auto_tune": the one where
+///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
+///                   opts.capacity tasks; without any, submits wait.
+/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
+///                   streams on all devices found (see opts.backend), one for inline, what the
+///                   table's default_resources says.
+/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
+///                   dtl_policy_initialize gives them later; until then submits answer
+///                   DTL_ERROR_INVALID_STATE. What they are is said now: by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
-/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
-///         beyond the list, unknown flags or kind, reserved not 0, DTL_POLICY_DEFER without a kind or table.
+/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
+///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
+///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
-///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of fixed_index; the text says why.
+///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
+///         fixed_index; the text says why.
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
-/// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy, dynamic_load_policy, auto_tune_policy.
+/// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
+/// dynamic_load_policy, auto_tune_policy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_create(
     name: *const c_char,
@@ -52,10 +57,11 @@ pub unsafe extern "C" fn dtl_policy_create(
 
 /// Creates a policy that chooses as the program says.
 ///
-/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this call fails.
+/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
+///              call fails.
 /// @param self  handed to its slots.
-/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is returned.
-/// DTL_ERROR_NULL_POINTER: a required slot is missing.
+/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is
+/// returned. DTL_ERROR_NULL_POINTER: a required slot is missing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_create_custom(
     ops: *const dtl_policy_ops_t,
@@ -73,7 +79,10 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         let opts = unsafe { options(opts) }?;
         unused(ops.reserved, "ops.reserved")?;
         required(ops.select.is_some(), "ops.select")?;
-        required(ops.report.is_some() || ops.needed_info == 0, "ops.report (needed_info is not 0)")?;
+        required(
+            ops.report.is_some() || ops.needed_info == 0,
+            "ops.report (needed_info is not 0)",
+        )?;
         check_info(ops.needed_info, "ops.needed_info")?;
         let rule = Rule::custom(ops, Addr::new(self_));
         // SAFETY: the caller's contract: `count` elements.
@@ -85,8 +94,10 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
 /// Gives a policy made with DTL_POLICY_DEFER its resources, once.
 ///
 /// @param resources, count  as for dtl_policy_create.
-/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is used.
-/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be tried again.
+/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is
+///              used.
+/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
+///         tried again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_initialize(
     policy: dtl_policy_t,
@@ -110,11 +121,12 @@ pub extern "C" fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t {
     guard::call(|inside| policy::find(inside, policy.id)?.retain())
 }
 
-/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it. Does not wait for
-/// tasks, except for the work on streams that the policy made: wait with dtl_policy_wait_all before. The null policy:
-/// nothing happens.
+/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
+/// Does not wait for tasks, except for the work on streams that the policy made: wait with
+/// dtl_policy_wait_all before. The null policy: nothing happens.
 ///
-/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last share goes.
+/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// share goes.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
     guard::wait(
@@ -128,9 +140,10 @@ pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
     )
 }
 
-/// The list that a policy chooses from: what the indices of submissions, selections, stats and a program's own policy
-/// mean. It has the order of the list that was given; resources that cannot be used (see dtl_resource_ops_t::accept) are
-/// not in it, and those behind them move up. Only opts.fixed_index counts in the list as it was given.
+/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
+/// program's own policy mean. It has the order of the list that was given; resources that cannot be
+/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
+/// opts.fixed_index counts in the list as it was given.
 ///
 /// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
 /// @param out_len  their number. NULL = not wanted.
@@ -144,10 +157,13 @@ pub unsafe extern "C" fn dtl_policy_resources(
     out_len: *mut u64,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract: room for `cap` elements.
-    guard::call(|inside| unsafe { give(&policy::find(inside, policy.id)?.resources()?, out, cap, out_len) })
+    guard::call(|inside| unsafe {
+        give(&policy::find(inside, policy.id)?.resources()?, out, cap, out_len)
+    })
 }
 
-/// What happened on each resource of dtl_policy_resources so far. While other threads submit, numbers may be a moment old.
+/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
+/// numbers may be a moment old.
 ///
 /// @param out, cap, out_len  as for dtl_policy_resources.
 #[unsafe(no_mangle)]
@@ -158,7 +174,9 @@ pub unsafe extern "C" fn dtl_policy_stats(
     out_len: *mut u64,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract: room for `cap` elements.
-    guard::call(|inside| unsafe { give(&policy::find(inside, policy.id)?.stats()?, out, cap, out_len) })
+    guard::call(|inside| unsafe {
+        give(&policy::find(inside, policy.id)?.stats()?, out, cap, out_len)
+    })
 }
 
 /// What is true of a policy and its kind of resources.
@@ -240,7 +258,8 @@ unsafe fn create(
     if is_later && opts.kind == 0 && opts.ops.is_null() {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "opts.kind is 0 with DTL_POLICY_DEFER, and whether a list will come is not known yet: set it to \
+            "opts.kind is 0 with DTL_POLICY_DEFER, and whether a list will come is not known yet: \
+             set it to \
              DTL_RESOURCES_GENERIC, _INLINE or _STREAMS"
         );
     }
@@ -254,7 +273,10 @@ fn in_list<'a>(given: Option<&'a [dtl_resource_t]>, opts: &dtl_policy_opts_t) ->
 
 /// # Safety
 /// `resources` is null or points to `count` elements that stay as they are during `'a`.
-unsafe fn list<'a>(resources: *const dtl_resource_t, count: u64) -> Result<Option<&'a [dtl_resource_t]>> {
+unsafe fn list<'a>(
+    resources: *const dtl_resource_t,
+    count: u64,
+) -> Result<Option<&'a [dtl_resource_t]>> {
     policy::check_count(count)?;
     if resources.is_null() {
         required(count == 0, "resources")?;
@@ -263,7 +285,8 @@ unsafe fn list<'a>(resources: *const dtl_resource_t, count: u64) -> Result<Optio
     if count == 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "count is 0, and resources is not NULL: pass at least one resource, or NULL for the defaults"
+            "count is 0, and resources is not NULL: pass at least one resource, or NULL for the \
+             defaults"
         );
     }
     if !resources.is_aligned() {
@@ -311,7 +334,8 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
         _ => {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "opts.kind {number} is unknown; use 0 or DTL_RESOURCES_GENERIC, _INLINE, _STREAMS or _CUSTOM"
+                "opts.kind {number} is unknown; use 0 or DTL_RESOURCES_GENERIC, _INLINE, _STREAMS \
+                 or _CUSTOM"
             );
         }
     })
@@ -319,7 +343,10 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
 
 fn check_info(info: u64, name: &str) -> Result<()> {
     if info & !policy::ALL_INFO != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {info:#x} holds bits that are no DTL_INFO_…");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} {info:#x} holds bits that are no DTL_INFO_…"
+        );
     }
     Ok(())
 }
@@ -349,7 +376,10 @@ unsafe fn give<T: Copy>(from: &[T], out: *mut T, cap: u64, out_len: *mut u64) ->
     }
     if is_wanted {
         if cap < count {
-            return fail!(DTL_ERROR_BUFFER_TOO_SMALL, "there are {count} resources, and cap is {cap}");
+            return fail!(
+                DTL_ERROR_BUFFER_TOO_SMALL,
+                "there are {count} resources, and cap is {cap}"
+            );
         }
         // SAFETY: room for at least `count` elements, which nothing of ours overlaps.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out, from.len()) };

@@ -1,5 +1,6 @@
-//! Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes the quick way: two
-//! short stays inside, the task between them outside; everything else goes through a share of the policy.
+//! Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes
+//! the quick way: two short stays inside, the task between them outside; everything else goes
+//! through a share of the policy.
 
 use super::args::{self, Out};
 use super::guard;
@@ -27,20 +28,26 @@ struct Call {
     out: *mut dtl_submission_t,
 }
 
-/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream resources: the calling
-/// thread calls the task's function. Ended tasks are values: nothing is allocated for a task that runs inline.
+/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream
+/// resources: the calling thread calls the task's function. Ended tasks are values: nothing is
+/// allocated for a task that runs inline.
 ///
 /// @param key         for policies that learn; {0, 0} = the function's address.
-/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this call's.
-/// @param timeout_ns  how long to wait for a resource, where the policy may have none free ("capacity"); 0 = not at
-///                    all, DTL_TIMEOUT_INFINITE = no limit. Does not limit the task.
-/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not wanted: a failure
-///                    of the task is then returned by the next dtl_policy_wait_all.
-/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the program's tables
-///         said: the task was not taken then, and no longer counts as a task on its resource. DTL_ERROR_INVALID_HANDLE:
-///         `policy` is none; or the task has run, and the event that it left in out_wait is none. The text says which;
-///         the task counts as failed then, and nobody waits for what it left running.
+/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this
+///                    call's.
+/// @param timeout_ns  how long to wait for a resource, where the policy may have none free
+///                    ("capacity"); 0 = not at all, DTL_TIMEOUT_INFINITE = no limit. Does not limit
+///                    the task.
+/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not
+///                    wanted: a failure of the task is then returned by the next
+///                    dtl_policy_wait_all.
+/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
+///         resources yet.
+///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the
+///         program's tables said: the task was not taken then, and no longer counts as a task on
+///         its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the task has run, and the
+///         event that it left in out_wait is none. The text says which; the task counts as failed
+///         then, and nobody waits for what it left running.
 /// Equivalent: oneDPL's submit(policy, f).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_submit(
@@ -110,8 +117,9 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
 /// As dtl_policy_submit, and waits until the task has ended.
 ///
 /// @param timeout_ns  for a resource and for the end together.
-/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or it has not ended
-///         (it goes on; its failure is the next dtl_policy_wait_all's). Else as dtl_policy_submit.
+/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run),
+///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
+///         dtl_policy_submit.
 /// Equivalent: oneDPL's submit_and_wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_submit_and_wait(
@@ -127,7 +135,9 @@ pub extern "C" fn dtl_policy_submit_and_wait(
     match quick(call) {
         Some(DTL_SUCCESS) if over.ticket == 0 && over.status == DTL_SUCCESS => DTL_SUCCESS,
         Some(DTL_SUCCESS) => guard::wait(
-            |inside| Ok(if over.ticket == 0 { None } else { Some(policy::pin(inside, policy.id)?) }),
+            |inside| {
+                Ok(if over.ticket == 0 { None } else { Some(policy::pin(inside, policy.id)?) })
+            },
             |policy| match policy {
                 Some(policy) => policy.wait_or_let_go(over.ticket, Deadline::after(timeout_ns)),
                 None => submit::outcome(over.status, before),
@@ -146,9 +156,11 @@ pub extern "C" fn dtl_policy_submit_and_wait(
 /// @param submission  [externally synchronised]; a complete one answers at once.
 /// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
-///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the task have said is not
-///         kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell that.
+///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for
+///         before.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
+///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
+///         that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_wait(
     submission: *mut dtl_submission_t,
@@ -158,7 +170,8 @@ pub unsafe extern "C" fn dtl_submission_wait(
         |inside| {
             // SAFETY: the caller's contract: a submission.
             let known = unsafe { args::read(submission, "submission") }?;
-            let policy = if known.ticket == 0 { None } else { Some(policy::pin(inside, known.policy.id)?) };
+            let policy =
+                if known.ticket == 0 { None } else { Some(policy::pin(inside, known.policy.id)?) };
             Ok((Out::new(submission, "submission")?, known, policy))
         },
         |(out, known, policy)| {
@@ -171,8 +184,8 @@ pub unsafe extern "C" fn dtl_submission_wait(
     )
 }
 
-/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure is the next
-/// dtl_policy_wait_all's. A complete submission: nothing happens.
+/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure
+/// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
 #[unsafe(no_mangle)]
@@ -205,25 +218,28 @@ pub unsafe extern "C" fn dtl_submission_resource(
     })
 }
 
-/// Waits for everything that was submitted before; not for tasks that other threads' submits are running now. Not to be
-/// called by a task.
+/// Waits for everything that was submitted before; not for tasks that other threads' submits are
+/// running now. Not to be called by a task.
 ///
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the table's wait_resource
-///                    is called.
-/// @return the first failure of a task whose submission nobody has, once, else of a stream or wait_resource.
-///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released meanwhile.
+/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the
+///                    table's wait_resource is called.
+/// @return the first failure of a task whose submission nobody has, once, else of a stream or
+///         wait_resource.
+///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
+///         meanwhile.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_status_t {
     guard::wait(|inside| policy::pin(inside, policy.id), |policy| policy.wait_all(timeout_ns))
 }
 
-/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose submit succeeded, from
-/// any thread, also before that submit returns.
+/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
+/// submit succeeded, from any thread, also before that submit returns.
 ///
 /// @param selection  what submit was given, or a copy.
 /// @param status     the task's.
-/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else ignored.
+/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else
+///                   ignored.
 /// @return DTL_ERROR_INVALID_HANDLE: told before, or the policy is gone. Nothing happens then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_selection_end(
@@ -257,7 +273,11 @@ impl Call {
 
     /// The way of everything that is not quick.
     #[cold]
-    fn submit(&self, (task, policy): &(Task, Arc<Policy>), patience: Option<Deadline>) -> Result<()> {
+    fn submit(
+        &self,
+        (task, policy): &(Task, Arc<Policy>),
+        patience: Option<Deadline>,
+    ) -> Result<()> {
         give(self.out, policy.submit(task, patience)?);
         Ok(())
     }
@@ -267,12 +287,14 @@ impl Call {
 #[inline(always)]
 fn give(out: *mut dtl_submission_t, submission: dtl_submission_t) {
     if !out.is_null() {
-        // SAFETY: the caller's contract: an output, and both ways here have seen that it is aligned.
+        // SAFETY: the caller's contract: an output, and both ways here have seen that it is
+        // aligned.
         unsafe { out.write(submission) }
     }
 }
 
-/// A task that this thread runs, by a policy that has a resource at hand. `None`: it is not that, and nothing happened.
+/// A task that this thread runs, by a policy that has a resource at hand. `None`: it is not that,
+/// and nothing happened.
 #[inline(always)]
 fn quick(call: Call) -> Option<dtl_status_t> {
     let function = call.function.filter(|_| call.out.is_aligned())?;
@@ -283,7 +305,8 @@ fn quick(call: Call) -> Option<dtl_status_t> {
     Some(run((call.policy, call.out), (function, call.arg), (picked, given), policy.into_running()))
 }
 
-/// The same by a policy that has to look for one: apart, so that who has one at hand needs nothing in memory.
+/// The same by a policy that has to look for one: apart, so that who has one at hand needs nothing
+/// in memory.
 #[inline(never)]
 fn searched(
     (id, out): (dtl_policy_t, *mut dtl_submission_t),
@@ -342,8 +365,8 @@ fn key_of(key: dtl_task_key_t, function: TaskFn) -> dtl_task_key_t {
     if is_given { key } else { dtl_task_key_t { task: function as usize as u64, variant: 0 } }
 }
 
-/// The task has failed, or left something running, or its end cannot be told in the quick way. All by value: in memory only
-/// if it comes to this.
+/// The task has failed, or left something running, or its end cannot be told in the quick way. All
+/// by value: in memory only if it comes to this.
 #[cold]
 #[inline(never)]
 fn returned(
@@ -363,7 +386,9 @@ fn returned(
             give(
                 out,
                 match found {
-                    Some(found) => found.returned(&picked, (status, before), &left, !out.is_null())?,
+                    Some(found) => {
+                        found.returned(&picked, (status, before), &left, !out.is_null())?
+                    }
                     None => dtl_submission_t { policy, ticket: 0, resource: picked.index, status },
                 },
             );

@@ -13,21 +13,22 @@ use crate::sys::buf::Addr;
 use std::ffi::c_void;
 
 /// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
-/// faster than asking the backend each time. Every backend has pools, also a registered one: its table
-/// knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at most a quarter.
+/// faster than asking the backend each time. Every backend has pools, also a registered one: its
+/// table knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at
+/// most a quarter.
 ///
-/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator, as
-/// dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61 of them
-/// at once. Other pools have a lock each.
+/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator,
+/// as dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61
+/// of them at once. Other pools have a lock each.
 ///
 /// @param backend  its memory on the calling thread's current device.
 /// @param kind     as for dtl_mem_alloc.
 /// @param desc     NULL = all defaults.
 /// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools. Destroyed
-///         pools count as long as a call in progress may still use them: near the limit this call waits for
-///         the calls of other threads to return. It cannot wait for a call that it is made from (in a
-///         callback).
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
+///         Destroyed pools count as long as a call in progress may still use them: near the limit
+///         this call waits for the calls of other threads to return. It cannot wait for a call that
+///         it is made from (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_pool_create(
@@ -64,8 +65,8 @@ pub unsafe extern "C" fn dtl_pool_create(
 /// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
 ///
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that dtl_mem_kind_info
-///                    reports for the kind.
+/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that
+///                    dtl_mem_kind_info reports for the kind.
 /// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
@@ -77,7 +78,8 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the
+    /// stack.
     #[cold]
     #[inline(never)]
     extern "C" fn alloc(
@@ -95,7 +97,8 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 
     let is_usual = alignment == 0 || plain::is_usual(alignment);
     if is_usual && !out.is_null() && out.is_aligned() {
-        if let Some(quick) = guard::quick(plain::home(), || pool::quick_alloc(pool.id, size_bytes)) {
+        if let Some(quick) = guard::quick(plain::home(), || pool::quick_alloc(pool.id, size_bytes))
+        {
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
             unsafe { out.write(quick.addr.ptr()) };
             return quick_end(pool, quick.due);
@@ -104,10 +107,11 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     alloc(pool, size_bytes, alignment, out)
 }
 
-/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still use it.
+/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
+/// use it.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first byte,
-///         another pool's or dtl_mem_alloc's); nothing is freed.
+/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
+///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
     /// Out of line, as `alloc`.
@@ -135,8 +139,8 @@ extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
     guard::call(|inside| pool::look_after(inside, pool.id))
 }
 
-/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For the
-/// plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
+/// the plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
 ///
 /// @return a failure of the backend's free; the rest is given back all the same.
 /// Equivalent: cudaMemPoolTrimTo.
@@ -145,12 +149,15 @@ pub extern "C" fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status
     guard::call(|inside| pool::find(inside, pool.id)?.trim(keep_bytes))
 }
 
-/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what the
-/// pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
+/// the pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
 ///
 /// @param out_stats  start from DTL_MEM_STATS_INIT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_pool_stats(pool: dtl_pool_t, out_stats: *mut dtl_mem_stats_t) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_pool_stats(
+    pool: dtl_pool_t,
+    out_stats: *mut dtl_mem_stats_t,
+) -> dtl_status_t {
     guard::call(|inside| {
         let pool = pool::find(inside, pool.id)?;
         let fill = |stats: &mut dtl_mem_stats_t| {
@@ -164,8 +171,8 @@ pub unsafe extern "C" fn dtl_pool_stats(pool: dtl_pool_t, out_stats: *mut dtl_me
 
 /// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A block that
-///         another thread allocates at the same moment goes with the pool.)
+/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
+///         block that another thread allocates at the same moment goes with the pool.)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t {
     guard::call(|inside| pool::destroy(inside, pool.id))

@@ -11,16 +11,16 @@ use crate::runtime::backend::{Done, recv_info};
 use crate::runtime::comm::{request, wait};
 
 /// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent one
-/// rests afterwards; waiting for one at rest returns at once.
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
+/// one rests afterwards; waiting for one at rest returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time limit does
-///                    not count here.
+/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time
+///                    limit does not count here.
 /// @param info        NULL, or what a receive tells (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
-///         goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more, the text tells
-///         where the other ranks are; they are asked before it passes.
+///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
+///         it goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more,
+///         the text tells where the other ranks are; they are asked before it passes.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
@@ -79,12 +79,13 @@ pub unsafe extern "C" fn dtl_request_test(
 }
 
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
-/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a cancelled
-/// send until the next message from the same rank on the communicator has arrived.
+/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
+/// cancelled send until the next message from the same rank on the communicator has arrived.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
-///         dtl_comm_desc_t) a send as well that was not over as it began. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
-///         one at rest. DTL_ERROR_CANCELED: another thread is destroying the communicator.
+/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own
+///         messages (see dtl_comm_desc_t) a send as well that was not over as it began. The request
+///         is unchanged. DTL_ERROR_INVALID_STATE: a persistent one at rest. DTL_ERROR_CANCELED:
+///         another thread is destroying the communicator.
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
@@ -92,12 +93,12 @@ pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
 }
 
 /// Waits until all requests are done. Each finished one becomes null in the array, unless it is
-/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one listed
-/// twice, the second is stale when its turn comes.
+/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one
+/// listed twice, the second is stale when its turn comes.
 ///
 /// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
-/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it passes,
-///                    unfinished ones stay in the array.
+/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
+///                    passes, unfinished ones stay in the array.
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
 /// Equivalent: MPI_Waitall.
@@ -120,8 +121,8 @@ pub unsafe extern "C" fn dtl_request_wait_all(
 
 /// Asks after all requests, without waiting; makes progress.
 ///
-/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing else
-///                  was written.
+/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing
+///                  else was written.
 /// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_test_all(
@@ -144,8 +145,8 @@ pub unsafe extern "C" fn dtl_request_test_all(
 
 /// Waits until one of the requests is done, and ends that one.
 ///
-/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The one
-///                   that is done becomes null, unless it is persistent.
+/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
+///                   one that is done becomes null, unless it is persistent.
 /// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
 /// @param info       NULL, or what a receive tells.
 /// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
@@ -164,7 +165,9 @@ pub unsafe extern "C" fn dtl_request_wait_any(
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
             let requests = unsafe { array(requests, count) };
             let mut first = None;
-            wait::wait_some(requests, 1, timeout_ns, |index, outcome| first = Some((index, outcome)))?;
+            wait::wait_some(requests, 1, timeout_ns, |index, outcome| {
+                first = Some((index, outcome))
+            })?;
             let Some((index, (done, result))) = first else {
                 out_index.set(DTL_NO_INDEX);
                 return Ok(());
@@ -212,7 +215,8 @@ pub unsafe extern "C" fn dtl_request_wait_some(
                 tell(infos, count_done, &done);
                 count_done += 1;
                 let named = |error: Error| error.within(&format!("requests[{index}]"));
-                failure = std::mem::replace(&mut failure, Ok(())).and_then(|()| result.map_err(named));
+                failure =
+                    std::mem::replace(&mut failure, Ok(())).and_then(|()| result.map_err(named));
             })?;
             out_count.set(count_done as u64);
             failure
@@ -234,13 +238,17 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
 /// @return the first failure (its text names the index): those before it are active, the others are
 ///         not. Equivalent: MPI_Startall.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_request_t) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_request_start_all(
+    count: u64,
+    requests: *mut dtl_request_t,
+) -> dtl_status_t {
     guard::call(|inside| {
         let count = check_array(count, requests)?;
         // SAFETY: the caller's contract: `count` handles, checked not to be null.
         let requests = unsafe { array(requests, count) };
         for (index, handle) in requests.iter().enumerate() {
-            request::start(inside, *handle).map_err(|error| error.within(&format!("requests[{index}]")))?;
+            request::start(inside, *handle)
+                .map_err(|error| error.within(&format!("requests[{index}]")))?;
         }
         Ok(())
     })
@@ -249,11 +257,12 @@ pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_re
 /// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
 /// has been matched. Null: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
-///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
-///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has
-///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED: another thread is destroying
-///         the communicator, and this request with it.
+/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for
+///         it.
+///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI
+///         does not give back: wait for it. DTL_ERROR_TIMEOUT: a registered kind has
+///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED:
+///         another thread is destroying the communicator, and this request with it.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {

@@ -56,10 +56,16 @@ fn apply(
     match config.strict {
         0 => {}
         1 | -1 => settings.strict = config.strict == 1,
-        strict => return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.strict {strict}: use 1, -1 or 0"),
+        strict => {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.strict {strict}: use 1, -1 or 0");
+        }
     }
     if config.reserved != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.reserved is {}: it must be 0", config.reserved);
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "config.reserved is {}: it must be 0",
+            config.reserved
+        );
     }
     if let Some(name) = backend {
         settings.backend = Some(alias(name).to_owned());
@@ -72,30 +78,31 @@ fn apply(
 
 /// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
 /// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has started an MPI, it
-/// ends that too, which waits for all of MPI's ranks, whatever the time limits.
+/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has
+/// started an MPI, it ends that too, which waits for all of MPI's ranks, whatever the time limits.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
-///         them give those up first.
+///         is further up; let it return, then call again. Or other libraries have tensors of
+///         dtl_array_export: let them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library calls is DTL_ERROR_BUSY.
-/// Never call it from a static destructor: it is not needed.
+/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
+/// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
     guard::bare(|| lifecycle::finalize(SHUTDOWN))
 }
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
-/// handles are forgotten (they become stale; the parent's objects stay untouched). No other
-/// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
-/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one dtl_finalize ends the
-/// library here.
+/// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
+/// of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
+/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one
+/// dtl_finalize ends the library here.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
-///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
-///         every state (those of enumerations and the log) return the same status in such a child. The call never
-///         waits for a lock that was held by a thread which does not exist here.
+/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that
+///         what it had locked and half done stays so here: this child cannot use the library (it
+///         may exec, or exit). Functions that work in every state (those of enumerations and the
+///         log) return the same status in such a child. The call never waits for a lock that was
+///         held by a thread which does not exist here.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
     guard::bare(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
@@ -151,22 +158,24 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 }
 
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
-/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every state.
+/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every
+/// state.
 ///
-/// The pointer is valid until the calling thread ends. The text behind it does not change before the thread's
-/// second failure after this call (two buffers alternate); copy a text to keep it longer. So
-/// `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the compiler evaluates
-/// dtl_last_error() first, it is the text from before dtl_x().
+/// The pointer is valid until the calling thread ends. The text behind it does not change before
+/// the thread's second failure after this call (two buffers alternate); copy a text to keep it
+/// longer. So `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the
+/// compiler evaluates dtl_last_error() first, it is the text from before dtl_x().
 ///
-/// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
-/// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
-/// in it, in its thread, if it returned that call's status.
+/// If a function of the program's or of a backend fails in it, its text names that function; behind
+/// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
+/// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
+/// call's status.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_last_error() -> *const c_char {
     last_error::text()
 }
 
-/// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
+/// Sends log lines of `level` (DTL_LOG_...) and below to `fn`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
 /// The function is called by whichever thread has something to log, several at a time too. It may
@@ -194,7 +203,11 @@ pub extern "C" fn dtl_log_set_callback(
 /// @param out_len  length needed without the NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_explain(buf: *mut c_char, cap: u64, out_len: *mut u64) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_explain(
+    buf: *mut c_char,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
     guard::call(|_| {
         // SAFETY: the caller's contract.
         unsafe { args::put_text(&explain::text(), buf, cap, out_len) }

@@ -33,10 +33,11 @@ fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own stream, too, whatever the
-/// backend's events know: failures of callbacks, kernels from functions and copies that the library does there.
+/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own
+/// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
+/// and copies that the library does there.
 ///
-/// @param device  0 … count-1; 0 for a backend without devices.
+/// @param device  0 ... count-1; 0 for a backend without devices.
 /// @param flags   must be 0.
 /// @param out     the stream; destroy it with dtl_stream_destroy.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
@@ -87,14 +88,17 @@ pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
 }
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream. Called from work of
-/// the stream itself, it reports 0.
+/// that can neither query streams nor record events: there it waits for the stream. Called from
+/// work of the stream itself, it reports 0.
 ///
 /// @param out_done  1 = done, 0 = not yet.
 /// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
 /// Equivalent: cudaStreamQuery.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_stream_query(stream: dtl_stream_t, out_done: *mut i32) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_stream_query(
+    stream: dtl_stream_t,
+    out_done: *mut i32,
+) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out_done, "out_done")?;
         out.set(i32::from(find(inside, stream)?.query()?));
@@ -119,7 +123,7 @@ pub extern "C" fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t
 /// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
 /// at its first use; destroying it does nothing.
 ///
-/// @param device  0 … count-1.
+/// @param device  0 ... count-1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_default(
@@ -178,8 +182,8 @@ pub unsafe extern "C" fn dtl_stream_native(
 /// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
 ///
 /// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
-///            except to wait for this stream or an event behind itself; it must not throw. On a backend's stream the
-///            backend's rules come on top (CUDA: no calls that reach CUDA).
+///            except to wait for this stream or an event behind itself; it must not throw. On a
+///            backend's stream the backend's rules come on top (CUDA: no calls that reach CUDA).
 /// Equivalent: cudaLaunchHostFunc.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_host_callback(
@@ -214,7 +218,10 @@ pub extern "C" fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) ->
         },
         |(backend, streams)| {
             let own = backend.device.as_ref().and_then(|devices| devices.synchronize(device));
-            streams.iter().map(|stream| stream.synchronize()).fold(own.unwrap_or(Ok(())), Result::and)
+            streams
+                .iter()
+                .map(|stream| stream.synchronize())
+                .fold(own.unwrap_or(Ok(())), Result::and)
         },
     )
 }

@@ -1,4 +1,5 @@
-//! Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local calls.
+//! Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
+//! calls.
 
 use super::args::{self, Out};
 use super::guard;
@@ -9,10 +10,11 @@ use crate::error::fail;
 use crate::runtime::{comm, topology};
 
 /// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
-/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100 µs).
+/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100
+/// us).
 ///
-/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is no
-///                      failure.
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is
+///                      no failure.
 /// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t {
@@ -26,15 +28,20 @@ pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_
     })
 }
 
-/// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run on.
+/// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
+/// on.
 ///
-/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0 asks for
-///                   the count.
+/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0
+///                   asks for the count.
 /// @param out_count  how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED: the
-///         kernel does not tell. Equivalent: sched_getaffinity.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
+///         the kernel does not tell. Equivalent: sched_getaffinity.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_affinity(cpus: *mut i32, capacity: u64, out_count: *mut u64) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_affinity(
+    cpus: *mut i32,
+    capacity: u64,
+    out_count: *mut u64,
+) -> dtl_status_t {
     guard::call(|_| {
         let count = Out::new(out_count, "out_count")?;
         if !(cpus.is_null() && capacity == 0) {
@@ -59,12 +66,12 @@ pub unsafe extern "C" fn dtl_affinity(cpus: *mut i32, capacity: u64, out_count: 
     })
 }
 
-/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds "self",
-/// "threads", "shm" and "hier" know; for any other the launcher's environment answers, if it speaks of the
-/// same rank and size.
+/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
+/// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
+/// it speaks of the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no more
-///                      than local_rank and local_size: node and nodes are then -1.
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no
+///                      more than local_rank and local_size: node and nodes are then -1.
 /// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor a launcher tells (the text says why).
 /// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
 #[unsafe(no_mangle)]
@@ -79,12 +86,17 @@ pub unsafe extern "C" fn dtl_comm_topology(
     })
 }
 
-/// The node that a rank runs on, 0 … nodes-1. Ranks with the same number share memory. A local call.
+/// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
+/// call.
 ///
-/// @param rank  0 … size-1.
+/// @param rank  0 ... size-1.
 /// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_node_of(comm: dtl_comm_t, rank: i32, out_node: *mut i32) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_comm_node_of(
+    comm: dtl_comm_t,
+    rank: i32,
+    out_node: *mut i32,
+) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out_node, "out_node")?;
         out.set(topology::node_of(&*comm::pin(inside, comm)?, rank)?);

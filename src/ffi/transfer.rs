@@ -21,7 +21,11 @@ use std::ffi::c_void;
 ///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_mem_copy(dst: *mut c_void, src: *const c_void, size_bytes: u64) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_mem_copy(
+    dst: *mut c_void,
+    src: *const c_void,
+    size_bytes: u64,
+) -> dtl_status_t {
     guard::call(|inside| {
         // SAFETY: the caller's contract: both sides hold size_bytes.
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;
@@ -54,7 +58,13 @@ pub unsafe extern "C" fn dtl_mem_copy_2d(
     })
 }
 
-unsafe fn rows(ptr: *const c_void, pitch: u64, width: u64, height: u64, name: &str) -> Result<Rows> {
+unsafe fn rows(
+    ptr: *const c_void,
+    pitch: u64,
+    width: u64,
+    height: u64,
+    name: &str,
+) -> Result<Rows> {
     if pitch < width {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -75,22 +85,26 @@ unsafe fn rows(ptr: *const c_void, pitch: u64, width: u64, height: u64, name: &s
     Ok(Rows { region: unsafe { args::region(ptr, span, name) }?, pitch })
 }
 
-/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in a row are put together;
-/// what is left is copied in a row, by rows (dtl_mem_copy_2d), by several such copies, or by a loop of the host.
+/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
+/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
+/// such copies, or by a loop of the host.
 ///
 /// @param dst, src  the first element of each side.
-/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along the axis, also negative;
-///                  0 on the source repeats it. NULL: the elements lie in a row, the last axis the fastest.
+/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along
+///                  the axis, also negative; 0 on the source repeats it. NULL: the elements lie in
+///                  a row, the last axis the fastest.
 /// @param shape     ndim counts of elements; with a 0 nothing is copied.
 /// @param ndim      up to 8; 0 is one element.
 /// @param element_bytes  at least 1.
-/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in, above or below; or the
-///         first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT: elements of the destination lie on each other, or
-///         on elements of the source (where the strides of the two differ, it is enough that their areas do), or axes of the
-///         destination are woven: one steps by less than all that a finer one reaches, as with strides [24, 16], shape
-///         [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each position on an axis). Else as
-///         dtl_mem_copy.
+/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
+///         and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
+///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
+///         elements of the destination lie on each other, or on elements of the source (where the
+///         strides of the two differ, it is enough that their areas do), or axes of the destination
+///         are woven: one steps by less than all that a finer one reaches, as with strides [24,
+///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
+///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy_strided(
@@ -137,7 +151,10 @@ pub(super) unsafe fn strided(
         false => Some(Vec::new()),
     };
     let Some(dense) = dense else {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "shape {shape:?}: more bytes than memory can hold");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "shape {shape:?}: more bytes than memory can hold"
+        );
     };
     let axes = Axes {
         dst: Addr::new(dst),
@@ -158,7 +175,10 @@ pub(super) unsafe fn strided(
 /// From a side's lowest byte to its last.
 unsafe fn side(first: Addr, (below, above): (u64, u64), name: &str) -> Result<Region> {
     if first.is_null() || (first.get() as u64) < below {
-        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL, or its strides lead below address 0");
+        return fail!(
+            DTL_ERROR_NULL_POINTER,
+            "{name} is NULL, or its strides lead below address 0"
+        );
     }
     // SAFETY: passed on.
     unsafe { args::region(strided::lowest(first, below).ptr(), below + above, name) }
@@ -170,7 +190,11 @@ unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Opt
         return Ok(None);
     }
     if !pointer.is_aligned() {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is not aligned to {} bytes", align_of::<T>());
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} is not aligned to {} bytes",
+            align_of::<T>()
+        );
     }
     // One more than is taken is enough to be refused with.
     let count = (count as usize).min(strided::MOST_AXES + 1);
@@ -182,7 +206,11 @@ unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Opt
 ///
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_mem_fill(dst: *mut c_void, value: u8, size_bytes: u64) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_mem_fill(
+    dst: *mut c_void,
+    value: u8,
+    size_bytes: u64,
+) -> dtl_status_t {
     guard::call(|inside| {
         // SAFETY: the caller's contract.
         transfer::fill(inside, unsafe { args::region(dst, size_bytes, "dst") }?, value)
@@ -205,7 +233,8 @@ pub unsafe extern "C" fn dtl_mem_to_device(
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         let host = unsafe { args::region(host, size_bytes, "host") }?;
-        let addr = memory::alloc(memory::Owner::Program, backend, DTL_MEMORY_DEVICE, size_bytes, 0)?;
+        let addr =
+            memory::alloc(memory::Owner::Program, backend, DTL_MEMORY_DEVICE, size_bytes, 0)?;
         // SAFETY: just allocated with this size.
         let there = unsafe { args::region(addr.ptr(), size_bytes, "out") }?;
         if let Err(error) = transfer::copy(inside, there, host) {

@@ -6,11 +6,12 @@ use crate::abi::status::dtl_status_t;
 use crate::runtime::exec::copy;
 use std::ffi::c_void;
 
-/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its driver takes no such
-/// copy, both sides are the host's, one is another backend's), the call waits for the stream's work and copies itself.
+/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
+/// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
+/// for the stream's work and copies itself.
 ///
-/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done, which
-///                  an event or dtl_stream_synchronize tells; they must not overlap.
+/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
+///                  which an event or dtl_stream_synchronize tells; they must not overlap.
 /// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
 ///         is queued then. What fails later is the stream's failure.
 /// Equivalent: cudaMemcpyAsync.
@@ -31,7 +32,8 @@ pub unsafe extern "C" fn dtl_mem_copy_async(
     })
 }
 
-/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for dtl_mem_copy_async.
+/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
+/// dtl_mem_copy_async.
 ///
 /// @param dst  size_bytes, valid until the fill is done.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.

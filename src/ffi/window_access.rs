@@ -14,7 +14,8 @@ use crate::runtime::comm::window::quick;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`: not seen at a glance.
+/// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:
+/// not seen at a glance.
 #[inline(always)]
 fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let bytes = count.checked_mul(types::builtin_size(dtype)?)?;
@@ -53,19 +54,20 @@ unsafe fn operands(
     unsafe { elements(name, data, what) }
 }
 
-/// Copies elements to a target's part of a window. Returns at once or when there is room for one more operation. `buf`
-/// must stay unchanged until dtl_win_flush_local, dtl_win_flush, dtl_win_unlock or dtl_win_fence.
+/// Copies elements to a target's part of a window. Returns at once or when there is room for one
+/// more operation. `buf` must stay unchanged until dtl_win_flush_local, dtl_win_flush,
+/// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
 /// @param dtype   any, those of dtl_dtype_create too. It says how many bytes `count` elements have.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
-///         target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`. DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf`
-///         is DTL_IN_PLACE, or `count` more than memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
-///         cannot reach. All before anything moves. DTL_ERROR_RANK_FAILURE,
-///         DTL_ERROR_TIMEOUT (no room within the time limit). A later failure is told by the flush,
-///         unlock or fence.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
+///         no epoch is open for the target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`.
+///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
+///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
+///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
+///         time limit). A later failure is told by the flush, unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_put(
@@ -87,8 +89,8 @@ pub unsafe extern "C" fn dtl_win_put(
     )
 }
 
-/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local, dtl_win_flush,
-/// dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
+/// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
 ///
 /// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
@@ -112,13 +114,15 @@ pub unsafe extern "C" fn dtl_win_get(
     )
 }
 
-/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is done after
-/// a flush, unlock or fence. Between fences too, where MPI has it under locks only.
+/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
+/// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end. Until it is done it can be
-///                     neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY); where memory is reached by
-///                     loads and stores it is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many requests in flight.
+/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end.
+///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
+///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
+///                     is done when this call returns. Its info tells nothing.
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
+///         requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rput(
@@ -131,7 +135,8 @@ pub unsafe extern "C" fn dtl_win_rput(
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
     on(win, |window| {
-        let out = Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rput"))?;
+        let out =
+            Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rput"))?;
         // SAFETY: the caller's contract: it stays until the operation is over.
         let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
         out.set(access::rput(window, from, Place { target, disp })?);
@@ -154,7 +159,8 @@ pub unsafe extern "C" fn dtl_win_rget(
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
     on(win, |window| {
-        let out = Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rget"))?;
+        let out =
+            Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rget"))?;
         // SAFETY: the caller's contract: it stays until the operation is over.
         let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
         out.set(access::rget(window, into, Place { target, disp })?);
@@ -162,16 +168,19 @@ pub unsafe extern "C" fn dtl_win_rget(
     })
 }
 
-/// Combines elements with those of a target: there[i] = there[i] ∘ buf[i]. Each element as a whole, whoever else
-/// accumulates to it meanwhile (by this or one of the next three calls, with the same dtype); operations of one rank
-/// on one target's element happen in the order of the calls.
+/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
+/// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
+/// the same dtype); operations of one rank on one target's element happen in the order of the
+/// calls.
 ///
 /// @param buf    `count` elements, as for dtl_win_put.
 /// @param dtype  a built-in one.
-/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an atomic put.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of dtl_dtype_create or dtl_op_create.
-///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and `buf` overlaps the elements
-///         there.
+/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an
+///               atomic put.
+/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
+///         dtl_dtype_create or dtl_op_create.
+///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
+///         `buf` overlaps the elements there.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_accumulate(
@@ -185,7 +194,15 @@ pub unsafe extern "C" fn dtl_win_accumulate(
 ) -> dtl_status_t {
     quickly_on(
         win,
-        |inside| quick::accumulate(inside, win, few(buf, count, dtype)?, (dtype, op), Place { target, disp }),
+        |inside| {
+            quick::accumulate(
+                inside,
+                win,
+                few(buf, count, dtype)?,
+                (dtype, op),
+                Place { target, disp },
+            )
+        },
         move |window| {
             let by = access::change("dtl_win_accumulate", dtype, op)?;
             // SAFETY: the caller's contract: it stays until the operation is over.
@@ -195,11 +212,12 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     )
 }
 
-/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each element.
+/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each
+/// element.
 ///
 /// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param result  room for `count` elements, apart from `buf`; there after a flush (dtl_win_flush_local is enough), unlock
-///                or fence, until then the library's.
+/// @param result  room for `count` elements, apart from `buf`; there after a flush
+///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
 /// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 #[unsafe(no_mangle)]
@@ -224,8 +242,8 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     })
 }
 
-/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and stores (`way` of
-/// dtl_win_info) the value is there when this call returns.
+/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
+/// stores (`way` of dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
 /// @param result  room for one element, as there.
@@ -258,11 +276,12 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
     )
 }
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets what was there before:
-/// it was stored if that equals `expected`. Elements are equal if their bytes are; so two BOOLs that are both true
-/// need not be.
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets
+/// what was there before: it was stored if that equals `expected`. Elements are equal if their
+/// bytes are; so two BOOLs that are both true need not be.
 ///
-/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or fence.
+/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
+///               fence.
 /// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
 /// @param dtype   an integer dtype, BYTE or BOOL.
 /// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
@@ -292,7 +311,11 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
             let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
             // SAFETY: as above.
             let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-            access::compare_and_swap(window, Swap { value, expected, result, dtype }, Place { target, disp })
+            access::compare_and_swap(
+                window,
+                Swap { value, expected, result, dtype },
+                Place { target, disp },
+            )
         },
     )
 }

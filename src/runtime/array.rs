@@ -1,7 +1,9 @@
-//! Arrays: memory of a backend with a dtype, a shape and strides, shared with other libraries as DLPack has it.
+//! Arrays: memory of a backend with a dtype, a shape and strides, shared with other libraries as
+//! DLPack has it.
 //!
-//! An array's memory is a store of its own, with a share for the array and one for each tensor that was lent out: it
-//! goes with the last of them, whoever that is. A tensor that was taken in is such a store, too.
+//! An array's memory is a store of its own, with a share for the array and one for each tensor that
+//! was lent out: it goes with the last of them, whoever that is. A tensor that was taken in is such
+//! a store, too.
 
 mod layout;
 
@@ -159,7 +161,8 @@ fn describe(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_inf
     Ok(info)
 }
 
-/// Puts an array under a handle. Else its memory is still the caller's: with the backend, to give it up.
+/// Puts an array under a handle. Else its memory is still the caller's: with the backend, to give
+/// it up.
 fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
     let backend = Arc::clone(&array.backend);
     ARRAYS.insert(Arc::new(array)).ok_or_else(|| {
@@ -213,11 +216,13 @@ impl Array {
         if !dlpack::has_pointers(device.device_type) {
             return Err(no_pointer(&self.backend));
         }
-        let is_host_memory = describe(&self.backend, self.kind)?.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
+        let is_host_memory =
+            describe(&self.backend, self.kind)?.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
         if device.device_type == dlpack::CPU && !is_host_memory {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "for DLPack device {} of backend {} is the CPU, but the host cannot read memory of kind {}: use one \
+                "for DLPack device {} of backend {} is the CPU, but the host cannot read memory of \
+                 kind {}: use one \
                  whose properties have DTL_MEMORY_HOST_ACCESSIBLE",
                 self.device,
                 self.backend.name(),
@@ -267,7 +272,8 @@ impl Array {
         if self.flags & DTL_ARRAY_READ_ONLY != 0 {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "the array is read-only, which the struct of before DLPack 1.0 cannot say: use dtl_array_export"
+                "the array is read-only, which the struct of before DLPack 1.0 cannot say: use \
+                 dtl_array_export"
             );
         }
         let (tensor, release) = self.lend(id)?;
@@ -278,7 +284,8 @@ impl Array {
 #[cold]
 fn no_pointer(backend: &Backend) -> Error {
     let text = format!(
-        "DLPack names memory of such devices by an object of its own, memory of backend {} is named by \
+        "DLPack names memory of such devices by an object of its own, memory of backend {} is \
+         named by \
          pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
         backend.name()
     );
@@ -316,7 +323,8 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
     let Some(dtype) = dlpack::dtype_from(given.dtype) else {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "no dtype is DLPack's type of {}: integers and floats of up to 64 bits, bfloat16, complex numbers and bool of \
+            "no dtype is DLPack's type of {}: integers and floats of up to 64 bits, bfloat16, \
+             complex numbers and bool of \
              one lane are",
             dlpack::dtype_text(given.dtype)
         );
@@ -326,7 +334,8 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
         Some(strides) => Layout::with_strides(given.shape, strides, element)?,
         None => Layout::compact(given.shape, element)?,
     };
-    let data = if layout.count == 0 { Addr::NULL } else { first_element(given, dtype, layout.bytes)? };
+    let data =
+        if layout.count == 0 { Addr::NULL } else { first_element(given, dtype, layout.bytes)? };
     let entry = (kind != DTL_MEMORY_HOST && !data.is_null())
         .then(|| foreign::enter(data, Allocation::of_others(&backend, device, kind, layout.bytes)));
     let is_looped = given.taken.is_own();
@@ -369,7 +378,8 @@ fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enu
         let is_it = if is_of_one { known_id == wanted.device_id } else { device == current };
         if known_type == device_type && is_it {
             let info = describe(backend, kind);
-            let reaches = |info: &dtl_mem_kind_info_t| info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
+            let reaches =
+                |info: &dtl_mem_kind_info_t| info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
             if device_type == dlpack::CPU && !info.as_ref().is_ok_and(reaches) {
                 break;
             }
@@ -379,7 +389,8 @@ fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enu
     }
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
-        "the tensor is on DLPack's {} id {}; backend {} has {}: name the backend of that device, or copy the tensor there",
+        "the tensor is on DLPack's {} id {}; backend {} has {}: name the backend of that device, \
+         or copy the tensor there",
         dlpack::device_name(wanted.device_type),
         wanted.device_id,
         backend.name(),
@@ -409,7 +420,8 @@ fn first_element(given: &Given<'_>, dtype: dtl_dtype_t, bytes: u64) -> Result<Ad
     if first % align != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "the first element (data {:?}, byte_offset {offset}) is not aligned to {align} bytes: pass a copy",
+            "the first element (data {:?}, byte_offset {offset}) is not aligned to {align} bytes: \
+             pass a copy",
             given.data
         );
     }
@@ -441,7 +453,8 @@ pub fn refusal() -> Option<Error> {
     let lent = LENT.load(Ordering::Acquire).saturating_sub(LOOPED.load(Ordering::Relaxed));
     (lent > 0).then(|| {
         let text = format!(
-            "dtl_finalize while other libraries have {lent} tensors of dtl_array_export: let them give those up (their \
+            "dtl_finalize while other libraries have {lent} tensors of dtl_array_export: let them \
+             give those up (their \
              deleters) first"
         );
         Error::new(DTL_ERROR_BUSY, text)

@@ -1,5 +1,5 @@
-//! What every message asks of the whole process, in one line of the cache. Each word belongs to one module, which says what it
-//! means.
+//! What every message asks of the whole process, in one line of the cache. Each word belongs to one
+//! module, which says what it means.
 
 use crate::sys::gate::Gate;
 use std::sync::atomic::{AtomicU64, AtomicUsize};

@@ -138,7 +138,12 @@ pub trait Exec: Send + Sync {
         None
     }
     /// Calls a function on a host thread in the stream's order.
-    fn stream_host_callback(&self, _stream: Token, _task: dtl_task_fn_t, _user: Addr) -> Option<Result<()>> {
+    fn stream_host_callback(
+        &self,
+        _stream: Token,
+        _task: dtl_task_fn_t,
+        _user: Addr,
+    ) -> Option<Result<()>> {
         None
     }
 
@@ -188,7 +193,8 @@ pub trait Exec: Send + Sync {
     }
 }
 
-/// What the group "host" does where a backend has none; not reached, since the library's own is taken then.
+/// What the group "host" does where a backend has none; not reached, since the library's own is
+/// taken then.
 fn no_host_group<T>() -> Result<T> {
     fail!(DTL_ERROR_NOT_SUPPORTED, "this backend runs nothing on the host")
 }
@@ -219,12 +225,13 @@ pub trait Comm: Send + Sync {
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
-    /// Whether `open` is called also where the backend cannot run: it fails then, and tells the other ranks, which would wait for
-    /// this one.
+    /// Whether `open` is called also where the backend cannot run: it fails then, and tells the
+    /// other ranks, which would wait for this one.
     fn tells_others(&self) -> bool {
         false
     }
-    /// Why one would not be opened as the environment asks for it, as far as can be told without opening it.
+    /// Why one would not be opened as the environment asks for it, as far as can be told without
+    /// opening it.
     fn check_environment(&self) -> Result<()> {
         Ok(())
     }
@@ -232,7 +239,8 @@ pub trait Comm: Send + Sync {
     fn meets_over(&self) -> bool {
         false
     }
-    /// Instead, for a kind that does no more than collectives of device memory, beside a communicator of another kind.
+    /// Instead, for a kind that does no more than collectives of device memory, beside a
+    /// communicator of another kind.
     fn device_comms(&self) -> Option<&dyn DeviceComms> {
         None
     }
@@ -245,12 +253,12 @@ pub trait Comm: Send + Sync {
 
 /// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
 /// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
-/// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every operation.
-/// Called by several threads at once.
+/// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every
+/// operation. Called by several threads at once.
 ///
-/// What can no longer complete because a rank has died or left ends with RANK_FAILURE. For `probe` and
-/// `take` that is an error: nothing that they select is queued, and its source is gone (any source:
-/// some rank has died).
+/// What can no longer complete because a rank has died or left ends with RANK_FAILURE. For `probe`
+/// and `take` that is an error: nothing that they select is queued, and its source is gone (any
+/// source: some rank has died).
 pub trait Transport: Send + Sync {
     // First what every message calls: their addresses then share lines of the cache.
     /// As `isend` (standard), for who does not ask after one that is over at once: [`OpId::OVER`].
@@ -261,19 +269,23 @@ pub trait Transport: Send + Sync {
     fn begin_recv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
         self.irecv(data, Selector { source, word, ignore: 0 })
     }
-    /// Makes progress and asks after one operation. Ready: it is over and `told`, the id is not used again. Pending: `told` is as it was.
+    /// Makes progress and asks after one operation. Ready: it is over and `told`, the id is not
+    /// used again. Pending: `told` is as it was.
     fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
-    /// How foreign code is asked after an operation by the very function that waits, instead of by `test`.
+    /// How foreign code is asked after an operation by the very function that waits, instead of by
+    /// `test`.
     fn asking(&self) -> Option<Arc<Asking>> {
         None
     }
     /// How an operation ended that is over by that, where it has failed or somebody wants to know.
     fn tell(&self, _op: OpId, _heard: &Heard, _told: &mut Done) {}
-    /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
+    /// Sends and returns when the buffer may be used again, however long that takes. `None`: not
+    /// provided.
     fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
         None
     }
-    /// Receives, however long that takes. `select` in pieces: what it looks for, and last what of it does not matter.
+    /// Receives, however long that takes. `select` in pieces: what it looks for, and last what of
+    /// it does not matter.
     fn recv(
         &self,
         _data: Region,
@@ -292,9 +304,10 @@ pub trait Transport: Send + Sync {
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Starts a send; the region stays valid and unchanged until it is done.
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId>;
-    /// Receives a message that is there, or comes within some hundred nanoseconds, for who waits for nothing else.
-    /// False: it did not, and nothing was started. (Told in its place: what is handed on is read back in other pieces than it was
-    /// written in, and a processor lets that wait for all its stores.)
+    /// Receives a message that is there, or comes within some hundred nanoseconds, for who waits
+    /// for nothing else. False: it did not, and nothing was started. (Told in its place: what is
+    /// handed on is read back in other pieces than it was written in, and a processor lets that
+    /// wait for all its stores.)
     fn recv_at_once(&self, _data: Region, _select: Selector, _told: &mut Done) -> Result<bool> {
         Ok(false)
     }
@@ -302,16 +315,23 @@ pub trait Transport: Send + Sync {
     fn sends_parts(&self) -> bool {
         false
     }
-    /// Starts a standard send of bytes that are still being written to the region, from the front; `None`: not
-    /// provided, or not for this rank.
-    fn isend_filling(&self, _: Region, _dest: i32, _word: u64, _by: &Arc<Filling>) -> Option<Result<OpId>> {
+    /// Starts a standard send of bytes that are still being written to the region, from the front;
+    /// `None`: not provided, or not for this rank.
+    fn isend_filling(
+        &self,
+        _: Region,
+        _dest: i32,
+        _word: u64,
+        _by: &Arc<Filling>,
+    ) -> Option<Result<OpId>> {
         None
     }
     /// Of a receive that is not over: bytes that are there, from the front, and stay as they are.
     fn arrived(&self, _op: OpId) -> usize {
         0
     }
-    /// The backend whose device memory messages may lie in as it is, if other processes can open it; `None`: no backend's.
+    /// The backend whose device memory messages may lie in as it is, if other processes can open
+    /// it; `None`: no backend's.
     fn takes_memory_of(&self) -> Option<&'static str> {
         None
     }
@@ -333,18 +353,20 @@ pub trait Transport: Send + Sync {
             Poll::Pending => Ok(None),
         }
     }
-    /// Makes progress without asking after anything: called while a call waits on another transport.
+    /// Makes progress without asking after anything: called while a call waits on another
+    /// transport.
     fn progress(&self);
-    /// Sleeps until an operation of this rank ends or a message comes, `limit` at most, if nothing has
-    /// happened since the call that set `seen` (0 at first). False, at once: nobody would wake it, sleep by the clock.
+    /// Sleeps until an operation of this rank ends or a message comes, `limit` at most, if nothing
+    /// has happened since the call that set `seen` (0 at first). False, at once: nobody would wake
+    /// it, sleep by the clock.
     fn rest(&self, _seen: &mut u64, _limit: Duration) -> bool {
         false
     }
     /// Tries to withdraw; the operation then completes through `test`, with CANCELED or, if it was
     /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;
-    /// Makes a send (standard) that is started again and again, at rest. `None`: not provided, each start is an
-    /// `isend`.
+    /// Makes a send (standard) that is started again and again, at rest. `None`: not provided, each
+    /// start is an `isend`.
     fn make_send(&self, _data: Region, _dest: i32, _word: u64) -> Option<Result<OpId>> {
         None
     }
@@ -352,15 +374,18 @@ pub trait Transport: Send + Sync {
     fn make_recv(&self, _data: Region, _select: Selector) -> Option<Result<OpId>> {
         None
     }
-    /// Starts what one of those two made; it ends through `test`, however that is, and then rests: its id stays.
+    /// Starts what one of those two made; it ends through `test`, however that is, and then rests:
+    /// its id stays.
     fn start(&self, _op: OpId) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no operations that are started again")
     }
-    /// Ends what one of those two made. What has been started and cannot be withdrawn goes on by itself.
+    /// Ends what one of those two made. What has been started and cannot be withdrawn goes on by
+    /// itself.
     fn end(&self, _op: OpId) -> Result<()> {
         Ok(())
     }
-    /// Whether the transport has collectives of its own for this communicator; all ranks say the same.
+    /// Whether the transport has collectives of its own for this communicator; all ranks say the
+    /// same.
     fn has_collectives(&self) -> bool {
         false
     }
@@ -376,8 +401,8 @@ pub trait Transport: Send + Sync {
     fn reductions(&self) -> Option<&'static Reductions> {
         None
     }
-    /// Folds everybody's `count` elements at `from` (null: at `into`) by one of those, into everybody's `into`, however long that
-    /// takes.
+    /// Folds everybody's `count` elements at `from` (null: at `into`) by one of those, into
+    /// everybody's `into`, however long that takes.
     fn allreduce(&self, _from: Addr, _into: Addr, _count: i32, _by: Named) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no reductions")
     }
@@ -390,16 +415,18 @@ pub trait Transport: Send + Sync {
     fn needs_progress(&self) -> bool {
         true
     }
-    /// Whether another rank may wait for this one although everything that was started here is over: because the connection broke, say,
-    /// and is made anew by both.
+    /// Whether another rank may wait for this one although everything that was started here is
+    /// over: because the connection broke, say, and is made anew by both.
     fn answers_late(&self) -> bool {
         false
     }
-    /// Whether a thread of the library may call it while the program does something else, whatever that calls.
+    /// Whether a thread of the library may call it while the program does something else, whatever
+    /// that calls.
     fn may_be_served(&self) -> bool {
         true
     }
-    /// Whether it may keep operations without end that were withdrawn, for reasons that the library cannot know.
+    /// Whether it may keep operations without end that were withdrawn, for reasons that the library
+    /// cannot know.
     fn may_keep(&self) -> bool {
         false
     }
@@ -407,8 +434,8 @@ pub trait Transport: Send + Sync {
     fn admit(&self) -> Result<()> {
         Ok(())
     }
-    /// A transport of its own for some ranks, which include this one, in this order; all of them, and nobody
-    /// else, call it, with the same number. `None`: they share this one.
+    /// A transport of its own for some ranks, which include this one, in this order; all of them,
+    /// and nobody else, call it, with the same number. `None`: they share this one.
     fn subset(&self, _ranks: &[i32], _number: u32) -> Option<Result<Box<dyn Transport>>> {
         None
     }
@@ -420,21 +447,22 @@ pub trait Transport: Send + Sync {
     fn nodes(&self) -> Option<&[i32]> {
         None
     }
-    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other caller
-    /// gets that place until it is released, or until the board that took it is gone on all ranks.
-    /// `None`: no place is left, or the transport has no boards.
+    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other
+    /// caller gets that place until it is released, or until the board that took it is gone on all
+    /// ranks. `None`: no place is left, or the transport has no boards.
     fn reserve_place(&self) -> Option<u32> {
         None
     }
     /// Releases a reserved place that no board took.
     fn release_place(&self, _place: u32) {}
-    /// Makes the board of a communicator with this context and these members, in the communicator's order.
-    /// Either all members have place 0 (the first communicator), or this rank has reserved its place, which
-    /// the board takes over. `None`: the transport has no boards on any rank.
+    /// Makes the board of a communicator with this context and these members, in the communicator's
+    /// order. Either all members have place 0 (the first communicator), or this rank has reserved
+    /// its place, which the board takes over. `None`: the transport has no boards on any rank.
     fn board(&self, _context: u32, _members: &[Member]) -> Option<Result<Box<dyn Board>>> {
         None
     }
-    /// Memory of this rank that the others load and store, found by its key. `None`: there is none such here.
+    /// Memory of this rank that the others load and store, found by its key. `None`: there is none
+    /// such here.
     fn offer_part(&self, _offer: Offer) -> Option<Result<Box<dyn Part>>> {
         None
     }
@@ -442,9 +470,9 @@ pub trait Transport: Send + Sync {
     fn find_part(&self, _rank: i32, _key: PartKey) -> Result<Box<dyn Part>> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks of this transport share no memory")
     }
-    /// Opens a rank's memory for copies by the kernel. `None`: the rank is not another process of this node.
-    /// RANK_FAILURE: that process has ended or runs another program. Any other error: the reason why the
-    /// kernel does not copy its memory.
+    /// Opens a rank's memory for copies by the kernel. `None`: the rank is not another process of
+    /// this node. RANK_FAILURE: that process has ended or runs another program. Any other error:
+    /// the reason why the kernel does not copy its memory.
     fn remote(&self, _rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         None
     }
@@ -456,11 +484,13 @@ pub trait Transport: Send + Sync {
     fn window(&self, _part: WindowPart<'_>) -> Result<Box<dyn Window>> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport makes no windows")
     }
-    /// Whether the ranks of this node are more than the processors that they may run on. `None`: not known.
+    /// Whether the ranks of this node are more than the processors that they may run on. `None`:
+    /// not known.
     fn is_crowded(&self) -> Option<bool> {
         None
     }
-    /// Makes progress, and looks now whether ranks have died or left: that may take some microseconds.
+    /// Makes progress, and looks now whether ranks have died or left: that may take some
+    /// microseconds.
     fn look_around(&self) {
         self.progress();
     }
@@ -468,7 +498,8 @@ pub trait Transport: Send + Sync {
     fn has_left(&self, _rank: i32) -> bool {
         false
     }
-    /// Takes in all messages that a rank had sent by now, if others can see more of it than its messages (a board).
+    /// Takes in all messages that a rank had sent by now, if others can see more of it than its
+    /// messages (a board).
     fn catch_up(&self, _rank: i32) {}
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {

@@ -1,5 +1,5 @@
-//! Grids of ranks: arithmetic alone, no communicator. Row-major, as MPI's Cartesian topologies: the last
-//! dimension varies fastest.
+//! Grids of ranks: arithmetic alone, no communicator. Row-major, as MPI's Cartesian topologies: the
+//! last dimension varies fastest.
 
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::error::{Result, fail};
@@ -9,7 +9,10 @@ fn volume(dims: &[i32]) -> Result<i32> {
     let mut all = 1_i32;
     for (dimension, &extent) in dims.iter().enumerate() {
         if extent < 1 {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "dims[{dimension}] is {extent}: use 1 or more");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "dims[{dimension}] is {extent}: use 1 or more"
+            );
         }
         let Some(more) = all.checked_mul(extent) else {
             return fail!(
@@ -56,21 +59,24 @@ pub fn choose(size: i32, dims: &mut [i32]) -> Result<()> {
 
 /// The divisors of a number, ascending.
 fn divisors(of: u32) -> Vec<u32> {
-    let small = (1..).take_while(|d| u64::from(*d) * u64::from(*d) <= u64::from(of)).filter(|d| of % d == 0);
+    let small = (1..)
+        .take_while(|d| u64::from(*d) * u64::from(*d) <= u64::from(of))
+        .filter(|d| of % d == 0);
     let mut all: Vec<u32> = small.flat_map(|d| [d, of / d]).collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// Writes `rest` as a product of `into.len()` descending factors of at most `most`, the first as small
-/// as can be. False: there is none.
+/// Writes `rest` as a product of `into.len()` descending factors of at most `most`, the first as
+/// small as can be. False: there is none.
 fn split(rest: u32, divisors: &[u32], most: u32, into: &mut [u32]) -> bool {
     let Some((first, others)) = into.split_first_mut() else { return rest == 1 };
     let slots = others.len() as u32 + 1;
     for &factor in divisors.iter().take_while(|factor| **factor <= most) {
         // With this as the largest of all, the product cannot get there.
-        let is_enough = u64::from(factor).checked_pow(slots).is_none_or(|reach| reach >= u64::from(rest));
+        let is_enough =
+            u64::from(factor).checked_pow(slots).is_none_or(|reach| reach >= u64::from(rest));
         if is_enough && rest % factor == 0 && split(rest / factor, divisors, factor, others) {
             *first = factor;
             return true;
@@ -88,7 +94,8 @@ pub fn rank(dims: &[i32], is_periodic: impl Fn(usize) -> bool, coords: &[i32]) -
         if !inside && !is_periodic(dimension) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "coords[{dimension}] is {coord}: that dimension is not periodic and goes from 0 to {}",
+                "coords[{dimension}] is {coord}: that dimension is not periodic and goes from 0 to \
+                 {}",
                 extent - 1
             );
         }
@@ -163,7 +170,10 @@ mod tests {
 
     #[test]
     fn grids_are_as_even_as_can_be() {
-        assert_eq!((chosen(6, 2), chosen(7, 2), chosen(1, 3)), (vec![3, 2], vec![7, 1], vec![1, 1, 1]));
+        assert_eq!(
+            (chosen(6, 2), chosen(7, 2), chosen(1, 3)),
+            (vec![3, 2], vec![7, 1], vec![1, 1, 1])
+        );
         assert_eq!((chosen(48, 3), chosen(144, 2)), (vec![4, 4, 3], vec![12, 12]));
         assert_eq!(chosen(i32::MAX, 2), [i32::MAX, 1]);
         assert_eq!(chosen(1 << 30, 16), [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2, 2]);
@@ -177,7 +187,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn coords_and_rank_are_inverse(dims in prop::collection::vec(1..6_i32, 1..6), seed in 0..i32::MAX) {
+        fn coords_and_rank_are_inverse(dims in prop::collection::vec(1..6_i32, 1..6),
+            seed in 0..i32::MAX) {
             let rank_of = seed % dims.iter().product::<i32>();
             let place = coords(&dims, rank_of).unwrap();
             prop_assert_eq!(rank(&dims, |_| false, &place).unwrap(), rank_of);
@@ -185,7 +196,8 @@ mod tests {
 
         #[test]
         fn a_shift_is_a_step_of_the_coordinates(
-            dims in prop::collection::vec(1..6_i32, 1..5), seed in 0..i32::MAX, by in -7..8_i32, periods in 0..16_u32,
+            dims in prop::collection::vec(1..6_i32, 1..5), seed in 0..i32::MAX, by in -7..8_i32,
+                periods in 0..16_u32,
         ) {
             let periodic = |dimension: usize| periods >> dimension & 1 == 1;
             let from = seed % dims.iter().product::<i32>();

@@ -1,9 +1,10 @@
-//! A table of places that are filled once and never emptied, so that looking takes no lock: dtypes and operations of the
-//! program, members of enumerations, their instances. Room is taken a chunk at a time. Not for what goes away: that is
-//! in `sys::slab`.
+//! A table of places that are filled once and never emptied, so that looking takes no lock: dtypes
+//! and operations of the program, members of enumerations, their instances. Room is taken a chunk
+//! at a time. Not for what goes away: that is in `sys::slab`.
 //!
-//! Ordering: a place is a `OnceLock`, whose `set` publishes with release what `get` reads with acquire; a chunk is one,
-//! too. Nothing else is ordered: who finds a place empty and wants to fill it looks again under a lock of its own.
+//! Ordering: a place is a `OnceLock`, whose `set` publishes with release what `get` reads with
+//! acquire; a chunk is one, too. Nothing else is ordered: who finds a place empty and wants to fill
+//! it looks again under a lock of its own.
 
 use std::sync::OnceLock;
 

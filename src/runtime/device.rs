@@ -67,8 +67,8 @@ pub fn set(backend: &Backend, device: i32) -> Result<()> {
     Ok(())
 }
 
-/// Drops the thread's entries of backends that have gone, so that the list stays as short as theirs.
-/// Apart from [`set`], which the library's own threads call without being inside.
+/// Drops the thread's entries of backends that have gone, so that the list stays as short as
+/// theirs. Apart from [`set`], which the library's own threads call without being inside.
 pub fn forget_gone(inside: &Guard) {
     let is_there = |known| registry::find(inside, dtl_backend_t { id: known }).is_ok();
     // In a thread that is ending there is no list any more.
@@ -105,13 +105,17 @@ pub fn on<T>(backend: &Backend, device: i32, act: impl FnOnce() -> Result<T>) ->
     done
 }
 
-/// Fails unless 0 ≤ device < count.
+/// Fails unless 0 <= device < count.
 pub fn check(backend: &Backend, device: i32) -> Result<()> {
     let count = backend.device()?.count()?;
     if (0..count).contains(&device) {
         return Ok(());
     }
-    fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: backend {} has {count} (counted from 0)", backend.name())
+    fail!(
+        DTL_ERROR_OUT_OF_BOUNDS,
+        "device {device}: backend {} has {count} (counted from 0)",
+        backend.name()
+    )
 }
 
 /// What is known of a device.
@@ -126,7 +130,8 @@ pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Resu
     Ok(())
 }
 
-/// Free and total bytes of a device; 0 of a backend with memory and no devices is all of its memory.
+/// Free and total bytes of a device; 0 of a backend with memory and no devices is all of its
+/// memory.
 pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     let told = if backend.device.is_some() || backend.memory.is_none() {
         check(backend, device)?;

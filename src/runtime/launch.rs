@@ -1,8 +1,8 @@
 //! What the launcher told this process through its environment: rank, size, place, job.
 //!
-//! First match wins: DTL_* (`dtlrun`), OMPI_COMM_WORLD_* (Open MPI), PMI_* (Hydra: MPICH, Intel MPI),
-//! SLURM_* (inside a job step only). The variables are read, nothing is spoken: a process that starts
-//! a PMI conversation and does not finish it takes the whole job down.
+//! First match wins: DTL_* (`dtlrun`), OMPI_COMM_WORLD_* (Open MPI), PMI_* (Hydra: MPICH, Intel
+//! MPI), SLURM_* (inside a job step only). The variables are read, nothing is spoken: a process
+//! that starts a PMI conversation and does not finish it takes the whole job down.
 
 use crate::error::{Result, fail};
 use crate::sys::process;
@@ -10,7 +10,7 @@ use crate::sys::process;
 /// This process' place in its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// 0 … size-1.
+    /// 0 ... size-1.
     pub rank: i32,
     /// Number of ranks in the job.
     pub size: i32,
@@ -77,7 +77,8 @@ fn open_mpi(env: &Env<'_>, manager: Manager<'_>) -> Result<Option<Launch>> {
     let Some(whole) = env.rank_of("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")? else {
         return Ok(None);
     };
-    let local = env.rank_of("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")?.unwrap_or(UNKNOWN);
+    let local =
+        env.rank_of("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")?.unwrap_or(UNKNOWN);
     let job = env.text("PMIX_NAMESPACE").unwrap_or_else(|| manager(None));
     launch(whole, local, format!("pmix-{job}"), "Open MPI")
 }
@@ -104,8 +105,11 @@ fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
         Ok(_) => {}
         Err(_) => return malformed("SLURM_STEP_ID", &step, "the number of a job step"),
     }
-    let total =
-        if env.text("SLURM_STEP_NUM_TASKS").is_some() { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
+    let total = if env.text("SLURM_STEP_NUM_TASKS").is_some() {
+        "SLURM_STEP_NUM_TASKS"
+    } else {
+        "SLURM_NTASKS"
+    };
     let Some(whole) = env.rank_of("SLURM_PROCID", total)? else {
         return Ok(None);
     };
@@ -125,7 +129,8 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     };
     let mut node = node;
     for entry in list.split(',') {
-        let (count, times) = entry.strip_suffix(')').and_then(|e| e.split_once("(x")).unwrap_or((entry, "1"));
+        let (count, times) =
+            entry.strip_suffix(')').and_then(|e| e.split_once("(x")).unwrap_or((entry, "1"));
         let (Ok(count), Ok(times)) = (count.parse::<i32>(), times.parse::<i32>()) else {
             return malformed(NAME, &list, "a list as \"4(x2),3\"");
         };
@@ -150,7 +155,8 @@ fn launch(
     if local_size > size {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "environment of {launcher}: {local_size} ranks on this node but {size} in the job; unset what is left \
+            "environment of {launcher}: {local_size} ranks on this node but {size} in the job; \
+             unset what is left \
              over from another launcher"
         );
     }
@@ -196,7 +202,11 @@ impl Env<'_> {
             return malformed(size_name, "0", "a number of ranks from 1");
         }
         if rank >= size {
-            return malformed(rank_name, &rank.to_string(), &format!("a rank below {size_name}={size}"));
+            return malformed(
+                rank_name,
+                &rank.to_string(),
+                &format!("a rank below {size_name}={size}"),
+            );
         }
         Ok(Some((rank, size)))
     }
@@ -215,12 +225,20 @@ mod tests {
     use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 
     fn launch_of(pairs: &[(&str, &str)]) -> Result<Option<Launch>> {
-        let find = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_string());
+        let find =
+            |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_string());
         read(&find, &|fd| fd.map_or("parent".to_string(), |fd| format!("fd{fd}")))
     }
 
     fn place(launch: &Launch) -> (i32, i32, i32, i32, &str, &str) {
-        (launch.rank, launch.size, launch.local_rank, launch.local_size, &launch.job, launch.launcher)
+        (
+            launch.rank,
+            launch.size,
+            launch.local_rank,
+            launch.local_size,
+            &launch.job,
+            launch.launcher,
+        )
     }
 
     fn found(pairs: &[(&str, &str)]) -> Launch {
@@ -271,9 +289,12 @@ mod tests {
     #[test]
     fn the_order_of_precedence() {
         let mut all = Vec::new();
-        for (set, launcher) in
-            [(&SLURM[..], "Slurm"), (&HYDRA[..], "Hydra"), (&OMPI[..], "Open MPI"), (&DTL[..], "dtlrun")]
-        {
+        for (set, launcher) in [
+            (&SLURM[..], "Slurm"),
+            (&HYDRA[..], "Hydra"),
+            (&OMPI[..], "Open MPI"),
+            (&DTL[..], "dtlrun"),
+        ] {
             all.extend_from_slice(set);
             assert_eq!(found(&all).launcher, launcher);
         }
@@ -288,9 +309,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_unknown() {
-        assert_eq!(place(&found(&[("DTL_RANK", "0"), ("DTL_SIZE", "2")])), (0, 2, 0, 2, "", "dtlrun"));
+        assert_eq!(
+            place(&found(&[("DTL_RANK", "0"), ("DTL_SIZE", "2")])),
+            (0, 2, 0, 2, "", "dtlrun")
+        );
         let bare = found(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]);
-        assert_eq!((bare.local_size, bare.job.as_str(), bare.is_one_node()), (0, "hydra-parent", false));
+        assert_eq!(
+            (bare.local_size, bare.job.as_str(), bare.is_one_node()),
+            (0, "hydra-parent", false)
+        );
         assert_eq!(launch_of(&[("DTL_RANK", ""), ("DTL_SIZE", "")]).expect("empty is unset"), None);
     }
 
@@ -306,7 +333,12 @@ mod tests {
             (&[("PMI_SIZE", "99999999999"), ("PMI_RANK", "0")], "PMI_SIZE", "99999999999"),
             (&[("SLURM_STEP_ID", "one"), ("SLURM_PROCID", "0")], "SLURM_STEP_ID", "one"),
             (
-                &[("DTL_RANK", "0"), ("DTL_SIZE", "2"), ("DTL_LOCAL_RANK", "0"), ("DTL_LOCAL_SIZE", "3")],
+                &[
+                    ("DTL_RANK", "0"),
+                    ("DTL_SIZE", "2"),
+                    ("DTL_LOCAL_RANK", "0"),
+                    ("DTL_LOCAL_SIZE", "3"),
+                ],
                 "dtlrun",
                 "3 ranks",
             ),
@@ -318,6 +350,8 @@ mod tests {
         }
         let mut short = SLURM;
         short[4].1 = "4";
-        assert!(launch_of(&short).expect_err("no entry").text().contains("SLURM_STEP_TASKS_PER_NODE"));
+        assert!(
+            launch_of(&short).expect_err("no entry").text().contains("SLURM_STEP_TASKS_PER_NODE")
+        );
     }
 }

@@ -2,7 +2,9 @@
 
 use super::asked::ASKED;
 use super::settings::{self, Settings};
-use super::{Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry, trace};
+use super::{
+    Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry, trace,
+};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
@@ -14,16 +16,18 @@ use std::sync::Arc;
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
 static GATE: &gate::Gate = &ASKED.gate;
-/// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits for.
+/// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits
+/// for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 thread_local! {
-    /// Whether the calling thread is one that the library has started and that runs a program's functions.
+    /// Whether the calling thread is one that the library has started and that runs a program's
+    /// functions.
     static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread is the library's own, for as long as it lives: it runs the functions of streams and executors, and
-/// finalize waits for it.
+/// The calling thread is the library's own, for as long as it lives: it runs the functions of
+/// streams and executors, and finalize waits for it.
 pub fn enter_own_thread() {
     IS_OWN_THREAD.set(true);
 }
@@ -39,7 +43,8 @@ impl Count {
         if self.is_closing {
             return fail!(
                 DTL_ERROR_BUSY,
-                "{call} while another thread is in dtl_finalize: call it again when that has returned \
+                "{call} while another thread is in dtl_finalize: call it again when that has \
+                 returned \
                  (never wait for it in a callback: finalize may be waiting for the callback)"
             );
         }
@@ -74,7 +79,8 @@ pub fn retrace() {
     }
 }
 
-/// Whether the library is open and serves this backend's plain memory: all that the shortest calls ask.
+/// Whether the library is open and serves this backend's plain memory: all that the shortest calls
+/// ask.
 #[inline(always)]
 #[must_use]
 pub fn is_open_for(backend: dtl_backend_t) -> bool {
@@ -140,8 +146,10 @@ fn forked() -> Result<()> {
 fn forked_inside() -> Result<()> {
     fail!(
         DTL_ERROR_INVALID_STATE,
-        "at the fork another thread was inside a dtl_ call (or a stream or executor was at work): what it had locked and \
-         half done stays so in this process, which cannot use the library; fork while nobody uses it"
+        "at the fork another thread was inside a dtl_ call (or a stream or executor was at work): \
+         what it had locked and \
+         half done stays so in this process, which cannot use the library; fork while nobody uses \
+         it"
     )
 }
 
@@ -159,7 +167,8 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
         overrides(&mut settings)?;
         if lets_pass() {
             let other_plugins = settings.plugin_path != settings::current().plugin_path;
-            settings::install(settings); // first use came before the first init: only settings change
+            // First use came before the first init: only settings change.
+            settings::install(settings);
             registry::choose_again();
             if other_plugins {
                 plugins::search_again();
@@ -231,7 +240,8 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
 /// Open is traced, if anybody wants to hear of calls.
 fn set_gate(state: u32) -> Result<()> {
     let state = if state == gate::OPEN && trace::is_on() { gate::TRACED } else { state };
-    // The shortest calls need to enter without a fence, and are not traced; the others do not look at the pass.
+    // The shortest calls need to enter without a fence, and are not traced; the others do not look
+    // at the pass.
     let has_pass = state == gate::OPEN && epoch::is_cheap();
     if GATE.set_with_pass(state, if has_pass { plain::home().id } else { 0 }) {
         return Ok(());
@@ -248,7 +258,8 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if IS_OWN_THREAD.get() {
         return fail!(
             DTL_ERROR_BUSY,
-            "dtl_finalize in a stream's or an executor's function, on a thread of the library that it would have to wait \
+            "dtl_finalize in a stream's or an executor's function, on a thread of the library that \
+             it would have to wait \
              for: let the function return and call it elsewhere"
         );
     }
@@ -264,7 +275,8 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if epoch::is_aside() {
         return fail!(
             DTL_ERROR_BUSY,
-            "dtl_finalize in a callback of the library (a log, trace or destroy function, or a backend's thread): let it \
+            "dtl_finalize in a callback of the library (a log, trace or destroy function, or a \
+             backend's thread): let it \
              return first"
         );
     }
@@ -274,7 +286,8 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         set_gate(gate::OPEN)?;
         return fail!(
             DTL_ERROR_BUSY,
-            "dtl_finalize while another thread (or a call further up this one) is inside the library: let it return first"
+            "dtl_finalize while another thread (or a call further up this one) is inside the \
+             library: let it return first"
         );
     }
     if let Some(error) = array::refusal() {
@@ -303,8 +316,8 @@ impl Drop for Settle {
     }
 }
 
-/// Guard for code that works in every state and takes a lock: while the result lives, a forked child finds
-/// this thread. Fails in a forked child in which a lock may have stayed taken.
+/// Guard for code that works in every state and takes a lock: while the result lives, a forked
+/// child finds this thread. Fails in a forked child in which a lock may have stayed taken.
 pub fn aside() -> Result<epoch::Aside> {
     if is_fork() && epoch::another_was_inside() {
         forked_inside()?;

@@ -2,8 +2,8 @@
 //!
 //! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
 //! was allocated here. Memory that others allocated is in the list of `foreign`, or is found by a
-//! driver query (`drivers`). Any other pointer is plain host memory. Memory that `plain` allocates is
-//! not in the ledger, because the allocator can look up its own blocks.
+//! driver query (`drivers`). Any other pointer is plain host memory. Memory that `plain` allocates
+//! is not in the ledger, because the allocator can look up its own blocks.
 
 mod asked;
 pub mod drivers;
@@ -103,8 +103,9 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     }
     let ledger = LEDGER.read();
     let nearest = ledger.range(..=addr.get()).next_back();
-    let is_inside =
-        |(base, allocation): &(&usize, &Allocation)| ((addr.get() - **base) as u64) < allocation.size;
+    let is_inside = |(base, allocation): &(&usize, &Allocation)| {
+        ((addr.get() - **base) as u64) < allocation.size
+    };
     if let Some((&base, allocation)) = nearest.filter(is_inside) {
         return Some((base, *allocation));
     }
@@ -129,8 +130,9 @@ fn plain_allocation(found: heap::Found) -> Allocation {
     }
 }
 
-/// Finds the memory in which a range begins, and its first byte, by a driver query if the memory is in
-/// no list. Inlined, because moving the large result takes a tenth of a small copy (row mem_copy_8).
+/// Finds the memory in which a range begins, and its first byte, by a driver query if the memory is
+/// in no list. Inlined, because moving the large result takes a tenth of a small copy (row
+/// mem_copy_8).
 #[inline(always)]
 fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
     let found = find(region.addr());
@@ -175,8 +177,16 @@ pub struct Request {
 }
 
 /// Allocates: by the handler of the kind if the program has one, else from the backend.
-pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
-    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
+pub fn alloc(
+    owner: Owner,
+    backend: &Backend,
+    kind: dtl_enum_word_t,
+    size: u64,
+    align: u64,
+) -> Result<Addr> {
+    trace::about(|| {
+        Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
+    });
     let wanted = Request { kind, size, align };
     if route::is_taken(DTL_OPERATION_ALLOC) {
         check(size, align)?;
@@ -216,7 +226,18 @@ fn admit(
     backend.memory_use.grew(size, plain::serves(home));
     enter(
         addr,
-        Allocation { backend: home, device, kind, size, room, align, pool, imported, hidden, serial },
+        Allocation {
+            backend: home,
+            device,
+            kind,
+            size,
+            room,
+            align,
+            pool,
+            imported,
+            hidden,
+            serial,
+        },
     );
     Ok(addr)
 }
@@ -280,7 +301,8 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
     }
     let allocation = leave(addr, backend, owner.pool())?;
     // Still there after a failure: to try again, an array's, too, which is gone.
-    settle(backend, &allocation, addr).inspect_err(|_| enter(addr, Allocation { pool: 0, ..allocation }))
+    settle(backend, &allocation, addr)
+        .inspect_err(|_| enter(addr, Allocation { pool: 0, ..allocation }))
 }
 
 /// Gives back what has left the ledger, and counts that.
@@ -324,14 +346,21 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
         Some(Allocation { pool: OF_ARRAYS, .. }) => {
             format!("{addr:?} is the memory of an array: it goes with that (dtl_array_destroy)")
         }
-        Some(Allocation { pool: 0, .. }) => format!("{addr:?} belongs to no pool: dtl_mem_free is for it"),
-        Some(_) => format!("{addr:?} belongs to another pool: dtl_pool_free with that one is for it"),
+        Some(Allocation { pool: 0, .. }) => format!(
+            "{addr:?} belongs to no pool: dtl_mem_free is \
+            for it"
+        ),
+        Some(_) => format!(
+            "{addr:?} belongs to another pool: dtl_pool_free with that one is for \
+            it"
+        ),
         None if heap::find(addr).is_some() => {
             format!("{addr:?} belongs to another backend than {}", backend.name())
         }
         None => registered::describe(addr).unwrap_or_else(|| {
             format!(
-                "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
+                "{addr:?} is no live allocation of backend {} (freed twice, or not its first \
+                 byte?)",
                 backend.name()
             )
         }),
@@ -367,7 +396,8 @@ pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
     }
 }
 
-/// A dma-buf of a range of an allocation: a file descriptor, the caller's, and where in it the range begins.
+/// A dma-buf of a range of an allocation: a file descriptor, the caller's, and where in it the
+/// range begins.
 pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
     let Located { owner: Some(owner), .. } = locate(inside, "ptr", region)? else {
         return fail!(
@@ -379,7 +409,8 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
     owner.memory()?.dmabuf(region).unwrap_or_else(|| {
         fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend {} gives no dma-buf (it has no export_dmabuf): send the data through memory of the host",
+            "backend {} gives no dma-buf (it has no export_dmabuf): send the data through memory \
+             of the host",
             owner.name()
         )
     })
@@ -396,7 +427,8 @@ pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
     let Some((base, allocation)) = found else {
         return fail!(
             DTL_ERROR_NOT_FOUND,
-            "ptr {addr:?} lies in no memory that the library or a driver in use knows: it is treated as host memory"
+            "ptr {addr:?} lies in no memory that the library or a driver in use knows: it is \
+             treated as host memory"
         );
     };
     out.backend = allocation.backend;

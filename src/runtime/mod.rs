@@ -93,8 +93,12 @@ pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
         Some(_) if other == tag => {
             format!("{noun} handle {id:#x} is stale: it was destroyed, or completed, or never made")
         }
-        Some((name, is_live)) if is_live(id) => format!("handle {id:#x} is {}, not {}", one(name), one(noun)),
-        _ => format!("no such handle: {id:#x} is no {noun}, and nothing else of this library that is there"),
+        Some((name, is_live)) if is_live(id) => {
+            format!("handle {id:#x} is {}, not {}", one(name), one(noun))
+        }
+        _ => format!(
+            "no such handle: {id:#x} is no {noun}, and nothing else of this library that is there"
+        ),
     };
     crate::error::Error::new(crate::abi::status::DTL_ERROR_INVALID_HANDLE, text)
 }

@@ -1,5 +1,6 @@
-//! Plain memory of the process: what a backend says is just that (`Backend::plain_memory`) is served by
-//! the library's own allocator (`sys::heap`), which knows its blocks itself: no ledger, no lock.
+//! Plain memory of the process: what a backend says is just that (`Backend::plain_memory`) is
+//! served by the library's own allocator (`sys::heap`), which knows its blocks itself: no ledger,
+//! no lock.
 //!
 //! One backend's memory is like that at a time, the built-in one for the host.
 
@@ -92,7 +93,8 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     }
 }
 
-/// Frees a block that belongs to no pool; whether [`look_after`] is due. `None`: ask `memory::free`.
+/// Frees a block that belongs to no pool; whether [`look_after`] is due. `None`: ask
+/// `memory::free`.
 #[inline(always)]
 #[must_use]
 pub fn quick_free(addr: Addr) -> Option<bool> {
@@ -123,7 +125,8 @@ pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
         }
         Freed::Tagged(_) => {
             format!(
-                "{addr:?} was not allocated from {owner} but from a pool: dtl_pool_free with that pool is for it"
+                "{addr:?} was not allocated from {owner} but from a pool: dtl_pool_free with that \
+                 pool is for it"
             )
         }
     };
@@ -132,12 +135,14 @@ pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
 
 /// Puts settings in force: the most that is kept without use, whether to ask for huge pages.
 pub fn configure(settings: &super::settings::Settings) {
-    heap::set_budget(settings.memory_keep.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX - 1)));
+    heap::set_budget(
+        settings.memory_keep.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX - 1)),
+    );
     heap::use_huge_pages(settings.huge_pages.unwrap_or(true));
 }
 
-/// Gives back what is kept without use, if that is more than `keep` bytes: what the calling thread and
-/// those that have ended keep at once, the others' at their next calls.
+/// Gives back what is kept without use, if that is more than `keep` bytes: what the calling thread
+/// and those that have ended keep at once, the others' at their next calls.
 pub fn trim(keep: u64) {
     if heap::kept() as u64 > keep {
         heap::trim();

@@ -1,9 +1,9 @@
 //! Plugin files: which were tried, how each ended, where they are searched for.
 //!
-//! One thread at a time loads; it may find itself here again, when a plugin registers. A file is known by
-//! what it is (device and inode), so a second name of it is not a second plugin; it stays loaded as long
-//! as the process. Not here: the foreign call (handed in as an [`Opener`]) and who may be trusted
-//! (`sys::trust`).
+//! One thread at a time loads; it may find itself here again, when a plugin registers. A file is
+//! known by what it is (device and inode), so a second name of it is not a second plugin; it stays
+//! loaded as long as the process. Not here: the foreign call (handed in as an [`Opener`]) and who
+//! may be trusted (`sys::trust`).
 
 mod handlers;
 mod places;
@@ -146,7 +146,8 @@ impl Drop for Turn {
     }
 }
 
-/// Loads a plugin file; the first of its backends. A file whose backends are registered is left as it is.
+/// Loads a plugin file; the first of its backends. A file whose backends are registered is left as
+/// it is.
 pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
     let _turn = turn(origin)?;
     load_file(path, origin, step)
@@ -162,7 +163,10 @@ pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
 fn turn(call: &str) -> Result<Turn> {
     match Turn::take() {
         Some(turn) => Ok(turn),
-        None => fail!(DTL_ERROR_BUSY, "{call} inside a plugin's load: it may call the host's functions only"),
+        None => fail!(
+            DTL_ERROR_BUSY,
+            "{call} inside a plugin's load: it may call the host's functions only"
+        ),
     }
 }
 
@@ -215,28 +219,35 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     let outcome = plugin.load();
     let current = STATE.lock().current.take();
     let failure = current.as_ref().and_then(|current| current.failure.clone());
-    let (backends, environments, handlers) =
-        current.map(|current| (current.backends, current.environments, current.handlers)).unwrap_or_default();
+    let (backends, environments, handlers) = current
+        .map(|current| (current.backends, current.environments, current.handlers))
+        .unwrap_or_default();
     let outcome = match (outcome, &failure) {
-        (Ok(()), Some(error)) if backends.is_empty() => Err(error
-            .clone()
-            .within("its load returned success but registered no backend, because backend_register failed")),
+        (Ok(()), Some(error)) if backends.is_empty() => Err(error.clone().within(
+            "its load returned success but registered no backend, because backend_register failed",
+        )),
         (Ok(()), None) if backends.is_empty() => {
             fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend")
         }
         (other, _) => other,
     };
     match outcome {
-        Ok(()) => Ok((backends.into_iter().map(|(backend, _)| backend).collect(), handlers, failure)),
+        Ok(()) => {
+            Ok((backends.into_iter().map(|(backend, _)| backend).collect(), handlers, failure))
+        }
         Err(error) => {
             handlers::end(&epoch::enter(), &handlers);
-            // Nobody can require them yet, but for a thread that found them in this moment; then they stay.
+            // Nobody can require them yet, but for a thread that found them in this moment; then
+            // they stay.
             environments.iter().for_each(|name| drop(environment::unregister(name)));
             let inside = epoch::enter();
             for (backend, replaced) in backends.into_iter().rev() {
                 // Only a thread that found it in this moment can be using it; then it stays.
                 if let Err(error) = registry::remove(&inside, backend, 0) {
-                    log::warning!("a plugin's load failed, and a backend of it stays: {}", error.text());
+                    log::warning!(
+                        "a plugin's load failed, and a backend of it stays: {}",
+                        error.text()
+                    );
                 }
                 replaced.into_iter().for_each(|replaced| registry::put_back(&inside, replaced));
             }
@@ -245,9 +256,12 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     }
 }
 
-/// For the host's backend_register: adds a backend of the plugin that this thread is loading. `make`
-/// gets the ABI versions that it was compiled for and that are spoken.
-pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> Result<dtl_backend_t> {
+/// For the host's backend_register: adds a backend of the plugin that this thread is loading.
+/// `make` gets the ABI versions that it was compiled for and that are spoken.
+pub fn register(
+    flags: u64,
+    make: impl FnOnce(u32, u32) -> Result<Backend>,
+) -> Result<dtl_backend_t> {
     let facts = loading("backend_register")?;
     let mut backend = make(facts.compiled_for, facts.spoken)?;
     backend.needs = facts.environments;
@@ -260,8 +274,8 @@ pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> R
     Ok(handle)
 }
 
-/// For the host's backend_register: keeps the first failure, in case the plugin's load does not return its
-/// status.
+/// For the host's backend_register: keeps the first failure, in case the plugin's load does not
+/// return its status.
 pub fn note_failure(error: &Error) {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
@@ -271,7 +285,8 @@ pub fn note_failure(error: &Error) {
     }
 }
 
-/// For the host's environment_register: adds an environment of the plugin that this thread is loading.
+/// For the host's environment_register: adds an environment of the plugin that this thread is
+/// loading.
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
     let name = description.name.clone();
@@ -298,18 +313,22 @@ fn loading(call: &str) -> Result<Facts> {
         Some(current) => Ok(current.facts.clone()),
         None => fail!(
             DTL_ERROR_INVALID_STATE,
-            "dtl_host_api_t.{call} outside of a plugin's load (or in another thread): register there"
+            "dtl_host_api_t.{call} outside of a plugin's load (or in another thread): register \
+             there"
         ),
     }
 }
 
-/// Adds the plugin that has registered the name already, so that the user can remove one of the two files.
+/// Adds the plugin that has registered the name already, so that the user can remove one of the two
+/// files.
 fn error_with_owner(error: Error, name: &str) -> Error {
     let state = STATE.lock();
-    let has = |record: &&Record| registered(&record.backends).iter().any(|(_, known)| known == name);
+    let has =
+        |record: &&Record| registered(&record.backends).iter().any(|(_, known)| known == name);
     match state.records.iter().find(has) {
         Some(owner) => error.within(&format!(
-            "plugin {} has registered {name}: remove one of the two files, or the folder of one from DTL_PLUGIN_PATH",
+            "plugin {} has registered {name}: remove one of the two files, or the folder of one \
+             from DTL_PLUGIN_PATH",
             owner.path.display()
         )),
         None => error,
@@ -319,7 +338,10 @@ fn error_with_owner(error: Error, name: &str) -> Error {
 fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     let error = match refusal {
         Refusal::System(_) if path.as_os_str().is_empty() => {
-            return Error::new(DTL_ERROR_NOT_FOUND, "the path of a plugin is empty: name a file or folder");
+            return Error::new(
+                DTL_ERROR_NOT_FOUND,
+                "the path of a plugin is empty: name a file or folder",
+            );
         }
         Refusal::System(error) if error.kind() == ErrorKind::NotFound => {
             Error::new(DTL_ERROR_NOT_FOUND, "there is no such file or folder")
@@ -359,8 +381,8 @@ fn remember(
     };
     let shown = failure.clone().map(|error| error.within(&format!("plugin {}", path.display())));
     let first = backends.first().copied();
-    let dropped =
-        dropped.map(|error| error.within("its load returned success after a failed backend_register"));
+    let dropped = dropped
+        .map(|error| error.within("its load returned success after a failed backend_register"));
     if let Some(error) = &dropped {
         log::warning!("plugin {} is loaded, by {origin}, but {}", path.display(), error.text());
     } else if shown.is_none() {
@@ -381,7 +403,9 @@ fn remember(
     match (first, shown) {
         (Some(first), None) => Ok(first),
         (_, Some(error)) => Err(error),
-        (None, None) => fail!(DTL_ERROR_INTERNAL, "a plugin without a backend was taken for loaded"),
+        (None, None) => {
+            fail!(DTL_ERROR_INTERNAL, "a plugin without a backend was taken for loaded")
+        }
     }
 }
 
@@ -394,7 +418,9 @@ fn keep(record: Record) {
     };
     match state.records.iter_mut().find(same) {
         // What has been loaded stays so, even if the file is refused by now.
-        Some(known) if known.plugin.is_some() && record.plugin.is_none() => known.failure = record.failure,
+        Some(known) if known.plugin.is_some() && record.plugin.is_none() => {
+            known.failure = record.failure
+        }
         Some(known) => *known = record,
         None => state.records.push(record),
     }
@@ -430,7 +456,8 @@ pub fn search_again() {
 }
 
 fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
-    let checked = trust::resolve(path).and_then(|folder| trust::check_folder(&folder).map(|()| folder));
+    let checked =
+        trust::resolve(path).and_then(|folder| trust::check_folder(&folder).map(|()| folder));
     let listed = checked.and_then(|folder| files_of(&folder).map_err(Refusal::from));
     let files = listed.map_err(|refusal| refuse(path, origin, refusal))?;
     let mut loaded = 0;
@@ -446,8 +473,9 @@ fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
 /// Those of the handles that are in the registry, with their names.
 fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
     let inside = epoch::enter();
-    let name =
-        |handle: &dtl_backend_t| Some((*handle, registry::find(&inside, *handle).ok()?.name().to_owned()));
+    let name = |handle: &dtl_backend_t| {
+        Some((*handle, registry::find(&inside, *handle).ok()?.name().to_owned()))
+    };
     handles.iter().filter_map(name).collect()
 }
 
@@ -465,7 +493,8 @@ pub fn at(index: usize) -> Option<Info> {
 }
 
 fn describe(record: &Record) -> Info {
-    let backends: Vec<String> = registered(&record.backends).into_iter().map(|(_, name)| name).collect();
+    let backends: Vec<String> =
+        registered(&record.backends).into_iter().map(|(_, name)| name).collect();
     let state = match &record.failure {
         _ if !backends.is_empty() => DTL_PLUGIN_LOADED,
         Some(_) => DTL_PLUGIN_FAILED,
@@ -474,13 +503,21 @@ fn describe(record: &Record) -> Info {
     let facts = record.plugin.as_ref().map(|plugin| plugin.facts().clone()).unwrap_or_default();
     let reason = record.failure.as_ref().or(record.dropped.as_ref()).map_or("", Error::text);
     let path = record.path.to_string_lossy();
-    let texts =
-        [&path, reason, record.origin, &facts.name, &facts.version, &facts.description, &backends.join(", ")];
+    let texts = [
+        &path,
+        reason,
+        record.origin,
+        &facts.name,
+        &facts.version,
+        &facts.description,
+        &backends.join(", "),
+    ];
     Info {
         state,
         status: record.failure.as_ref().map_or(DTL_SUCCESS, Error::status),
         abi_version: facts.spoken,
-        texts: texts.map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
+        texts: texts
+            .map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
     }
 }
 

@@ -31,11 +31,12 @@ const LEAST_ALIGN: u64 = 64;
 
 static POOLS: Table<Pool> = Table::new(TAG, 0);
 
-/// For the quick calls: pools of plain memory by the last bits of their handles, as far as nobody else has the place.
-/// An entry shows a handle only while its pool is in the table, and its place is not given on before the pool's end:
-/// whoever finds it inside the epoch may use it.
+/// For the quick calls: pools of plain memory by the last bits of their handles, as far as nobody
+/// else has the place. An entry shows a handle only while its pool is in the table, and its place
+/// is not given on before the pool's end: whoever finds it inside the epoch may use it.
 static QUICK: [Entry; ENTRIES] =
-    [const { Entry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) } }; ENTRIES];
+    [const { Entry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) } };
+        ENTRIES];
 const ENTRIES: usize = 64;
 
 #[repr(align(32))]
@@ -49,13 +50,17 @@ struct Entry {
 
 impl Entry {
     fn hide(&self, id: u64) {
-        let _ = self.id.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed); // it may be another's
+        // It may be another's.
+        let _ = self.id.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
 #[inline(always)]
 fn entry(id: u64) -> &'static Entry {
-    #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "masked to the array's length, which the compiler sees"
+    )]
     &QUICK[slab::index_of(id) % ENTRIES]
 }
 
@@ -69,14 +74,16 @@ fn quick_label(id: u64) -> Option<Label> {
     Some(Label::of_word(entry.label.load(Ordering::Relaxed)))
 }
 
-/// A block that is at hand, for a usual alignment and while the gate lets quick calls pass. `None`: ask the pool.
+/// A block that is at hand, for a usual alignment and while the gate lets quick calls pass. `None`:
+/// ask the pool.
 #[inline(always)]
 #[must_use]
 pub fn quick_alloc(id: u64, size: u64) -> Option<Quick> {
     heap::quick_alloc(size, quick_label(id)?)
 }
 
-/// Frees a block of this pool if that is done at once; whether [`look_after`] is due. `None`: ask the pool.
+/// Frees a block of this pool if that is done at once; whether [`look_after`] is due. `None`: ask
+/// the pool.
 #[inline(always)]
 #[must_use]
 pub fn quick_free(id: u64, addr: Addr) -> Option<bool> {
@@ -144,7 +151,8 @@ impl Kept {
 
     fn took(&mut self, size: u64) {
         (self.live_bytes, self.live_count) = (self.live_bytes + size, self.live_count + 1);
-        (self.peak_bytes, self.total_count) = (self.peak_bytes.max(self.live_bytes), self.total_count + 1);
+        (self.peak_bytes, self.total_count) =
+            (self.peak_bytes.max(self.live_bytes), self.total_count + 1);
     }
 
     /// Takes the largest blocks out until no more than so much is kept.
@@ -186,7 +194,9 @@ impl Pool {
 
     /// Allocates from it.
     pub fn alloc(&self, size: u64, align: u64) -> Result<Addr> {
-        trace::about(|| Args::NONE.bytes(size).what(format_args!("pool of {}", self.backend.name())));
+        trace::about(|| {
+            Args::NONE.bytes(size).what(format_args!("pool of {}", self.backend.name()))
+        });
         let align = memory::check(size, align)?;
         let kept = match &self.blocks {
             Blocks::Plain { code, tag, .. } => return plain::alloc(*code, *tag, size, align),
@@ -221,10 +231,15 @@ impl Pool {
 
     /// A block from the backend. If it has none, everything kept without use goes back first.
     fn fetch(&self, kept: &Mutex<Kept>, room: u64, align: u64) -> Result<Addr> {
-        let take =
-            || device::on(&self.backend, self.device, || memory::take(&self.backend, self.kind, room, align));
+        let take = || {
+            device::on(&self.backend, self.device, || {
+                memory::take(&self.backend, self.kind, room, align)
+            })
+        };
         let addr = match take() {
-            Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY && kept.lock().kept_bytes > 0 => {
+            Err(error)
+                if error.status() == DTL_ERROR_OUT_OF_MEMORY && kept.lock().kept_bytes > 0 =>
+            {
                 self.shed(kept, 0)?;
                 take()
             }
@@ -245,13 +260,15 @@ impl Pool {
                 freed => match plain::refusal(freed, addr, "this pool") {
                     Some(error) => Err(error),
                     // None of this pool's is in the ledger, which knows whose it is.
-                    None => memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed)).map(drop),
+                    None => memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))
+                        .map(drop),
                 },
             },
             Blocks::Kept(kept) => {
                 let block = memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))?;
                 let mut now = kept.lock();
-                (now.live_bytes, now.live_count) = (now.live_bytes - block.size, now.live_count - 1);
+                (now.live_bytes, now.live_count) =
+                    (now.live_bytes - block.size, now.live_count - 1);
                 now.kept_bytes += block.room;
                 now.free.entry((block.room, block.align)).or_default().push(addr);
                 let most = now.most_bytes;
@@ -314,8 +331,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // At finalize there may be live blocks, else only such as another thread allocated during the
-        // destroy; nobody is inside a call with this pool any more.
+        // At finalize there may be live blocks, else only such as another thread allocated during
+        // the destroy; nobody is inside a call with this pool any more.
         match &self.blocks {
             Blocks::Plain { tag, .. } => {
                 if self.live_count() > 0 {
@@ -344,10 +361,11 @@ impl Drop for Pool {
     }
 }
 
-/// Takes a label for a pool that is being made. The label of a destroyed pool becomes free when the last call
-/// that was in progress meanwhile has left; that call may belong to a thread that is not running now, so this
-/// waits for it. Call this outside the epoch: otherwise a destroyed pool may wait for this very call. A call
-/// from within another one (a callback) cannot leave, and fails instead.
+/// Takes a label for a pool that is being made. The label of a destroyed pool becomes free when the
+/// last call that was in progress meanwhile has left; that call may belong to a thread that is not
+/// running now, so this waits for it. Call this outside the epoch: otherwise a destroyed pool may
+/// wait for this very call. A call from within another one (a callback) cannot leave, and fails
+/// instead.
 fn take_label() -> Result<u8> {
     loop {
         if let Some(tag) = free_label() {
@@ -364,7 +382,8 @@ fn take_label() -> Result<u8> {
         if epoch::is_inside() {
             return fail!(
                 DTL_ERROR_LIMIT,
-                "{plain} pools of host memory, and destroyed ones that the call around this one may still use, are all \
+                "{plain} pools of host memory, and destroyed ones that the call around this one \
+                 may still use, are all \
                  that there may be at once: call dtl_pool_create outside of callbacks"
             );
         }
@@ -417,7 +436,8 @@ pub fn find(inside: &Guard, id: u64) -> Result<&Pool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
-/// Takes a pool out of the table. Its entry goes first: who still has it is inside, and the pool outlives that.
+/// Takes a pool out of the table. Its entry goes first: who still has it is inside, and the pool
+/// outlives that.
 fn remove(inside: &Guard, id: u64) -> Option<Arc<Pool>> {
     entry(id).hide(id);
     POOLS.remove(inside, id)

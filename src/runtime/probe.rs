@@ -1,7 +1,8 @@
 //! DTL_PLUGIN_PROBE: a plugin is tried in a process of its own before it is let into this one.
 //!
-//! The process is the installed `dtl-info --probe FILE`, which is where the trying is done and judged; here
-//! it is found, run, and its line read. Off unless asked for: docs/adr/0010-probe-before-loading.md.
+//! The process is the installed `dtl-info --probe FILE`, which is where the trying is done and
+//! judged; here it is found, run, and its line read. Off unless asked for:
+//! docs/adr/0010-probe-before-loading.md.
 
 use super::plugins::Step;
 use super::{explain, settings};
@@ -17,8 +18,8 @@ const PROGRAM: &str = "dtl-info";
 /// What dtl-info may take beyond the limit that it is told: it watches that limit itself.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Passes a file that may be loaded, as far as can be told. One that dtl-info refuses passes too: it can
-/// be opened without harm, and then its refusal has a status.
+/// Passes a file that may be loaded, as far as can be told. One that dtl-info refuses passes too:
+/// it can be opened without harm, and then its refusal has a status.
 pub fn pass(file: &Path, step: Step) -> Result<()> {
     let Some(limit_ns) = settings::current().plugin_probe_ns else { return Ok(()) };
     step("the probe");
@@ -35,7 +36,8 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
         Err(error) => {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "not loaded, since it cannot be probed: {}: {error}; mend that, or unset DTL_PLUGIN_PROBE",
+                "not loaded, since it cannot be probed: {}: {error}; mend that, or unset \
+                 DTL_PLUGIN_PROBE",
                 program.display()
             );
         }
@@ -59,7 +61,8 @@ fn find(own: Option<&Path>) -> Result<PathBuf> {
     }
     let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
     let what = format!(
-        "not loaded, since DTL_PLUGIN_PROBE=1 finds no {}: install dtl-info there, or unset DTL_PLUGIN_PROBE",
+        "not loaded, since DTL_PLUGIN_PROBE=1 finds no {}: install dtl-info there, or unset \
+         DTL_PLUGIN_PROBE",
         places.join(" or ")
     );
     explain::degraded("plugins", &what)?;
@@ -69,7 +72,8 @@ fn find(own: Option<&Path>) -> Result<PathBuf> {
 /// Reads the line "verdict FILE: reason".
 fn judge(file: &Path, program: &Path, said: &str) -> Result<()> {
     let (verdict, rest) = said.split_once(' ').unwrap_or(("", ""));
-    let reason = rest.trim_start().strip_prefix(&format!("{}: ", file.display())).map(str::trim_end);
+    let reason =
+        rest.trim_start().strip_prefix(&format!("{}: ", file.display())).map(str::trim_end);
     match (verdict, reason) {
         ("ok" | "refused", Some(_)) => Ok(()),
         ("crashed" | "hung", Some(reason)) => {
@@ -77,7 +81,8 @@ fn judge(file: &Path, program: &Path, said: &str) -> Result<()> {
         }
         _ => fail!(
             DTL_ERROR_UNAVAILABLE,
-            "not loaded, since it cannot be probed: {} gave no verdict (its reason is on standard error); \
+            "not loaded, since it cannot be probed: {} gave no verdict (its reason is on standard \
+             error); \
              mend that, or unset DTL_PLUGIN_PROBE",
             program.display()
         ),
@@ -91,13 +96,20 @@ mod tests {
     #[test]
     fn the_line_is_read() {
         let (file, program) = (Path::new("/a: b/x.so"), Path::new("/bin/dtl-info"));
-        let judge = |line: &str| judge(file, program, line).map_err(|error| error.text().to_owned());
+        let judge =
+            |line: &str| judge(file, program, line).map_err(|error| error.text().to_owned());
         assert_eq!(judge("ok       /a: b/x.so: x 1.0, ABI 1: x (memory)\n"), Ok(()));
         assert_eq!(judge("refused  /a: b/x.so: it is cut off\n"), Ok(()));
         let crash = judge("crashed  /a: b/x.so: killed by signal 11 (SIGSEGV), in its load\n");
-        assert_eq!(crash.unwrap_err(), "the probe: crashed: killed by signal 11 (SIGSEGV), in its load");
+        assert_eq!(
+            crash.unwrap_err(),
+            "the probe: crashed: killed by signal 11 (SIGSEGV), in its load"
+        );
         for nothing in ["", "ok", "ok /other.so: fine", "who knows"] {
-            assert!(judge(nothing).unwrap_err().contains("/bin/dtl-info gave no verdict"), "{nothing}");
+            assert!(
+                judge(nothing).unwrap_err().contains("/bin/dtl-info gave no verdict"),
+                "{nothing}"
+            );
         }
     }
 
@@ -105,7 +117,10 @@ mod tests {
     fn without_dtl_info_it_says_where_it_should_be() {
         let error = find(Some(Path::new("/no/such/lib/libdtl.so"))).unwrap_err();
         let text = error.text();
-        assert!(text.contains("/no/such/lib/../bin/dtl-info or /no/such/lib/../../bin/dtl-info"), "{text}");
+        assert!(
+            text.contains("/no/such/lib/../bin/dtl-info or /no/such/lib/../../bin/dtl-info"),
+            "{text}"
+        );
         assert!(text.contains("install dtl-info there, or unset DTL_PLUGIN_PROBE"), "{text}");
         assert!(explain::text().contains("plugins: not loaded"), "{}", explain::text());
     }

@@ -39,8 +39,9 @@ pub struct Backend {
     pub device: Option<Box<dyn Device>>,
     /// Memory.
     pub memory: Option<Box<dyn Memory>>,
-    /// Whether its kinds HOST, DEVICE and MANAGED are plain memory of the process: the library's own
-    /// allocator serves them, and the component above only the others. At most one backend's are.
+    /// Whether its kinds HOST, DEVICE and MANAGED are plain memory of the process: the library's
+    /// own allocator serves them, and the component above only the others. At most one backend's
+    /// are.
     pub plain_memory: bool,
     /// Transfers.
     pub transfer: Option<Box<dyn Transfer>>,
@@ -63,7 +64,12 @@ pub struct Backend {
 impl Backend {
     /// A backend without components.
     #[must_use]
-    pub fn new(name: &CStr, auto_priority: i32, builtin: bool, presence: Box<dyn Presence>) -> Self {
+    pub fn new(
+        name: &CStr,
+        auto_priority: i32,
+        builtin: bool,
+        presence: Box<dyn Presence>,
+    ) -> Self {
         Backend {
             name: name.to_owned(),
             auto_priority,
@@ -140,7 +146,9 @@ impl Backend {
     fn ready_slow(&self) -> Result<()> {
         match self.asked()? {
             Ok(()) => self.start_needs(),
-            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name()),
+            Err(why) => {
+                fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name())
+            }
         }
     }
 
@@ -148,7 +156,8 @@ impl Backend {
     fn start_needs(&self) -> Result<()> {
         let mut held = environment::Held::default();
         let started = self.needs.iter().try_for_each(|need| held.add(need));
-        started.map_err(|error| error.within(&format!("backend {} cannot run here", self.name())))?;
+        started
+            .map_err(|error| error.within(&format!("backend {} cannot run here", self.name())))?;
         held.keep();
         self.available.store(true, Ordering::Relaxed);
         Ok(())
@@ -193,7 +202,10 @@ impl Backend {
     pub fn lacks(&self, what: &str) -> Error {
         Error::new(
             crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
-            format!("backend {} provides no {what}, and there is no generic version of it", self.name()),
+            format!(
+                "backend {} provides no {what}, and there is no generic version of it",
+                self.name()
+            ),
         )
     }
 }
@@ -202,8 +214,8 @@ static TABLE: Table<Backend> = Table::new(TAG, 0);
 
 // Where both locks are held, the one of NAMED is taken first.
 
-/// The backends under their names. A replaced backend is no longer in this list, but its handle stays valid
-/// as long as something uses the backend; that of a built-in backend, until finalize.
+/// The backends under their names. A replaced backend is no longer in this list, but its handle
+/// stays valid as long as something uses the backend; that of a built-in backend, until finalize.
 static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
 /// What `dtl_backend_get(NULL)` resolved to.
 static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
@@ -220,9 +232,15 @@ pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
 }
 
 /// Adds a backend under its name; with its handle, the one that had the name before.
-pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t, Option<Replaced>)> {
+pub fn add_in_place(
+    backend: Arc<Backend>,
+    flags: u64,
+) -> Result<(dtl_backend_t, Option<Replaced>)> {
     if flags & !DTL_REGISTER_REPLACE != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_REGISTER_REPLACE is known");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_REGISTER_REPLACE is known"
+        );
     }
     names::check_backend_name(backend.name())?;
     let mut named = NAMED.write();
@@ -230,7 +248,8 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
     if taken.is_some() && flags & DTL_REGISTER_REPLACE == 0 {
         return fail!(
             DTL_ERROR_ALREADY_EXISTS,
-            "a backend named {} is registered already: choose another name or pass DTL_REGISTER_REPLACE",
+            "a backend named {} is registered already: choose another name or pass \
+             DTL_REGISTER_REPLACE",
             backend.name()
         );
     }
@@ -243,7 +262,9 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
     }
     let before = taken.and_then(|place| named.get_mut(place).map(|known| (place, known)));
     let replaced = match before {
-        Some((place, known)) => Some(Replaced { place, backend: std::mem::replace(known, backend) }),
+        Some((place, known)) => {
+            Some(Replaced { place, backend: std::mem::replace(known, backend) })
+        }
         None => {
             named.push(backend);
             None
@@ -251,7 +272,9 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
     };
     drop(named);
     choose_again();
-    if let Some(Replaced { backend, .. }) = replaced.as_ref().filter(|replaced| !replaced.backend.builtin) {
+    if let Some(Replaced { backend, .. }) =
+        replaced.as_ref().filter(|replaced| !replaced.backend.builtin)
+    {
         let old = backend.handle();
         epoch::until_done(Box::new(move || plugins::end_replaced(old)));
     }
@@ -272,12 +295,14 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     let backend = pin(inside, handle)?;
     let usage = &backend.memory_use;
     let (allocations, ranges) = (usage.live_count(), usage.range_count());
-    let handler = super::dispatch::text::handler_of(inside, &backend).map_or(String::new(), |name| {
-        format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
-    });
+    let handler = super::dispatch::text::handler_of(inside, &backend)
+        .map_or(String::new(), |name| {
+            format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
+        });
     fail!(
         DTL_ERROR_BUSY,
-        "backend {} is in use ({handler}{allocations} live allocations, {ranges} ranges of adopted or registered memory; \
+        "backend {} is in use ({handler}{allocations} live allocations, {ranges} ranges of adopted \
+         or registered memory; \
          streams, events, executors and communicators count too): destroy what uses it first",
         backend.name()
     )
@@ -288,12 +313,16 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     let mut named = NAMED.write(); // of two who remove the same one, the second finds it stale
     let backend = pin(inside, handle)?;
     if backend.builtin {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "backend {} is built in and stays", backend.name());
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "backend {} is built in and stays",
+            backend.name()
+        );
     }
     let mut default = DEFAULT.write();
     let chosen = default.as_ref().is_some_and(|chosen| Arc::ptr_eq(chosen, &backend));
     let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
-    // The table's share, ours, and the lists'; any more are streams, communicators, executors …
+    // The table's share, ours, and the lists'; any more are streams, communicators, executors ...
     let expected = 2
         + others
         + usize::from(chosen)
@@ -352,17 +381,19 @@ pub fn all(inside: &Guard) -> Vec<&Backend> {
     handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
 
-/// Looks up the handle of a name. Plugins are searched for only if the name is not known, so that a lookup of
-/// a built-in backend never waits for them.
+/// Looks up the handle of a name. Plugins are searched for only if the name is not known, so that a
+/// lookup of a built-in backend never waits for them.
 fn handle_of(name: &str) -> Option<dtl_backend_t> {
-    let look = || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
+    let look =
+        || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
     look().or_else(|| {
         plugins::search();
         look()
     })
 }
 
-/// Looks up a backend by name and takes a share of it, for callers that open something of the backend.
+/// Looks up a backend by name and takes a share of it, for callers that open something of the
+/// backend.
 #[must_use]
 pub fn lookup(name: &str) -> Option<Arc<Backend>> {
     pin(&epoch::enter(), handle_of(name)?).ok()
@@ -385,7 +416,10 @@ pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend>
                     let backend = named(inside, name)
                         .map_err(|e| e.within("the default backend (DTL_BACKEND or dtl_init)"))?;
                     backend.ready()?;
-                    explain::chose("backend", &format!("{name}, because DTL_BACKEND or dtl_init names it"));
+                    explain::chose(
+                        "backend",
+                        &format!("{name}, because DTL_BACKEND or dtl_init names it"),
+                    );
                     backend
                 }
             };
@@ -417,7 +451,8 @@ fn named<'g>(inside: &'g Guard, name: &str) -> Result<&'g Backend> {
 fn automatic(inside: &Guard) -> Result<&Backend> {
     let mut candidates = all(inside);
     candidates.retain(|b| b.device.is_some() && b.memory.is_some() && b.auto_priority != i32::MIN);
-    candidates.sort_by(|a, b| b.auto_priority.cmp(&a.auto_priority).then_with(|| a.name.cmp(&b.name)));
+    candidates
+        .sort_by(|a, b| b.auto_priority.cmp(&a.auto_priority).then_with(|| a.name.cmp(&b.name)));
     let mut passed_over = Vec::new();
     for backend in candidates {
         let answer = backend.presence.stands_aside().map_or_else(|| backend.availability(), Err);
@@ -441,7 +476,11 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
             Err(why) => passed_over.push(format!("{}: {why}", backend.name())),
         }
     }
-    fail!(DTL_ERROR_UNAVAILABLE, "no backend with device and memory can run here: {}", passed_over.join("; "))
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "no backend with device and memory can run here: {}",
+        passed_over.join("; ")
+    )
 }
 
 /// Initialises each built-in backend whose driver the program already uses, so that its pointers
@@ -450,9 +489,13 @@ pub fn detect_driver_use() {
     let inside = epoch::enter();
     let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
     let is_used = |backend: &&Backend| {
-        backend.builtin && !backend.available.load(Ordering::Relaxed) && backend.presence.is_in_use()
+        backend.builtin
+            && !backend.available.load(Ordering::Relaxed)
+            && backend.presence.is_in_use()
     };
-    for backend in handles.into_iter().filter_map(|handle| find(&inside, handle).ok()).filter(is_used) {
+    for backend in
+        handles.into_iter().filter_map(|handle| find(&inside, handle).ok()).filter(is_used)
+    {
         // A failure is reported when a call names the backend.
         let _ = backend.availability();
     }

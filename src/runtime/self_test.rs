@@ -1,5 +1,5 @@
-//! The quick part of the conformance tests, in process: does each component of a backend do the plainest
-//! thing right? The program dtl-ctk has the rest, and what needs ranks or may crash.
+//! The quick part of the conformance tests, in process: does each component of a backend do the
+//! plainest thing right? The program dtl-ctk has the rest, and what needs ranks or may crash.
 
 use super::exec::event::Event;
 use super::exec::executor::Executor;
@@ -56,7 +56,8 @@ pub fn run(backend: &Arc<Backend>) -> (String, Result<()>) {
             Ok(Done::Skipped(why)) => writeln!(text, "skipped {name}: {why}"),
             Err(error) => {
                 let line = writeln!(text, "failed  {name}: {error}");
-                outcome = outcome.and(Err(error.within(&format!("self-test of {}: {name}", backend.name()))));
+                outcome = outcome
+                    .and(Err(error.within(&format!("self-test of {}: {name}", backend.name()))));
                 line
             }
         };
@@ -151,7 +152,9 @@ fn keeps(backend: &Arc<Backend>, kind: dtl_enum_word_t) -> Result<Done> {
         for seed in [1, 77] {
             put(block, &pattern(seed))?;
             if read(block)? != pattern(seed) {
-                return Err(wrong(format!("what was copied to it is not what comes back ({SIZE} bytes)")));
+                return Err(wrong(format!(
+                    "what was copied to it is not what comes back ({SIZE} bytes)"
+                )));
             }
         }
         Ok(())
@@ -200,21 +203,25 @@ fn in_turn(stream: &Stream, turn: &Arc<AtomicU64>, number: u64) -> Result<()> {
 
 fn order(backend: &Arc<Backend>) -> Result<Done> {
     let (stream, turn) = (Stream::create(Arc::clone(backend), 0, 0)?, Arc::new(AtomicU64::new(0)));
-    let ran =
-        (0..20).try_for_each(|number| in_turn(&stream, &turn, number)).and_then(|()| stream.synchronize());
+    let ran = (0..20)
+        .try_for_each(|number| in_turn(&stream, &turn, number))
+        .and_then(|()| stream.synchronize());
     Arc::new(stream).close();
     ran?;
     match turn.load(Ordering::SeqCst) {
         20 => Ok(Done::Ok),
-        done => Err(wrong(format!("of 20 pieces of work only the first {done} ran in their order"))),
+        done => {
+            Err(wrong(format!("of 20 pieces of work only the first {done} ran in their order")))
+        }
     }
 }
 
 fn event(backend: &Arc<Backend>) -> Result<Done> {
     let stream = Stream::create(Arc::clone(backend), 0, 0)?;
     let (event, turn) = (Event::create(Arc::clone(backend), 0)?, Arc::new(AtomicU64::new(0)));
-    let reached =
-        in_turn(&stream, &turn, 0).and_then(|()| stream.record(&event)).and_then(|()| event.wait(LIMIT_NS));
+    let reached = in_turn(&stream, &turn, 0)
+        .and_then(|()| stream.record(&event))
+        .and_then(|()| event.wait(LIMIT_NS));
     Arc::new(stream).close();
     reached?;
     if turn.load(Ordering::SeqCst) == 0 {

@@ -13,7 +13,9 @@ pub use variables::{VARIABLES, Variable};
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
-    dropped.map(|name| format!("{name} is ignored: this program runs with raised privileges")).collect()
+    dropped
+        .map(|name| format!("{name} is ignored: this program runs with raised privileges"))
+        .collect()
 }
 
 /// What compiles kernels from source.
@@ -66,7 +68,8 @@ pub struct Settings {
     pub collectives_library: Option<String>,
     /// The texts of the variables that a kind over fast networks reads itself, by their names.
     pub fabric: BTreeMap<&'static str, String>,
-    /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
+    /// How long a plugin may take in a process of its own before it is loaded; none: it is not
+    /// tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
     pub hier_across: Option<String>,
@@ -99,8 +102,10 @@ pub fn install(settings: Settings) {
 
 /// Reads the environment (given as a map so that tests need not change the real one).
 pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings> {
-    let get = |name: &str| variables.get(name).map(String::as_str).filter(|value| !value.is_empty());
-    let backend = ["DTL_BACKEND", "STEPMESH_BACKEND", "STEPMESH_BAKCEND"].iter().find_map(|name| get(name));
+    let get =
+        |name: &str| variables.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let backend =
+        ["DTL_BACKEND", "STEPMESH_BACKEND", "STEPMESH_BAKCEND"].iter().find_map(|name| get(name));
     let log_level = match get("DTL_LOG") {
         None => None,
         Some(word) => match log::level_from_name(word) {
@@ -117,7 +122,10 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         backend: backend.map(|name| alias(name).to_owned()),
         comm: get("DTL_COMM").map(str::to_owned),
         timeout_ns: get("DTL_TIMEOUT").map(|text| duration("DTL_TIMEOUT", text)).transpose()?,
-        strict: get("DTL_STRICT").map(|text| switch("DTL_STRICT", text)).transpose()?.unwrap_or(false),
+        strict: get("DTL_STRICT")
+            .map(|text| switch("DTL_STRICT", text))
+            .transpose()?
+            .unwrap_or(false),
         deterministic: get("DTL_DETERMINISTIC")
             .map(|text| switch("DTL_DETERMINISTIC", text))
             .transpose()?
@@ -136,7 +144,9 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
-        memory_keep: get("DTL_MEMORY_KEEP").map(|text| bytes("DTL_MEMORY_KEEP", text)).transpose()?,
+        memory_keep: get("DTL_MEMORY_KEEP")
+            .map(|text| bytes("DTL_MEMORY_KEEP", text))
+            .transpose()?,
         huge_pages: get("DTL_HUGE_PAGES").map(|text| switch("DTL_HUGE_PAGES", text)).transpose()?,
         compiler: compiler(get)?,
         trace: get("DTL_TRACE").map(str::to_owned),
@@ -153,7 +163,9 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
         program: get("DTL_CC").map(str::to_owned),
         device_compiler: get("DTL_NVRTC_LIBRARY").map(str::to_owned),
         search_path: get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned(),
-        cache: named.or_else(|| below("XDG_CACHE_HOME", "dtl")).or_else(|| below("HOME", ".cache/dtl")),
+        cache: named
+            .or_else(|| below("XDG_CACHE_HOME", "dtl"))
+            .or_else(|| below("HOME", ".cache/dtl")),
         timeout_ns: get("DTL_COMPILE_TIMEOUT")
             .map(|text| duration("DTL_COMPILE_TIMEOUT", text))
             .transpose()?,
@@ -164,19 +176,26 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
 #[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
-    // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts, DTL_BACKEND_NAME_… to backends.
+    // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts,
+    // DTL_BACKEND_NAME_... to backends.
     const OTHERS: [&str; 4] = ["DTL_TEST_", "DTL_FAKE_VERBS_", "DTL_BUILD_", "DTL_BACKEND_"];
-    let ours =
-        |name: &&String| name.starts_with("DTL_") && !OTHERS.iter().any(|others| name.starts_with(others));
+    let ours = |name: &&String| {
+        name.starts_with("DTL_") && !OTHERS.iter().any(|others| name.starts_with(others))
+    };
     for name in variables.keys().filter(ours) {
         if !VARIABLES.iter().any(|known| known.name == name) {
-            let nearest =
-                VARIABLES.iter().min_by_key(|known| distance(known.name, name)).map_or("", |v| v.name);
-            complaints.push(format!("unknown environment variable {name}: did you mean {nearest}?"));
+            let nearest = VARIABLES
+                .iter()
+                .min_by_key(|known| distance(known.name, name))
+                .map_or("", |v| v.name);
+            complaints
+                .push(format!("unknown environment variable {name}: did you mean {nearest}?"));
         }
     }
     if variables.contains_key("STEPMESH_BAKCEND") {
-        complaints.push("STEPMESH_BAKCEND is a misspelling: use DTL_BACKEND (or STEPMESH_BACKEND)".into());
+        complaints.push(
+            "STEPMESH_BAKCEND is a misspelling: use DTL_BACKEND (or STEPMESH_BACKEND)".into(),
+        );
     }
     complaints
 }
@@ -197,7 +216,9 @@ fn probe_limit(text: &str) -> Result<Option<u64>> {
     const USUAL_NS: u64 = 10_000_000_000;
     match switch(NAME, text) {
         Ok(on) => Ok(on.then_some(USUAL_NS)),
-        Err(_) if text.ends_with(|c: char| c.is_ascii_alphabetic()) => duration(NAME, text).map(Some),
+        Err(_) if text.ends_with(|c: char| c.is_ascii_alphabetic()) => {
+            duration(NAME, text).map(Some)
+        }
         Err(_) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{NAME}={text}: use 1, 0, or a time limit with its unit, such as 30s"
@@ -232,7 +253,10 @@ pub fn duration(name: &str, text: &str) -> Result<u64> {
     };
     match digits.parse::<f64>() {
         Ok(value) if value > 0.0 && (value * unit_ns).is_finite() => Ok((value * unit_ns) as u64),
-        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use a time above 0 such as 30s or 500ms"),
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}={text}: use a time above 0 such as 30s or 500ms"
+        ),
     }
 }
 
@@ -245,13 +269,19 @@ pub fn bytes(name: &str, text: &str) -> Result<u64> {
         "m" | "M" | "MiB" => 20,
         "g" | "G" | "GiB" => 30,
         unit => {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: unknown unit {unit}; use K, M or G");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{name}={text}: unknown unit {unit}; use K, M or G"
+            );
         }
     };
     match digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift)) {
         Some(bytes) => Ok(bytes),
         None => {
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use a number of bytes such as 0, 512M or 2G")
+            fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{name}={text}: use a number of bytes such as 0, 512M or 2G"
+            )
         }
     }
 }
@@ -285,7 +315,8 @@ mod tests {
 
     #[test]
     fn the_backend_comes_from_the_first_variable_that_is_set() {
-        let all = [("DTL_BACKEND", "null"), ("STEPMESH_BACKEND", "GPU"), ("STEPMESH_BAKCEND", "CPU")];
+        let all =
+            [("DTL_BACKEND", "null"), ("STEPMESH_BACKEND", "GPU"), ("STEPMESH_BAKCEND", "CPU")];
         let name = |pairs: &[_]| from_environment(&environment(pairs)).unwrap().backend;
         assert_eq!(name(&all).as_deref(), Some("null"));
         assert_eq!(name(&all[1..]).as_deref(), Some("cuda"));
@@ -295,9 +326,12 @@ mod tests {
 
     #[test]
     fn bad_values_name_the_variable() {
-        for pair in
-            [("DTL_TIMEOUT", "soon"), ("DTL_TIMEOUT", "-1s"), ("DTL_LOG", "loud"), ("DTL_STRICT", "maybe")]
-        {
+        for pair in [
+            ("DTL_TIMEOUT", "soon"),
+            ("DTL_TIMEOUT", "-1s"),
+            ("DTL_LOG", "loud"),
+            ("DTL_STRICT", "maybe"),
+        ] {
             let error = from_environment(&environment(&[pair])).unwrap_err();
             assert!(error.text().contains(pair.0) && error.text().contains(pair.1), "{error}");
         }

@@ -74,7 +74,10 @@ pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
         );
     }
     if launch.local_size == 0 {
-        return not_known(comm, &format!("{} does not say which ranks share a node", launch.launcher));
+        return not_known(
+            comm,
+            &format!("{} does not say which ranks share a node", launch.launcher),
+        );
     }
     (out.node, out.nodes) = if launch.is_one_node() { (0, 1) } else { (-1, -1) };
     (out.local_rank, out.local_size) = (launch.local_rank, launch.local_size);

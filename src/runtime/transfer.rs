@@ -25,7 +25,8 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     if dst.overlaps(src) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges begin {} bytes apart; copy \
+            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
+             begin {} bytes apart; copy \
              through a third buffer",
             src.addr(),
             dst.addr(),
@@ -140,8 +141,8 @@ pub struct Rows {
     pub pitch: u64,
 }
 
-/// Whether a row of one has a byte of a row of the other. Columns of one array beside each other have
-/// not; rows of different pitches within one area are taken to have.
+/// Whether a row of one has a byte of a row of the other. Columns of one array beside each other
+/// have not; rows of different pitches within one area are taken to have.
 fn rows_overlap(a: &Rows, b: &Rows, width: u64) -> bool {
     if !a.region.overlaps(b.region) {
         return false;
@@ -183,7 +184,13 @@ fn rows_of<'g>(whole: &Located<'g>, offset: u64, pitch: u64, width: u64, height:
     Side { all: row_of(whole, offset, pitch * (height - 1) + width), pitch }
 }
 
-fn copy_rows(inside: &Guard, to: &Side<'_>, from: &Side<'_>, width: u64, height: u64) -> Result<()> {
+fn copy_rows(
+    inside: &Guard,
+    to: &Side<'_>,
+    from: &Side<'_>,
+    width: u64,
+    height: u64,
+) -> Result<()> {
     if route::is_taken(DTL_OPERATION_COPY) && route_rows(inside, to, from, width, height)? {
         return Ok(());
     }
@@ -194,19 +201,31 @@ fn copy_rows(inside: &Guard, to: &Side<'_>, from: &Side<'_>, width: u64, height:
         _ => None,
     };
     if let Some(transfer) = owner.map(transfer).transpose()?.flatten() {
-        if let Some(answer) = transfer.copy_2d(dst.place, to.pitch, src.place, from.pitch, width, height) {
+        if let Some(answer) =
+            transfer.copy_2d(dst.place, to.pitch, src.place, from.pitch, width, height)
+        {
             return answer;
         }
     }
     for row in 0..height {
-        carry_out(inside, &row_of(dst, row * to.pitch, width), &row_of(src, row * from.pitch, width))?;
+        carry_out(
+            inside,
+            &row_of(dst, row * to.pitch, width),
+            &row_of(src, row * from.pitch, width),
+        )?;
     }
     Ok(())
 }
 
 /// Rows by the program's handler, as a shape of two axes of bytes.
 #[cold]
-fn route_rows(inside: &Guard, to: &Side<'_>, from: &Side<'_>, width: u64, height: u64) -> Result<bool> {
+fn route_rows(
+    inside: &Guard,
+    to: &Side<'_>,
+    from: &Side<'_>,
+    width: u64,
+    height: u64,
+) -> Result<bool> {
     let axes = Axes {
         dst: to.all.place.region.addr(),
         src: from.all.place.region.addr(),
@@ -220,7 +239,10 @@ fn route_rows(inside: &Guard, to: &Side<'_>, from: &Side<'_>, width: u64, height
 
 fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {
     Located {
-        place: Place { region: whole.place.region.part(offset as usize, width as usize), ..whole.place },
+        place: Place {
+            region: whole.place.region.part(offset as usize, width as usize),
+            ..whole.place
+        },
         owner: whole.owner,
     }
 }

@@ -34,8 +34,11 @@ pub struct Inline {
 
 impl ArgPack {
     /// No arguments.
-    pub const EMPTY: ArgPack =
-        ArgPack::Inline(Inline { bytes: Bytes([0; INLINE_BYTES]), sizes: [0; INLINE_ARGS], count: 0 });
+    pub const EMPTY: ArgPack = ArgPack::Inline(Inline {
+        bytes: Bytes([0; INLINE_BYTES]),
+        sizes: [0; INLINE_ARGS],
+        count: 0,
+    });
 
     /// Copies `args[i]` bytes. `None` without memory (or if the sizes add up to too much).
     #[must_use]
@@ -63,8 +66,11 @@ impl ArgPack {
         for (arg, size) in args.iter().zip(&mut inline.sizes) {
             *size = arg.len() as u64;
             if let Some(space) = inline.bytes.0.get_mut(offset..offset + arg.len()) {
-                // SAFETY: the maker of the region vouches for its bytes; `space` is as long and our own.
-                unsafe { ptr::copy_nonoverlapping(arg.addr().ptr().cast(), space.as_mut_ptr(), arg.len()) };
+                // SAFETY: the maker of the region vouches for its bytes; `space` is as long and our
+                // own.
+                unsafe {
+                    ptr::copy_nonoverlapping(arg.addr().ptr().cast(), space.as_mut_ptr(), arg.len())
+                };
             }
             offset = (offset + arg.len()).next_multiple_of(ALIGN);
         }
@@ -83,9 +89,15 @@ impl ArgPack {
     /// The address of each copy, for as long as the pack stays where it is. Short lists are
     /// written into `space`, long ones into `spill`.
     #[must_use]
-    pub fn pointers<'a>(&self, space: &'a mut [Addr; INLINE_ARGS], spill: &'a mut Vec<Addr>) -> &'a [Addr] {
+    pub fn pointers<'a>(
+        &self,
+        space: &'a mut [Addr; INLINE_ARGS],
+        spill: &'a mut Vec<Addr>,
+    ) -> &'a [Addr] {
         let base = match self {
-            ArgPack::Inline(inline) => Addr::new(ptr::from_ref(&inline.bytes).cast_mut().cast::<c_void>()),
+            ArgPack::Inline(inline) => {
+                Addr::new(ptr::from_ref(&inline.bytes).cast_mut().cast::<c_void>())
+            }
             ArgPack::Heap(scratch, _) => scratch.region().addr(),
         };
         let mut offset = 0;
@@ -119,7 +131,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn copies_are_faithful_and_aligned(args in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..24)) {
+        fn copies_are_faithful_and_aligned(
+            args in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..24),
+        ) {
             let regions: Vec<_> = args.iter().map(|arg| region(arg)).collect();
             let pack = ArgPack::copy_of(&regions).unwrap();
             let (mut space, mut spill) = ([Addr::NULL; INLINE_ARGS], Vec::new());
@@ -128,7 +142,8 @@ mod tests {
             for (pointer, arg) in pointers.iter().zip(&args) {
                 prop_assert_eq!(pointer.get() % ALIGN, 0);
                 // SAFETY: the pack holds as many bytes there as the argument has.
-                let copy = unsafe { std::slice::from_raw_parts(pointer.ptr().cast::<u8>(), arg.len()) };
+                let copy = unsafe { std::slice::from_raw_parts(pointer.ptr().cast::<u8>(),
+                    arg.len()) };
                 prop_assert_eq!(copy, &arg[..]);
             }
         }

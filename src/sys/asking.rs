@@ -1,8 +1,10 @@
-//! A foreign function that tells whether an operation is over, called by the very function that waits.
+//! A foreign function that tells whether an operation is over, called by the very function that
+//! waits.
 //!
-//! In such a question large messages are copied by the kernel. A processor that comes back from there does not know any more where
-//! functions return to: each one between the question and the program costs some ten nanoseconds then. So who waits calls through
-//! this what he would else reach by his transport.
+//! In such a question large messages are copied by the kernel. A processor that comes back from
+//! there does not know any more where functions return to: each one between the question and the
+//! program costs some ten nanoseconds then. So who waits calls through this what he would else
+//! reach by his transport.
 
 use super::buf::Addr;
 use std::ffi::c_int;
@@ -48,16 +50,18 @@ impl Status {
     }
 }
 
-/// As MPI_Test: sets `over` to 1 once the operation is over, and then writes the status. What it returns is 0, or an error
-/// that the operation has ended with.
-pub type Test = unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
+/// As MPI_Test: sets `over` to 1 once the operation is over, and then writes the status. What it
+/// returns is 0, or an error that the operation has ended with.
+pub type Test =
+    unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
 
 /// In an operation's word, below the foreign request: it is a send.
 pub const SEND: u64 = 1;
 /// It is not a request alone: who started it asks after it himself.
 pub const OTHER: u64 = 2;
 
-/// The request in an operation's word. Shifted as a number with a sign: the highest bits of all requests are equal.
+/// The request in an operation's word. Shifted as a number with a sign: the highest bits of all
+/// requests are equal.
 #[inline(always)]
 #[must_use]
 pub fn request_in(word: u64) -> u64 {
@@ -100,7 +104,8 @@ pub struct Asking {
     test: Test,
     /// In place of a status that nobody wants.
     nowhere: Addr,
-    /// The word that tells when foreign code may be called by any thread at any time, and what it is then.
+    /// The word that tells when foreign code may be called by any thread at any time, and what it
+    /// is then.
     state: &'static AtomicU32,
     open: u32,
     /// How many times a patient caller asks.
@@ -113,15 +118,29 @@ impl Asking {
     /// For the operations of one transport.
     ///
     /// # Safety
-    /// `test` may be called with the request in any word of that transport's which has not [`OTHER`], as long as `state` is `open`, `odd` is 0
-    /// and it has not said that this request is over; with `nowhere` (or what of its type says the same) as status.
+    /// `test` may be called with the request in any word of that transport's which has not
+    /// [`OTHER`], as long as `state` is `open`, `odd` is 0 and it has not said that this request is
+    /// over; with `nowhere` (or what of its type says the same) as status.
     #[must_use]
-    pub unsafe fn new(test: Test, nowhere: Addr, state: &'static AtomicU32, open: u32, often: u32) -> Self {
-        Asking { test, nowhere, state, open, often: AtomicU32::new(often), odd: AtomicUsize::new(0) }
+    pub unsafe fn new(
+        test: Test,
+        nowhere: Addr,
+        state: &'static AtomicU32,
+        open: u32,
+        often: u32,
+    ) -> Self {
+        Asking {
+            test,
+            nowhere,
+            state,
+            open,
+            often: AtomicU32::new(often),
+            odd: AtomicUsize::new(0),
+        }
     }
 
-    /// Asks, if it is patient again and again for some microseconds: of what two ranks do in turn, such as a large message, each answer
-    /// that is heard late makes the whole later.
+    /// Asks, if it is patient again and again for some microseconds: of what two ranks do in turn,
+    /// such as a large message, each answer that is heard late makes the whole later.
     #[inline(always)]
     pub fn ask(&self, word: u64, heard: &mut Heard, is_patient: bool) -> Answer {
         let is_open = self.state.load(Ordering::Acquire) == self.open;
@@ -130,7 +149,8 @@ impl Asking {
         }
         heard.request = request_in(word);
         // The other side writes less if nobody wants it.
-        let status = if word & SEND == 0 { &raw mut heard.status } else { self.nowhere.ptr().cast() };
+        let status =
+            if word & SEND == 0 { &raw mut heard.status } else { self.nowhere.ptr().cast() };
         let (mut over, mut left) = (0, if is_patient { self.often() } else { 1 });
         loop {
             // SAFETY: as `new` says; writable locals of the caller.
@@ -155,8 +175,8 @@ impl Asking {
         self.often.fetch_min(often.max(1), Ordering::Relaxed);
     }
 
-    /// Whether some operations may be more than their requests. Relaxed: who started an operation is the one who asks after it, or heard
-    /// of it from that thread.
+    /// Whether some operations may be more than their requests. Relaxed: who started an operation
+    /// is the one who asks after it, or heard of it from that thread.
     #[inline(always)]
     pub fn has_odd(&self) -> bool {
         self.odd.load(Ordering::Relaxed) > 0

@@ -1,6 +1,6 @@
-//! A barrier of two halves: who passes often pays next to nothing, who passes seldom makes every running thread pass a full one
-//! (membarrier). Of a store before one half and a load after it, and of such a pair around the other half, at least one load sees
-//! the other side's store.
+//! A barrier of two halves: who passes often pays next to nothing, who passes seldom makes every
+//! running thread pass a full one (membarrier). Of a store before one half and a load after it, and
+//! of such a pair around the other half, at least one load sees the other side's store.
 
 use crate::sys::sync::{AtomicBool, Ordering, compiler_fence, fence, global};
 
@@ -9,15 +9,17 @@ global! {
     static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
 }
 
-/// Asks the kernel for membarrier; whether the cheap half needs a fence. Before the first use, and again after a fork.
+/// Asks the kernel for membarrier; whether the cheap half needs a fence. Before the first use, and
+/// again after a fork.
 pub(super) fn register() -> bool {
     // Miri knows no such call: fences there.
     if cfg!(miri) {
         return needs_fence();
     }
     // SAFETY: the syscall takes plain numbers and touches no memory of ours.
-    let refused =
-        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+    let refused = unsafe {
+        libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0)
+    };
     NEEDS_FENCE.store(refused != 0, Ordering::SeqCst);
     needs_fence()
 }
@@ -41,6 +43,8 @@ pub(super) fn heavy() {
     fence(Ordering::SeqCst);
     if !needs_fence() {
         // SAFETY: as in `register`.
-        let _ = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) };
+        let _ = unsafe {
+            libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)
+        };
     }
 }

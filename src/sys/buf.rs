@@ -46,11 +46,13 @@ impl Addr {
         self.0.is_null()
     }
 
-    /// So many bytes there, if the address is one that memory can have; what is there is its giver's contract.
+    /// So many bytes there, if the address is one that memory can have; what is there is its
+    /// giver's contract.
     #[must_use]
     #[inline(always)]
     pub fn some(self, bytes: usize) -> Option<Region> {
-        let is_memory = self.get().wrapping_sub(1) < isize::MAX as usize && bytes <= isize::MAX as usize;
+        let is_memory =
+            self.get().wrapping_sub(1) < isize::MAX as usize && bytes <= isize::MAX as usize;
         is_memory.then_some(Region { addr: self, len: bytes })
     }
 
@@ -67,7 +69,8 @@ impl std::fmt::Debug for Addr {
     }
 }
 
-/// Bytes from which on the processor's string instruction is as fast as a loop or faster, near and far.
+/// Bytes from which on the processor's string instruction is as fast as a loop or faster, near and
+/// far.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const STRING_FROM: usize = 4096;
 
@@ -147,7 +150,9 @@ impl Region {
     #[inline]
     pub fn put_words(self, words: &[u64]) {
         // SAFETY: the slice outlives the copy made here, which only reads it.
-        self.copy_from(unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) });
+        self.copy_from(unsafe {
+            Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words))
+        });
     }
 
     /// Copies as many bytes as both have. The regions may overlap.
@@ -163,18 +168,21 @@ impl Region {
         }
     }
 
-    /// The same between regions that do not overlap, one of which another core uses as well. From some KiB on by the
-    /// string instruction, which does not fetch the lines that it overwrites: they lie in the other core's cache,
-    /// and a loop of stores waits for each (1 MiB between far cores: 34 µs, by a loop 130 µs).
+    /// The same between regions that do not overlap, one of which another core uses as well. From
+    /// some KiB on by the string instruction, which does not fetch the lines that it overwrites:
+    /// they lie in the other core's cache, and a loop of stores waits for each (1 MiB between far
+    /// cores: 34 us, by a loop 130 us).
     #[inline]
     pub fn copy_across(self, source: Region) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.len.min(source.len) >= STRING_FROM && std::is_x86_feature_detected!("ermsb") {
             let len = self.len.min(source.len);
-            // SAFETY: both regions' makers vouch for `len` bytes; the direction flag is clear in Rust code.
+            // SAFETY: both regions' makers vouch for `len` bytes; the direction flag is clear in
+            // Rust code.
             unsafe {
                 std::arch::asm!(
-                    "rep movsb", inout("rcx") len => _, inout("rdi") self.addr.0 => _, inout("rsi") source.addr.0 => _,
+                    "rep movsb", inout("rcx") len => _, inout("rdi") self.addr.0 => _,
+                    inout("rsi") source.addr.0 => _,
                     options(nostack, preserves_flags)
                 );
             }
@@ -193,8 +201,8 @@ impl Region {
 
     /// Takes over `value` if its bytes are those of `expected`.
     pub fn swap_if(self, expected: Region, value: Region) {
-        // SAFETY: the region's maker vouches for its bytes; nobody writes them during the comparison, which the caller
-        // sees to.
+        // SAFETY: the region's maker vouches for its bytes; nobody writes them during the
+        // comparison, which the caller sees to.
         let is = unsafe { self.as_slice() };
         // SAFETY: as above.
         let shall = unsafe { expected.as_slice() };
@@ -207,7 +215,10 @@ impl Region {
     #[must_use]
     pub fn overlaps(self, other: Region) -> bool {
         let (a, b) = (self.addr.get(), other.addr.get());
-        self.len > 0 && other.len > 0 && a < b.saturating_add(other.len) && b < a.saturating_add(self.len)
+        self.len > 0
+            && other.len > 0
+            && a < b.saturating_add(other.len)
+            && b < a.saturating_add(self.len)
     }
 
     /// Whether the two, which are equally long, share no byte.
@@ -221,7 +232,8 @@ impl Region {
     /// The bytes, for reading.
     ///
     /// # Safety
-    /// Nobody may write the region while the slice lives, and the maker's promise must hold for `'a`.
+    /// Nobody may write the region while the slice lives, and the maker's promise must hold for
+    /// `'a`.
     #[must_use]
     pub unsafe fn as_slice<'a>(self) -> &'a [u8] {
         if self.len == 0 {
@@ -270,7 +282,8 @@ impl Scratch {
         let count = len.div_ceil(64);
         let mut lines = Vec::new();
         lines.try_reserve_exact(count).ok()?;
-        // SAFETY: there is room for `count` lines, and an uninitialised line is a valid MaybeUninit.
+        // SAFETY: there is room for `count` lines, and an uninitialised line is a valid
+        // MaybeUninit.
         unsafe { lines.set_len(count) };
         Some(Scratch { lines, len })
     }
@@ -298,12 +311,14 @@ impl Scratch {
         bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect()
     }
 
-    /// Writes words at its beginning, as many as there is room for. Call when no operation works on it.
+    /// Writes words at its beginning, as many as there is room for. Call when no operation works on
+    /// it.
     pub fn put_words(&mut self, words: &[u64]) {
         self.region().put_words(words);
     }
 
-    /// The words at its beginning; those that it has no room for are 0. Call when no operation works on it any more.
+    /// The words at its beginning; those that it has no room for are 0. Call when no operation
+    /// works on it any more.
     #[must_use]
     pub fn first_words<const N: usize>(&self) -> [u64; N] {
         self.region().first_words()

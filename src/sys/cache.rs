@@ -1,7 +1,7 @@
 //! Hints to the processor about its caches, and to the compiler about what goes there.
 
-/// Called where the program rarely comes: the compiler lays the other way straight. (Of a cold function that may unwind it does not
-/// take that hint where the unwinding is caught.)
+/// Called where the program rarely comes: the compiler lays the other way straight. (Of a cold
+/// function that may unwind it does not take that hint where the unwinding is caught.)
 #[cold]
 #[inline(never)]
 pub extern "C" fn rarely() {
@@ -26,7 +26,8 @@ pub fn usual<T>(value: Option<T>) -> Option<T> {
     value
 }
 
-/// Asks the processor for a line of the cache that will be used soon. What is not there does no harm.
+/// Asks the processor for a line of the cache that will be used soon. What is not there does no
+/// harm.
 #[inline(always)]
 pub fn prefetch<T>(soon: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -15,7 +15,8 @@ pub fn copy_attribute(
     let (mut copied, mut wanted) = (std::ptr::null_mut(), 0);
     // SAFETY: who made the key gave this function for exactly these arguments; the outputs are
     // locals that live through the call.
-    let status = unsafe { function(comm, key, user.ptr(), value.ptr(), &raw mut copied, &raw mut wanted) };
+    let status =
+        unsafe { function(comm, key, user.ptr(), value.ptr(), &raw mut copied, &raw mut wanted) };
     match status {
         DTL_SUCCESS => Ok((wanted != 0).then(|| Addr::new(copied))),
         status => Err(status),

@@ -1,6 +1,7 @@
 //! Starting processes that end with this one, and hearing of signals without a handler.
 //!
-//! For the programs. The library itself uses [`ask`] alone, and only if it is told to or compiles a kernel; it touches no signal.
+//! For the programs. The library itself uses [`ask`] alone, and only if it is told to or compiles a
+//! kernel; it touches no signal.
 
 use super::fd;
 use super::process::PidFd;
@@ -19,13 +20,13 @@ pub struct Setup {
     pub cpu: Option<usize>,
     /// Whether it leaves no core dump when it crashes.
     pub no_core: bool,
-    /// Whether it is asked to end (SIGTERM) when this one dies: a launcher then ends its ranks, which it could not
-    /// if it were killed.
+    /// Whether it is asked to end (SIGTERM) when this one dies: a launcher then ends its ranks,
+    /// which it could not if it were killed.
     pub is_launcher: bool,
 }
 
-/// Prepares a command: its process is killed (a launcher: asked to end) when this one (the thread that starts it) dies, starts
-/// with no signal blocked, and runs on the processor named.
+/// Prepares a command: its process is killed (a launcher: asked to end) when this one (the thread
+/// that starts it) dies, starts with no signal blocked, and runs on the processor named.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = super::process::own_pid();
     let hook = move || before_exec(parent, setup);
@@ -139,8 +140,10 @@ impl Signals {
         set_mask(libc::SIG_BLOCK, signals)?;
         let set = set_of(signals)?;
         // SAFETY: `set` is a valid set; -1 asks for a new descriptor.
-        fd::new(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })
-            .map(Signals)
+        fd::new(unsafe {
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        })
+        .map(Signals)
     }
 
     /// The next one that arrived, if any.
@@ -182,7 +185,8 @@ pub fn signal(pid: u32, number: i32) {
     }
 }
 
-/// Kills every process of the group that this child leads. A group that is gone already is not an error.
+/// Kills every process of the group that this child leads. A group that is gone already is not an
+/// error.
 pub fn kill_group(leader: u32) {
     if let Ok(leader) = i32::try_from(leader) {
         // SAFETY: takes integers only.
@@ -204,32 +208,37 @@ pub struct Answer {
 pub enum Hear {
     /// Its standard output.
     Output,
-    /// That and its standard error, as they come; it and the programs that it starts are one group, which ends with it.
+    /// That and its standard error, as they come; it and the programs that it starts are one group,
+    /// which ends with it.
     Everything,
 }
 
-/// Runs a program until its end or the time limit. Its input is empty. Works in a process with threads (no
-/// code of ours or of fork handlers runs in between: a command without hooks is `posix_spawn`), and whatever
-/// that does with SIGCHLD or its children: the end is seen at a descriptor. What it ended with is not told, for the program may
-/// have taken that: it has to be in what is said.
+/// Runs a program until its end or the time limit. Its input is empty. Works in a process with
+/// threads (no code of ours or of fork handlers runs in between: a command without hooks is
+/// `posix_spawn`), and whatever that does with SIGCHLD or its children: the end is seen at a
+/// descriptor. What it ended with is not told, for the program may have taken that: it has to be in
+/// what is said.
 pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Answer> {
     let begin = Instant::now();
     let streams = fd::occupy_standard()?;
     let (mut child, pipe) = start(command, hear)?;
     drop(streams);
-    // Without one (it is reaped already, or the kernel is older than 5.3) the end of its output is its end.
+    // Without one (it is reaped already, or the kernel is older than 5.3) the end of its output is
+    // its end.
     let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
     let heard = listen(pipe, held.as_ref(), begin, limit);
     if hear == Hear::Everything {
         if held.is_none() && matches!(heard, Ok((_, true))) {
             wait_by_looking(child.id(), begin, limit);
         }
-        kill_group(child.id()); // its number is its own: not taken from the kernel's list yet, or just now by the program
+        // Its number is its own: not taken from the kernel's list yet, or just now by the program.
+        kill_group(child.id());
     }
     match held {
         Some(held) => {
             held.kill();
-            // By the descriptor: its number may mean another child by now, if the program has reaped this one.
+            // By the descriptor: its number may mean another child by now, if the program has
+            // reaped this one.
             held.reap();
         }
         None => drop(child.try_wait()), // it may be taken already
@@ -238,7 +247,8 @@ pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Ans
     Ok(Answer { said, in_time })
 }
 
-/// Waits for a child whose output has ended, where the kernel has no descriptor for it; it stays to be reaped.
+/// Waits for a child whose output has ended, where the kernel has no descriptor for it; it stays to
+/// be reaped.
 fn wait_by_looking(id: u32, begin: Instant, limit: Duration) {
     while !has_exited(id) && begin.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(1));
@@ -300,7 +310,8 @@ fn listen(
         if left.is_zero() {
             return Ok((said, false));
         }
-        let fds: Vec<_> = pipe.iter().map(AsFd::as_fd).chain(held.iter().map(|held| held.as_fd())).collect();
+        let fds: Vec<_> =
+            pipe.iter().map(AsFd::as_fd).chain(held.iter().map(|held| held.as_fd())).collect();
         wait_readable(&fds, u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))?;
     }
 }
@@ -323,8 +334,9 @@ pub fn allow_waiting() {
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes integers only.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    // SAFETY: takes integers only.
-    if flags < 0 || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+    // SAFETY: takes integers only; of a failed query, F_SETFL is not called.
+    let set = || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    if flags < 0 || set() < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())

@@ -48,7 +48,11 @@ impl Deadline {
     /// `timeout_ns` from now; `u64::MAX` = never.
     #[must_use]
     pub fn after(timeout_ns: u64) -> Self {
-        if timeout_ns == u64::MAX { Self::NEVER } else { Deadline(Some(now_ns().saturating_add(timeout_ns))) }
+        if timeout_ns == u64::MAX {
+            Self::NEVER
+        } else {
+            Deadline(Some(now_ns().saturating_add(timeout_ns)))
+        }
     }
 
     /// Whether it has passed. Free for a deadline that never comes.

@@ -8,7 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// A loaded object. It is never unloaded: threads, destructors and pointers of it may outlive any owner.
+/// A loaded object. It is never unloaded: threads, destructors and pointers of it may outlive any
+/// owner.
 pub struct Module(NonNull<c_void>);
 
 // SAFETY: the loader's handle is a number to all threads alike; dlsym may be called from any.
@@ -17,19 +18,21 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads an object, all its symbols bound at once, none of them visible to others. The error is the
-    /// loader's text.
+    /// Loads an object, all its symbols bound at once, none of them visible to others. The error is
+    /// the loader's text.
     ///
     /// # Safety
     /// The object's constructors run: it must be one that is meant to be loaded here.
     pub unsafe fn open(path: &Path) -> Result<Self, String> {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| "a NUL in the path".to_owned())?;
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| "a NUL in the path".to_owned())?;
         // SAFETY: a NUL-terminated path; the caller answers for the object's constructors.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         NonNull::new(handle).map(Module).ok_or_else(last_error)
     }
 
-    /// An object that is loaded already, by whomever: its path or the name that it was asked for by.
+    /// An object that is loaded already, by whomever: its path or the name that it was asked for
+    /// by.
     #[must_use]
     pub fn loaded(path: &Path) -> Option<Self> {
         Self::reopen(path, libc::RTLD_LOCAL)
@@ -44,7 +47,8 @@ impl Module {
     fn reopen(path: &Path, visible: i32) -> Option<Self> {
         let name = CString::new(path.as_os_str().as_bytes()).ok()?;
         // SAFETY: a NUL-terminated path; RTLD_NOLOAD loads nothing, so nothing runs.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD | visible) };
+        let handle =
+            unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD | visible) };
         NonNull::new(handle).map(Module)
     }
 
@@ -57,8 +61,8 @@ impl Module {
     }
 }
 
-/// The address of a symbol that the program itself would use under this name: its own, a linked library's,
-/// or one of a library that was loaded for all to see.
+/// The address of a symbol that the program itself would use under this name: its own, a linked
+/// library's, or one of a library that was loaded for all to see.
 #[must_use]
 pub fn process_symbol(name: &CStr) -> Option<Addr> {
     // SAFETY: the handle of the default search and a NUL-terminated name.
@@ -145,7 +149,8 @@ mod tests {
         let own = own_file().expect("some file");
         assert!(is_in_program(&own), "{own:?}");
         // SAFETY: there is no such object, so nothing of it runs.
-        let error = unsafe { Module::open(Path::new("/no/such/file.so")) }.err().expect("no such file");
+        let error =
+            unsafe { Module::open(Path::new("/no/such/file.so")) }.err().expect("no such file");
         assert!(error.contains("/no/such/file.so"), "{error}");
     }
 
@@ -156,7 +161,8 @@ mod tests {
         let file = file_of(function).expect("its file");
         assert!(file.to_string_lossy().contains("libc"), "{file:?}");
         let listed = loaded_files();
-        let path = listed.iter().find(|path| std::fs::canonicalize(path).is_ok_and(|path| path == file));
+        let path =
+            listed.iter().find(|path| std::fs::canonicalize(path).is_ok_and(|path| path == file));
         let module = Module::loaded(path.expect("listed")).expect("loaded");
         assert_eq!(module.symbol(c"gnu_get_libc_version"), Some(function));
         assert!(process_symbol(c"no_such_symbol_anywhere").is_none());

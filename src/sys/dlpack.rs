@@ -1,7 +1,7 @@
 //! DLPack: tensors that are lent to other libraries and taken from them, and what its numbers mean.
 //!
-//! A tensor crosses as a pointer to a struct that says how it is given up. Who owns the memory behind it is
-//! `runtime::array`'s to know.
+//! A tensor crosses as a pointer to a struct that says how it is given up. Who owns the memory
+//! behind it is `runtime::array`'s to know.
 
 use super::buf::Addr;
 use super::epoch;
@@ -40,7 +40,8 @@ const DEVICES: [(i32, &str); 16] = [
     (18, "kDLTrn"),
 ];
 
-/// Number, code and bits of the dtypes that both know. Of two with the same code and bits the first is imported.
+/// Number, code and bits of the dtypes that both know. Of two with the same code and bits the first
+/// is imported.
 const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_INT8, 0, 8),
     (DTL_DTYPE_INT16, 0, 16),
@@ -91,8 +92,9 @@ pub fn dtype_of(dtype: dtl_dtype_t) -> Option<dtl_dlpack_dtype_t> {
 /// The dtype of DLPack's words, if there is one.
 #[must_use]
 pub fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
-    let is_it =
-        |(_, code, bits): &&(dtl_dtype_t, u8, u8)| (*code, *bits, 1) == (dtype.code, dtype.bits, dtype.lanes);
+    let is_it = |(_, code, bits): &&(dtl_dtype_t, u8, u8)| {
+        (*code, *bits, 1) == (dtype.code, dtype.bits, dtype.lanes)
+    };
     DTYPES.iter().find(is_it).map(|found| found.0)
 }
 
@@ -233,7 +235,8 @@ fn give_up<M>(lent: Lent<M>) {
     drop(tensor);
 }
 
-/// A tensor of another library: what gives it up. Nothing happens unless [`Taken::give_up`] is called.
+/// A tensor of another library: what gives it up. Nothing happens unless [`Taken::give_up`] is
+/// called.
 #[derive(Clone, Copy)]
 pub struct Taken {
     managed: Addr,
@@ -244,9 +247,13 @@ impl Taken {
     /// A tensor at this address.
     ///
     /// # Safety
-    /// `deleter`, called once with `managed` by any thread, gives the tensor up; until then its memory is there.
+    /// `deleter`, called once with `managed` by any thread, gives the tensor up; until then its
+    /// memory is there.
     #[must_use]
-    pub unsafe fn new(managed: *mut c_void, deleter: Option<unsafe extern "C" fn(*mut c_void)>) -> Self {
+    pub unsafe fn new(
+        managed: *mut c_void,
+        deleter: Option<unsafe extern "C" fn(*mut c_void)>,
+    ) -> Self {
         Taken { managed: Addr::new(managed), deleter }
     }
 

@@ -6,21 +6,21 @@
 //! (membarrier), then looks at the records: whoever was inside may still hold a reference, so the
 //! object waits in the limbo until those have left.
 //!
-//! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot.
-//! Destroyer: S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier runs a full barrier
-//! on each running thread between two of its instructions (a thread not running had one at its
-//! context switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it
-//! falls after S1, L2 sees the odd number and the object is kept. Without membarrier (old kernels,
-//! some emulators) both sides use a SeqCst fence instead, which gives the same by the C++ rules:
-//! either L1 finds what S2 left or L2 sees the odd number. That form is the one that the model in
+//! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot. Destroyer:
+//! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier runs a full barrier on each
+//! running thread between two of its instructions (a thread not running had one at its context
+//! switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it falls
+//! after S1, L2 sees the odd number and the object is kept. Without membarrier (old kernels, some
+//! emulators) both sides use a SeqCst fence instead, which gives the same by the C++ rules: either
+//! L1 finds what S2 left or L2 sees the odd number. That form is the one that the model in
 //! `tests/models` tries, and it proves the other: the barrier of membarrier is a full one too, and
-//! the code uses nothing of it but this either-or, so where exactly it strikes does not matter.
-//! A call that waits leaves the epoch but notes the one object it goes on using (`held`) before it
+//! the code uses nothing of it but this either-or, so where exactly it strikes does not matter. A
+//! call that waits leaves the epoch but notes the one object it goes on using (`held`) before it
 //! does: the release store that makes the number even publishes the note, so a destroyer that sees
-//! the thread outside sees what it holds.
-//! Leaving is a release store and the destroyer's look an acquire load, so the user's last access
-//! happens before the free. Entering is a release store, too (the same instruction on x86): a destroyer that finds a
-//! later entry than the one it saw has then seen the leaving between them.
+//! the thread outside sees what it holds. Leaving is a release store and the destroyer's look an
+//! acquire load, so the user's last access happens before the free. Entering is a release store,
+//! too (the same instruction on x86): a destroyer that finds a later entry than the one it saw has
+//! then seen the leaving between them.
 
 #[path = "epoch/chores.rs"]
 mod chores;
@@ -38,8 +38,8 @@ use super::pool::SpareSlots;
 use super::tls;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence, global,
-    thread_local, yield_now,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+    global, thread_local, yield_now,
 };
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -66,7 +66,8 @@ pub(super) struct Record {
     borrowed: AtomicBool,
     /// Whether entering needs a real fence, here because every entry asks for it.
     needs_fence: AtomicBool,
-    /// Only the owner touches them; a later one sees what the earlier one has left, as it sees everything that one has written.
+    /// Only the owner touches them; a later one sees what the earlier one has left, as it sees
+    /// everything that one has written.
     spare: SpareSlots,
     /// How many records there were before it.
     number: usize,
@@ -124,8 +125,8 @@ fn mine() -> *const Record {
     tls::get().cast()
 }
 
-/// A number that no other thread has now: the address of the thread's record. 0: it has none yet. A later thread may
-/// get it, and then sees all that this one has written.
+/// A number that no other thread has now: the address of the thread's record. 0: it has none yet. A
+/// later thread may get it, and then sees all that this one has written.
 #[must_use]
 #[inline(always)]
 pub fn thread_mark() -> usize {
@@ -210,7 +211,8 @@ pub fn enter() -> Guard {
     guard
 }
 
-/// The same where [`is_cheap`] holds: whoever finds inside that it does not leaves again before any object is looked at.
+/// The same where [`is_cheap`] holds: whoever finds inside that it does not leaves again before any
+/// object is looked at.
 #[must_use]
 #[inline(always)]
 pub fn enter_cheaply() -> Guard {
@@ -238,9 +240,10 @@ pub fn is_cheap() -> bool {
     !barrier::needs_fence()
 }
 
-/// As [`enter`], for a call of some nanoseconds that cannot unwind: `body` runs inside if this thread has a record and is outside.
-/// `None`: it was not run. Only where a value read in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is
-/// enough. Leavers' errands are left to others, or to the next entry.
+/// As [`enter`], for a call of some nanoseconds that cannot unwind: `body` runs inside if this
+/// thread has a record and is outside. `None`: it was not run. Only where a value read in `body`
+/// says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough. Leavers' errands
+/// are left to others, or to the next entry.
 #[inline(always)]
 pub fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
     body(&*step_in()?)
@@ -277,8 +280,8 @@ impl std::ops::Deref for Visit {
 }
 
 impl Visit {
-    /// Leaves for a call that will wait and goes on using one object, as [`Guard::into_holding`]. `None`: a call further up holds
-    /// one already.
+    /// Leaves for a call that will wait and goes on using one object, as [`Guard::into_holding`].
+    /// `None`: a call further up holds one already.
     #[inline(always)]
     pub(super) fn into_holding(self, object: *const ()) -> Option<Holding> {
         Holding::note(self.inside.record, object)
@@ -335,8 +338,8 @@ impl Guard {
         Blocking { record }
     }
 
-    /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record. Gives the guard back if a call further up
-    /// holds one already.
+    /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record.
+    /// Gives the guard back if a call further up holds one already.
     pub(super) fn into_holding(self, object: *const ()) -> Result<Holding, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
@@ -421,7 +424,8 @@ impl Drop for Blocking {
     }
 }
 
-/// Runs `free` once every thread that may use the object has left or let go of it. The object must be unlinked.
+/// Runs `free` once every thread that may use the object has left or let go of it. The object must
+/// be unlinked.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     barrier::heavy();
     let object = object.addr();
@@ -460,8 +464,9 @@ pub fn collect() {
     }
 }
 
-/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether all have. What such a thread has
-/// found open before it was closed is then used up. In no epoch of the calling thread's own.
+/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether
+/// all have. What such a thread has found open before it was closed is then used up. In no epoch of
+/// the calling thread's own.
 #[must_use]
 pub fn let_others_leave(limit: Duration) -> bool {
     barrier::heavy();
@@ -483,7 +488,8 @@ pub fn let_others_leave(limit: Duration) -> bool {
     })
 }
 
-/// Whether any thread is inside a call or waits in one: another one, or the calling one further up (who has not entered for this).
+/// Whether any thread is inside a call or waits in one: another one, or the calling one further up
+/// (who has not entered for this).
 #[must_use]
 pub fn anyone_inside() -> bool {
     barrier::heavy();

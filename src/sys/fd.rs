@@ -1,8 +1,9 @@
-//! Descriptors of the library's own: never those of the standard streams, and what it means that there are none left.
+//! Descriptors of the library's own: never those of the standard streams, and what it means that
+//! there are none left.
 //!
-//! The kernel gives out the lowest number that is free. In a program whose standard streams are closed that is
-//! one of theirs, and the next line that something prints would go into our socket or our memory. So whatever this
-//! process makes or is sent comes through here.
+//! The kernel gives out the lowest number that is free. In a program whose standard streams are
+//! closed that is one of theirs, and the next line that something prints would go into our socket
+//! or our memory. So whatever this process makes or is sent comes through here.
 
 use std::fs::{self, File};
 use std::io;
@@ -41,21 +42,23 @@ fn again(fd: &OwnedFd) -> io::Result<OwnedFd> {
 pub fn never_wait(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: an open descriptor; takes integers.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    // SAFETY: as above.
-    if flags < 0 || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+    // SAFETY: takes integers only; of a failed query, F_SETFL is not called.
+    let set = || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    if flags < 0 || set() < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
 }
 
-/// The stream of that name, without the standard library's lock: a thread of the library may have that when the program forks,
-/// and the child would wait for it for ever.
+/// The stream of that name, without the standard library's lock: a thread of the library may have
+/// that when the program forks, and the child would wait for it for ever.
 pub struct StandardError;
 
 impl io::Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the kernel reads within `bytes`.
-        let written = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        let written =
+            unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }
 
@@ -64,12 +67,13 @@ impl io::Write for StandardError {
     }
 }
 
-/// What a descriptor of another process stands for, held without opening it: a look has no effect on it, and it
-/// stays what it was when it was looked at.
+/// What a descriptor of another process stands for, held without opening it: a look has no effect
+/// on it, and it stays what it was when it was looked at.
 pub struct Glimpse(File);
 
 impl Glimpse {
-    /// Looks at a process' descriptor. The kernel lets the same user look, with no fewer privileges.
+    /// Looks at a process' descriptor. The kernel lets the same user look, with no fewer
+    /// privileges.
     pub fn of(pid: i32, number: RawFd) -> io::Result<Self> {
         let seen = File::options()
             .read(true)
@@ -93,8 +97,8 @@ impl Glimpse {
     }
 }
 
-/// Something that is nothing, in the place of each standard stream that is closed, so that the standard library's own
-/// descriptors come behind them.
+/// Something that is nothing, in the place of each standard stream that is closed, so that the
+/// standard library's own descriptors come behind them.
 pub fn occupy_standard() -> io::Result<Vec<File>> {
     let mut held = Vec::new();
     loop {
@@ -114,16 +118,19 @@ pub fn room_for(count: usize) -> io::Result<()> {
     rest.map(drop)
 }
 
-/// What to do about an error that says that there are no descriptors left; `None`: it says something else.
+/// What to do about an error that says that there are no descriptors left; `None`: it says
+/// something else.
 #[must_use]
 pub fn shortage(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {
         libc::EMFILE => Some(format!(
-            "this process may have {} open files and has them: raise that limit (ulimit -n, RLIMIT_NOFILE) or close some",
+            "this process may have {} open files and has them: raise that limit (ulimit -n, \
+             RLIMIT_NOFILE) or close some",
             most()
         )),
         libc::ENFILE => Some(
-            "the system has as many open files as it may: raise fs.file-max (sysctl) or end programs"
+            "the system has as many open files as it may: raise fs.file-max (sysctl) or end \
+             programs"
                 .to_owned(),
         ),
         _ => None,
@@ -154,7 +161,10 @@ mod tests {
     fn a_shortage_names_its_limit() {
         let error = room_for(usize::try_from(most()).unwrap()).expect_err("some are open already");
         let text = shortage(&error).expect("a shortage");
-        assert!(text.contains("ulimit -n") && text.contains(&format!(" {} open files", most())), "{text}");
+        assert!(
+            text.contains("ulimit -n") && text.contains(&format!(" {} open files", most())),
+            "{text}"
+        );
         let text = shortage(&io::Error::from_raw_os_error(libc::ENFILE)).expect("a shortage");
         assert!(text.contains("fs.file-max"), "{text}");
         room_for(1).expect("a descriptor");
@@ -168,6 +178,9 @@ mod tests {
         drop(folder);
         assert_eq!(seen.name().expect("still held").as_os_str(), "/");
         assert!(seen.open().is_err(), "it cannot be written");
-        assert_eq!(Glimpse::of(own, 1 << 20).err().map(|error| error.kind()), Some(io::ErrorKind::NotFound));
+        assert_eq!(
+            Glimpse::of(own, 1 << 20).err().map(|error| error.kind()),
+            Some(io::ErrorKind::NotFound)
+        );
     }
 }

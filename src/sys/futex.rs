@@ -1,7 +1,7 @@
 //! Sleeping until another thread of this process changes a word: the kernel's futex.
 //!
-//! No more than that: who sleeps must look again when it wakes up (it may be for no reason), and who
-//! changes the word must wake. `tests/models` has a module of the same name over loom's locks.
+//! No more than that: who sleeps must look again when it wakes up (it may be for no reason), and
+//! who changes the word must wake. `tests/models` has a module of the same name over loom's locks.
 //! Source: futex(2); U. Drepper, "Futexes Are Tricky".
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -10,8 +10,11 @@ use std::time::Duration;
 /// Sleeps if the word is `value`, until it is woken.
 pub fn wait(word: &AtomicU32, value: u32) {
     let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is valid for the call, the kernel only reads it; no time limit is given (null).
-    let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, std::ptr::null::<u8>()) };
+    // SAFETY: the word is valid for the call, the kernel only reads it; no time limit is given
+    // (null).
+    let _ = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, std::ptr::null::<u8>())
+    };
 }
 
 /// Sleeps if the word is `value`, until it is woken, for `limit` at most.
@@ -22,19 +25,22 @@ pub fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
         tv_nsec: libc::c_long::from(limit.subsec_nanos() as i32),
     };
     // SAFETY: the word and the limit are valid for the call, the kernel only reads them.
-    let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, &raw const limit) };
+    let _ =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, &raw const limit) };
 }
 
 /// Wakes `most` of those who sleep on the word.
 pub fn wake(word: &AtomicU32, most: u32) {
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the kernel uses the address as a name and reads nothing there.
-    let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, most.min(i32::MAX as u32)) };
+    let _ =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, most.min(i32::MAX as u32)) };
 }
 
 /// Sleeps if the upper half of the word is `value`, until it is woken.
 pub fn wait_upper(word: &AtomicU64, value: u32) {
-    // Miri takes the kernel's look at one half for the program's, which may not mix sizes. So nobody sleeps there.
+    // Miri takes the kernel's look at one half for the program's, which may not mix sizes. So
+    // nobody sleeps there.
     if cfg!(miri) {
         return std::thread::yield_now();
     }

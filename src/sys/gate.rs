@@ -15,7 +15,8 @@ pub const OPEN: u32 = 1;
 pub const CLOSED: u32 = 2;
 /// This process is a fork of one that had opened the gate.
 pub const FORKED: u32 = 3;
-/// Calls may pass, and each is told to a trace: a state of its own, so that calls that nobody traces ask nothing more.
+/// Calls may pass, and each is told to a trace: a state of its own, so that calls that nobody
+/// traces ask nothing more.
 pub const TRACED: u32 = 4;
 
 /// What is in the page.
@@ -87,7 +88,8 @@ impl Gate {
             self.page.store(page, Ordering::Release);
         }
         let page = self.page();
-        // Who has the pass finds the state that it stands for: no pass before the state, nor after it.
+        // Who has the pass finds the state that it stands for: no pass before the state, nor after
+        // it.
         if pass == 0 {
             page.pass.store(0, Ordering::Release);
         }

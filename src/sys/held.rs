@@ -1,4 +1,5 @@
-//! Objects of a table (`slab`) in the hands of a call: for a short stay inside the epoch, or while it waits outside.
+//! Objects of a table (`slab`) in the hands of a call: for a short stay inside the epoch, or while
+//! it waits outside.
 
 use super::epoch::{Blocking, Guard, Holding, Running, Visit};
 use crate::sys::sync::Arc;
@@ -18,7 +19,8 @@ impl<T> Visited<T> {
         &self.stay
     }
 
-    /// The object for a call that waits, without a share of it. `None`: a call further up this thread holds something already.
+    /// The object for a call that waits, without a share of it. `None`: a call further up this
+    /// thread holds something already.
     #[must_use]
     #[inline(always)]
     pub fn keep(self) -> Option<Kept<T>> {
@@ -48,7 +50,8 @@ impl<T> std::ops::Deref for Visited<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: `slab::Table::visit` had a reference that lives as long as the stay, and `part` one that lives as long as that.
+        // SAFETY: `slab::Table::visit` had a reference that lives as long as the stay, and `part`
+        // one that lives as long as that.
         unsafe { &*self.object }
     }
 }

@@ -1,12 +1,13 @@
-//! A bounded queue of records, from one writing thread to whoever reads, one at a time: what a traced thread
-//! leaves for the file. Neither side waits for the other.
+//! A bounded queue of records, from one writing thread to whoever reads, one at a time: what a
+//! traced thread leaves for the file. Neither side waits for the other.
 //!
-//! Memory ordering. The writer fills a slot with plain (relaxed) stores and then stores `written` with release; the
-//! reader loads `written` with acquire before it reads the slot, so it sees the record whole. The other way
-//! round the reader stores `read` with release after its last load of the slot, and the writer loads `read` with
-//! acquire before it fills the slot again, so it never overwrites what is still being read. Each number has one writer;
-//! readers follow each other under a lock of their own. Words are atomics: a second writer by mistake would garble
-//! records, nothing worse.
+//! Memory ordering. The writer fills a slot with plain (relaxed) stores and then stores `written`
+//! with release; the reader loads `written` with acquire before it reads the slot, so it sees the
+//! record whole. The other way round the reader stores `read` with release after its last load of
+//! the slot, and the writer loads `read` with acquire before it fills the slot again, so it never
+//! overwrites what is still being read. Each number has one writer; readers follow each other under
+//! a lock of their own. Words are atomics: a second writer by mistake would garble records, nothing
+//! worse.
 
 use super::sync::{self, AtomicU64, AtomicUsize, Ordering};
 use std::array;

@@ -1,9 +1,9 @@
 //! Mutexes, read-write locks and condition variables that survive a fork.
 //!
-//! The standard library's wait on a futex word inside the object: nothing is shared between objects.
-//! (A lock with a process-wide table of waiting threads is left broken in a forked child, where the
-//! threads in the table do not exist; seen as an endless loop.) A panic while a lock is held is
-//! caught at the C boundary and reported, so poisoning is passed over.
+//! The standard library's wait on a futex word inside the object: nothing is shared between
+//! objects. (A lock with a process-wide table of waiting threads is left broken in a forked child,
+//! where the threads in the table do not exist; seen as an endless loop.) A panic while a lock is
+//! held is caught at the C boundary and reported, so poisoning is passed over.
 
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Duration;

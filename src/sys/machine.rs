@@ -1,5 +1,6 @@
-//! What this machine is: memory, cores and how they hang together, caches, the CPU's name, and what of it
-//! the control groups leave to this process. Read from /proc and /sys; what is not told there is 0.
+//! What this machine is: memory, cores and how they hang together, caches, the CPU's name, and what
+//! of it the control groups leave to this process. Read from /proc and /sys; what is not told there
+//! is 0.
 
 use std::fs;
 use std::io::Read;
@@ -18,7 +19,10 @@ pub fn memory() -> (u64, u64) {
     let (mut free, mut total) = (field(&meminfo, "MemAvailable:"), field(&meminfo, "MemTotal:"));
     for (limit, used) in [
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
     ] {
         let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
         if let (Some(limit), Some(used)) = (number(limit), number(used)) {
@@ -31,7 +35,8 @@ pub fn memory() -> (u64, u64) {
 
 fn field(meminfo: &str, name: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
 }
 
 /// What to do where memory could not be had: the number of mappings may be what has run out.
@@ -42,7 +47,8 @@ pub fn memory_advice() -> &'static str {
         .and_then(|text| text.trim().parse::<u64>().ok());
     // Looking may take mappings of its own, and whoever failed may have wanted several.
     if most.zip(mappings()).is_some_and(|(most, now)| now + 16 >= most) {
-        return "this process has as many mappings as vm.max_map_count allows: free some, or raise that (sysctl)";
+        return "this process has as many mappings as vm.max_map_count allows: free some, or raise \
+            that (sysctl)";
     }
     "free some, or raise the limit (ulimit -v, memory.max of the control group)"
 }
@@ -54,7 +60,9 @@ fn mappings() -> Option<u64> {
     loop {
         match file.read(&mut text) {
             Ok(0) => return Some(count),
-            Ok(read) => count += text.iter().take(read).filter(|byte| **byte == b'\n').count() as u64,
+            Ok(read) => {
+                count += text.iter().take(read).filter(|byte| **byte == b'\n').count() as u64
+            }
             Err(_) => return None,
         }
     }
@@ -63,7 +71,8 @@ fn mappings() -> Option<u64> {
 /// Cores that this process may use: its affinity, bounded by the control group's quota.
 #[must_use]
 pub fn usable_cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+    std::thread::available_parallelism()
+        .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
 /// The CPU's name for people.
@@ -76,8 +85,8 @@ pub fn cpu_name() -> String {
         .map_or_else(|| "CPU".to_owned(), |name| name.trim().to_owned())
 }
 
-/// The CPUs (hardware threads) that the calling thread may run on, ascending; none = the kernel does
-/// not tell.
+/// The CPUs (hardware threads) that the calling thread may run on, ascending; none = the kernel
+/// does not tell.
 #[must_use]
 pub fn affinity() -> Vec<usize> {
     // The kernel refuses a set smaller than its own, whose size it does not tell.
@@ -86,7 +95,8 @@ pub fn affinity() -> Vec<usize> {
         // SAFETY: the set is as large as is said; 0 is the calling thread.
         let rc = unsafe { libc::sched_getaffinity(0, words * 8, set.as_mut_ptr().cast()) };
         if rc == 0 {
-            let is_in = |cpu: &usize| set.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1);
+            let is_in =
+                |cpu: &usize| set.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1);
             return (0..words * 64).filter(is_in).collect();
         }
     }
@@ -155,7 +165,8 @@ impl Tree<'_> {
         // A kernel without NUMA has no such file, and one node.
         told.numa_nodes = listed(&nodes).len().max(1);
         told.memory_bytes = field(&self.text("/proc/meminfo").unwrap_or_default(), "MemTotal:");
-        told.memory_limit_bytes = self.memory_limit().filter(|&limit| limit < told.memory_bytes).unwrap_or(0);
+        told.memory_limit_bytes =
+            self.memory_limit().filter(|&limit| limit < told.memory_bytes).unwrap_or(0);
         told.quota_millicpus = self.cpu_quota().unwrap_or(0);
         told.hostname = self.text("/proc/sys/kernel/hostname").unwrap_or_default();
         told
@@ -199,8 +210,10 @@ impl Tree<'_> {
 
     /// The least limit of this process' control group and those around it.
     fn memory_limit(&self) -> Option<u64> {
-        let unified =
-            self.groups("").into_iter().filter_map(|group| self.number(&format!("{group}/memory.max")));
+        let unified = self
+            .groups("")
+            .into_iter()
+            .filter_map(|group| self.number(&format!("{group}/memory.max")));
         let old = self.groups("memory").into_iter();
         let old = old.filter_map(|group| self.number(&format!("{group}/memory.limit_in_bytes")));
         unified.chain(old).min()
@@ -278,7 +291,8 @@ mod tests {
 
     impl Folder {
         fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("dtl-machine-{name}-{}", std::process::id()));
+            let root =
+                std::env::temp_dir().join(format!("dtl-machine-{name}-{}", std::process::id()));
             for (path, text) in files {
                 let file = root.join(path);
                 fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -302,7 +316,10 @@ mod tests {
     fn lists_and_sizes() {
         assert_eq!(listed("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
         assert_eq!((listed(""), listed("x,2,3-y"), listed("5-2")), (vec![], vec![2], vec![]));
-        assert_eq!((bytes_of("32K"), bytes_of("1M"), bytes_of("77"), bytes_of("")), (32768, 1 << 20, 77, 0));
+        assert_eq!(
+            (bytes_of("32K"), bytes_of("1M"), bytes_of("77"), bytes_of("")),
+            (32768, 1 << 20, 77, 0)
+        );
     }
 
     #[test]
@@ -337,7 +354,8 @@ mod tests {
                 files.push((format!("{folder}/{file}"), text.to_owned()));
             }
         }
-        let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let expected = Topology {
             cpus: 8,
             cores: 4,

@@ -1,4 +1,5 @@
-//! TCP sockets that never wait, what this machine is reached at, and one question after many of them.
+//! TCP sockets that never wait, what this machine is reached at, and one question after many of
+//! them.
 //!
 //! Not here: Unix sockets, and waiting for a few descriptors at a start (`sys::socket`).
 
@@ -24,8 +25,10 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 
 /// Listens at a port of all addresses (0 = any).
 pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
-    // The first takes IPv4 too, unless the system says otherwise; the second is for systems without IPv6.
-    listen((Ipv6Addr::UNSPECIFIED, port).into()).or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
+    // The first takes IPv4 too, unless the system says otherwise; the second is for systems without
+    // IPv6.
+    listen((Ipv6Addr::UNSPECIFIED, port).into())
+        .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
 }
 
 /// The next that has connected, if any. The stream does not wait.
@@ -47,7 +50,8 @@ fn quiet(socket: OwnedFd) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Begins to connect. When the stream can be written, it has connected or failed: `TcpStream::take_error` tells.
+/// Begins to connect. When the stream can be written, it has connected or failed:
+/// `TcpStream::take_error` tells.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -89,8 +93,9 @@ pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Makes a connection end by itself when its other side has been silent for so long, as a machine without power is; also
-/// when it has not taken for so long what was sent, although its buffer was full.
+/// Makes a connection end by itself when its other side has been silent for so long, as a machine
+/// without power is; also when it has not taken for so long what was sent, although its buffer was
+/// full.
 pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     let seconds = i32::try_from(silent.as_secs()).unwrap_or(i32::MAX).max(1);
     // Asked each second, or as often as a long silence needs: the first time after one interval.
@@ -106,7 +111,9 @@ pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     ] {
         let len = size_of_val(&value) as libc::socklen_t;
         // SAFETY: one integer, of the length that is told.
-        let rc = unsafe { libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+        let rc = unsafe {
+            libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const value).cast(), len)
+        };
         if rc != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -160,7 +167,8 @@ unsafe fn address_of(name: *const libc::sockaddr) -> Option<IpAddr> {
     match libc::c_int::from(unsafe { (*name).sa_family }) {
         libc::AF_INET => {
             // SAFETY: the family says that it is one of IPv4.
-            let bytes = unsafe { (*name.cast::<libc::sockaddr_in>()).sin_addr.s_addr }.to_ne_bytes();
+            let bytes =
+                unsafe { (*name.cast::<libc::sockaddr_in>()).sin_addr.s_addr }.to_ne_bytes();
             Some(Ipv4Addr::from(bytes).into())
         }
         libc::AF_INET6 => {
@@ -201,38 +209,47 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, what, number, wanted)
     }
 
-    /// Asks no more after one. To be called before it is closed: the kernel forgets it by itself only when no forked child
-    /// has it any more either.
+    /// Asks no more after one. To be called before it is closed: the kernel forgets it by itself
+    /// only when no forked child has it any more either.
     pub fn remove(&self, what: BorrowedFd<'_>) {
         // It fails for one that is not there, which is what is wanted.
         drop(self.control(libc::EPOLL_CTL_DEL, what, 0, Wanted::Reading));
     }
 
-    fn control(&self, how: i32, what: BorrowedFd<'_>, number: u64, wanted: Wanted) -> io::Result<()> {
+    fn control(
+        &self,
+        how: i32,
+        what: BorrowedFd<'_>,
+        number: u64,
+        wanted: Wanted,
+    ) -> io::Result<()> {
         let events = match wanted {
             Wanted::Reading => libc::EPOLLIN,
             Wanted::Both => libc::EPOLLIN | libc::EPOLLOUT,
         };
         let mut entry = libc::epoll_event { events: events as u32, u64: number };
         // SAFETY: two open descriptors and one valid entry, which is only read.
-        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), how, what.as_raw_fd(), &raw mut entry) } {
+        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), how, what.as_raw_fd(), &raw mut entry) }
+        {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// The numbers of those that are ready, some of them if they are many; waits up to `timeout_ns` for the first
-    /// (`u64::MAX`: for ever). One system call.
+    /// The numbers of those that are ready, some of them if they are many; waits up to `timeout_ns`
+    /// for the first (`u64::MAX`: for ever). One system call.
     pub fn ready(&self, timeout_ns: u64) -> Ready {
-        let mut found = Ready { entries: [libc::epoll_event { events: 0, u64: 0 }; MOST], count: 0 };
+        let mut found =
+            Ready { entries: [libc::epoll_event { events: 0, u64: 0 }; MOST], count: 0 };
         // Rounded up, or the last millisecond would be spent spinning.
         let millis = match timeout_ns {
             u64::MAX => -1,
             ns => i32::try_from(ns.div_ceil(1_000_000)).unwrap_or(i32::MAX),
         };
         // SAFETY: room for as many entries as are asked for.
-        let count =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), found.entries.as_mut_ptr(), MOST as i32, millis) };
+        let count = unsafe {
+            libc::epoll_wait(self.0.as_raw_fd(), found.entries.as_mut_ptr(), MOST as i32, millis)
+        };
         // An error is a signal that came in between: the next call tells.
         found.count = usize::try_from(count).unwrap_or(0);
         found

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 /// Polls that spin before the first yield: a few times as long as a cache line takes to arrive.
 const SPINS: u32 = 50;
-/// The same for who waits for threads or processes that have a processor each: a yield would help none of them,
-/// and may give the processor away to something else for milliseconds.
+/// The same for who waits for threads or processes that have a processor each: a yield would help
+/// none of them, and may give the processor away to something else for milliseconds.
 const LONG_SPINS: u32 = 2_000;
-/// Where they are more than the processors, whoever spins keeps the one from its work that it waits for. Four ranks on
-/// two processors: a broadcast and a barrier take a sixth less time with 1 than with 12, barriers alone as long.
+/// Where they are more than the processors, whoever spins keeps the one from its work that it waits
+/// for. Four ranks on two processors: a broadcast and a barrier take a sixth less time with 1 than
+/// with 12, barriers alone as long.
 const CROWDED_SPINS: u32 = 1;
 /// Polls that yield before the first sleep (a yield is about half a microsecond).
 const YIELDS: u32 = 2_000;
 /// The longest sleep between two polls.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
-/// Where the sleeper is woken, it goes to sleep sooner, so that hundreds of threads on a few cores leave
-/// these to those with work, and sleeps longer: the clock only has to show what does not wake it.
+/// Where the sleeper is woken, it goes to sleep sooner, so that hundreds of threads on a few cores
+/// leave these to those with work, and sleeps longer: the clock only has to show what does not wake
+/// it.
 const YIELDS_IF_WOKEN: u32 = 100;
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
@@ -34,7 +36,8 @@ impl Default for Backoff {
     }
 }
 
-/// How many polls spin if the waiters are more than the processors that they run on; `None`: nobody knows.
+/// How many polls spin if the waiters are more than the processors that they run on; `None`: nobody
+/// knows.
 #[must_use]
 pub fn spins(is_crowded: Option<bool>) -> u32 {
     match is_crowded {
@@ -64,9 +67,9 @@ impl Backoff {
         }
     }
 
-    /// As [`Backoff::pause`], where there may be somebody who wakes: `rest` sleeps for the given time at
-    /// most unless there is news since the call that set its first argument, and answers whether it can.
-    /// `spins` as [`spins`] says.
+    /// As [`Backoff::pause`], where there may be somebody who wakes: `rest` sleeps for the given
+    /// time at most unless there is news since the call that set its first argument, and answers
+    /// whether it can. `spins` as [`spins`] says.
     #[inline]
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
@@ -98,11 +101,13 @@ impl Backoff {
     }
 }
 
-/// How long a thread that has somebody to wake it spins, and spins or yields, before it sleeps: longer than
-/// it takes to be woken (some 30 µs), so that loops in quick succession find everybody awake.
+/// How long a thread that has somebody to wake it spins, and spins or yields, before it sleeps:
+/// longer than it takes to be woken (some 30 us), so that loops in quick succession find everybody
+/// awake.
 const SPIN_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 200_000;
-/// The same where there are more threads than processors: whoever spins keeps another one from its work.
+/// The same where there are more threads than processors: whoever spins keeps another one from its
+/// work.
 const CROWDED_SPIN_NS: u64 = 2_000;
 const CROWDED_PATIENCE_NS: u64 = 50_000;
 /// Polls from one look at the clock to the next.
@@ -120,8 +125,11 @@ impl Patience {
     /// A fresh wait.
     #[must_use]
     pub fn new(is_crowded: bool) -> Self {
-        let (spin_ns, limit_ns) =
-            if is_crowded { (CROWDED_SPIN_NS, CROWDED_PATIENCE_NS) } else { (SPIN_NS, PATIENCE_NS) };
+        let (spin_ns, limit_ns) = if is_crowded {
+            (CROWDED_SPIN_NS, CROWDED_PATIENCE_NS)
+        } else {
+            (SPIN_NS, PATIENCE_NS)
+        };
         Patience { polls: 0, begin_ns: None, spin_ns, limit_ns }
     }
 

@@ -1,30 +1,36 @@
-//! Handles to objects that stay where they are: slots that are never freed, each with a lock of its own. For
-//! objects that come and go with every operation: at their end neither memory nor a barrier of all threads is
-//! asked for, as `slab` must do, whose objects are used without a lock. An object costs one atomic
-//! read-modify-write in its life, to look at it once: slots come from those that the thread has given back
-//! before, as long as it has some.
+//! Handles to objects that stay where they are: slots that are never freed, each with a lock of its
+//! own. For objects that come and go with every operation: at their end neither memory nor a
+//! barrier of all threads is asked for, as `slab` must do, whose objects are used without a lock.
+//! An object costs one atomic read-modify-write in its life, to look at it once: slots come from
+//! those that the thread has given back before, as long as it has some.
 //!
-//! A slot's word is its object's handle. While somebody looks at the object, and while there is none, it is that of the object or
-//! of the last one with one of two bits of its index turned: nobody's handle, as whoever brings it is led to another slot (`slab`).
+//! A slot's word is its object's handle. While somebody looks at the object, and while there is
+//! none, it is that of the object or of the last one with one of two bits of its index turned:
+//! nobody's handle, as whoever brings it is led to another slot (`slab`).
 //!
-//! Memory ordering. The word is the lock of a slot: taken with an acquire exchange of the handle for that with `BUSY` turned, given
-//! back with a release store of the handle, or of that with `ELSEWHERE` turned at the end of the object. So who has an old handle
-//! never has the lock; and who gets it sees the object that the release store of the same handle has published. A slot without an
-//! object belongs to who ended that, and then to who took it from the free list, which passes
-//! it on by a release exchange and an acquire one, so the next object is written after the last one is gone.
-//! Its head counts, so that a slot that was taken and given back meanwhile is not mistaken for itself.
-//! What an object belongs to (`group`) is told without its lock: who looks at it may do so for long. It is read between two looks at
-//! the word, and stored with release after the word of the object before: who reads a later one sees that the word has gone, too.
-//! A thread's own free slots are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is stored with release and
-//! acquired in the shared list: who has loaded a head may find its slot in another thread's list by then, and in front of one
-//! of a chunk that it has not heard of; what it reads of that is whole, and then thrown away with the head.
-//! Chunks of slots are published as in `slab`. `tests/models` tries all of it.
+//! Memory ordering. The word is the lock of a slot: taken with an acquire exchange of the handle
+//! for that with `BUSY` turned, given back with a release store of the handle, or of that with
+//! `ELSEWHERE` turned at the end of the object. So who has an old handle never has the lock; and
+//! who gets it sees the object that the release store of the same handle has published. A slot
+//! without an object belongs to who ended that, and then to who took it from the free list, which
+//! passes it on by a release exchange and an acquire one, so the next object is written after the
+//! last one is gone. Its head counts, so that a slot that was taken and given back meanwhile is not
+//! mistaken for itself. What an object belongs to (`group`) is told without its lock: who looks at
+//! it may do so for long. It is read between two looks at the word, and stored with release after
+//! the word of the object before: who reads a later one sees that the word has gone, too. A
+//! thread's own free slots are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is
+//! stored with release and acquired in the shared list: who has loaded a head may find its slot in
+//! another thread's list by then, and in front of one of a chunk that it has not heard of; what it
+//! reads of that is whole, and then thrown away with the head. Chunks of slots are published as in
+//! `slab`. `tests/models` tries all of it.
 
 use super::cache;
 use super::epoch::{self, Guard};
 use super::slab::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::lock::Mutex;
-use crate::sys::sync::{self, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn, yield_now};
+use crate::sys::sync::{
+    self, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn, yield_now,
+};
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -37,7 +43,8 @@ const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
 /// Few for Miri: it looks at each of them wherever a reference to the table is passed on.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
-/// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list of one's own.)
+/// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list
+/// of one's own.)
 const KEPT: u32 = sync::size(64, 0) as u32;
 
 /// Looks at a busy object before the next yield.
@@ -57,7 +64,8 @@ struct Slot<T> {
     group: AtomicU64,
     /// There while `word` is a handle, or one that is busy.
     object: UnsafeCell<MaybeUninit<T>>,
-    /// The thread (`epoch::thread_mark`) that looks at the object and may call who looks again; else 0. Only compared with the own.
+    /// The thread (`epoch::thread_mark`) that looks at the object and may call who looks again;
+    /// else 0. Only compared with the own.
     looker: AtomicUsize,
 }
 
@@ -72,7 +80,8 @@ pub struct Pool<T> {
     used: Mutex<usize>,
 }
 
-// SAFETY: an object is reached by one thread at a time (see the module's text), so it need not be Sync.
+// SAFETY: an object is reached by one thread at a time (see the module's text), so it need not be
+// Sync.
 unsafe impl<T: Send> Sync for Pool<T> {}
 
 /// What becomes of an object after a look at it.
@@ -141,7 +150,12 @@ impl<T> Slot<T> {
 
     #[inline(always)]
     fn try_lock(&'static self, handle: u64) -> Result<Lock<T>, Missed> {
-        match self.word.compare_exchange(handle, handle ^ BUSY, Ordering::Acquire, Ordering::Relaxed) {
+        match self.word.compare_exchange(
+            handle,
+            handle ^ BUSY,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        ) {
             Ok(_) => Ok(Lock { slot: self, handle }),
             Err(now) => Err(if now == handle ^ BUSY { Missed::Busy } else { Missed::Stale }),
         }
@@ -169,7 +183,8 @@ impl<T> DerefMut for Looking<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         let object = self.lock.slot.object.get().cast::<T>();
-        // SAFETY: in a live slot whose lock this has: the object is there and stays, and nobody else reaches it.
+        // SAFETY: in a live slot whose lock this has: the object is there and stays, and nobody
+        // else reaches it.
         unsafe { &mut *object }
     }
 }
@@ -191,7 +206,8 @@ impl<T: Send + 'static> Looking<T> {
         self.lock.slot.group.load(Ordering::Relaxed)
     }
 
-    /// Notes that this thread is at the object: for a look that may call the program, which may look again.
+    /// Notes that this thread is at the object: for a look that may call the program, which may
+    /// look again.
     #[must_use]
     pub fn note(&self) -> Noted<T> {
         self.lock.slot.looker.store(epoch::thread_mark(), Ordering::Relaxed);
@@ -220,7 +236,8 @@ impl<T: Send + 'static> Looking<T> {
         // First: what goes with the object may use the table, which does not list it any more.
         slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
         let place = slot.object.get();
-        // SAFETY: the slot is ours until it is given back, and with `self` the reference to what is in it has gone.
+        // SAFETY: the slot is ours until it is given back, and with `self` the reference to what is
+        // in it has gone.
         clear(unsafe { &mut *place });
         pool.give_back(own, handle, slot);
     }
@@ -288,7 +305,12 @@ impl<T: Send + 'static> Pool<T> {
 
     /// Gives the slot of a handle back; one that has had its last retires.
     #[inline(always)]
-    fn give_back(&'static self, own: Option<&'static SpareSlots>, handle: u64, slot: &'static Slot<T>) {
+    fn give_back(
+        &'static self,
+        own: Option<&'static SpareSlots>,
+        handle: u64,
+        slot: &'static Slot<T>,
+    ) {
         if handle & LAST_GENERATION != LAST_GENERATION {
             self.push(own, slot);
         }
@@ -296,7 +318,8 @@ impl<T: Send + 'static> Pool<T> {
 
     #[inline(always)]
     fn push(&'static self, own: Option<&'static SpareSlots>, slot: &'static Slot<T>) {
-        let has_room = |own: &&SpareSlots| own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT;
+        let has_room =
+            |own: &&SpareSlots| own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT;
         match own.filter(has_room) {
             Some(own) => self.keep(own, slot),
             None => {
@@ -314,7 +337,8 @@ impl<T: Send + 'static> Pool<T> {
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Where the thread's own list is full, or none of this table's: if it is empty, it can be that from now on.
+    /// Where the thread's own list is full, or none of this table's: if it is empty, it can be that
+    /// from now on.
     #[cold]
     #[inline(never)]
     fn push_elsewhere(&'static self, own: Option<&'static SpareSlots>, slot: &'static Slot<T>) {
@@ -331,10 +355,12 @@ impl<T: Send + 'static> Pool<T> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let slot = self.slot((head as u32).checked_sub(1)? as usize)?;
-            // Of one that another thread has taken meanwhile this is some slot, and the exchange fails.
+            // Of one that another thread has taken meanwhile this is some slot, and the exchange
+            // fails.
             let next = free_slot(slot.next.load(Ordering::Acquire)).map_or(0, Slot::number);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
-            match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
+            match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire)
+            {
                 Ok(_) => return Some(slot),
                 Err(now) => head = now,
             }
@@ -348,15 +374,16 @@ impl<T: Send + 'static> Pool<T> {
             let next = next.map_or(ptr::null_mut(), |next| ptr::from_ref(next).cast_mut());
             slot.next.store(next, Ordering::Release);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(slot.number());
-            match self.free.compare_exchange_weak(head, after, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.free.compare_exchange_weak(head, after, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
 
-    /// Puts an object of a group under a fresh handle. It is made in its place: built elsewhere and copied, it would cost
-    /// as much as the rest. `Err`: none is left, and it was not made.
+    /// Puts an object of a group under a fresh handle. It is made in its place: built elsewhere and
+    /// copied, it would cost as much as the rest. `Err`: none is left, and it was not made.
     #[inline(always)]
     pub fn put<F: FnOnce() -> T>(&'static self, group: u64, make: F) -> Result<u64, F> {
         self.put_by(epoch::spare_slots(), group, make)
@@ -382,7 +409,8 @@ impl<T: Send + 'static> Pool<T> {
     ) -> Result<u64, F> {
         let Some(slot) = self.pop(own) else { return Err(make) };
         let place = slot.object.get();
-        // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is ours alone.
+        // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is
+        // ours alone.
         unsafe { place.write(MaybeUninit::new(make())) };
         slot.group.store(group, Ordering::Release);
         // The next generation: one of the last is not used again.
@@ -417,7 +445,8 @@ impl<T: Send + 'static> Pool<T> {
         let mark = epoch::thread_mark();
         let slot = self.slot(index_of(handle)).filter(|_| mark != 0);
         let is = |slot: &Slot<T>| {
-            slot.word.load(Ordering::Relaxed) == handle ^ BUSY && slot.looker.load(Ordering::Relaxed) == mark
+            slot.word.load(Ordering::Relaxed) == handle ^ BUSY
+                && slot.looker.load(Ordering::Relaxed) == mark
         };
         slot.is_some_and(is)
     }
@@ -436,7 +465,8 @@ impl<T: Send + 'static> Pool<T> {
                 Err(Missed::Busy) => return Err(Missed::Own),
                 Err(missed) => return Err(missed),
             }
-            // Who asks again and again has it most of the time; between two of his looks is not the time for others to run.
+            // Who asks again and again has it most of the time; between two of his looks is not the
+            // time for others to run.
             looks = looks.wrapping_add(1);
             if looks % SPINS == 0 { yield_now() } else { spin_loop() }
         };
@@ -471,8 +501,8 @@ impl<T: Send + 'static> Pool<T> {
             .collect()
     }
 
-    /// In a forked child: forgets all objects. The slot of one that another thread looked at when the process
-    /// forked is not used again.
+    /// In a forked child: forgets all objects. The slot of one that another thread looked at when
+    /// the process forked is not used again.
     pub fn forget_all(&'static self) {
         for handle in self.handles() {
             let Some(slot) = self.slot(index_of(handle)) else { continue };
@@ -487,8 +517,8 @@ impl<T: Send + 'static> Pool<T> {
 /// A slot of a list; `None`: its end.
 #[inline(always)]
 fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
-    // SAFETY: null or a slot, of which none is ever freed; who stored the pointer had the slot's chunk, and the caller is that
-    // thread or has acquired what it stored.
+    // SAFETY: null or a slot, of which none is ever freed; who stored the pointer had the slot's
+    // chunk, and the caller is that thread or has acquired what it stored.
     unsafe { slot.as_ref() }
 }
 

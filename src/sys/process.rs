@@ -32,7 +32,8 @@ pub fn thread_id() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Bytes that a file of this process may have (`ulimit -f`): a write beyond kills the process by SIGXFSZ, usually.
+/// Bytes that a file of this process may have (`ulimit -f`): a write beyond kills the process by
+/// SIGXFSZ, usually.
 #[must_use]
 pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
@@ -41,7 +42,8 @@ pub fn file_size_limit() -> u64 {
     if failed == 0 { limit.rlim_cur } else { u64::MAX }
 }
 
-/// Bytes that this process has from malloc, modulo 2^32: differences count. `None`: the C library does not tell.
+/// Bytes that this process has from malloc, modulo 2^32: differences count. `None`: the C library
+/// does not tell.
 #[must_use]
 pub fn malloc_bytes() -> Option<i32> {
     #[cfg(target_env = "gnu")]
@@ -135,7 +137,13 @@ pub fn peer_of(fd: RawFd) -> io::Result<Peer> {
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into `peer`, which is that large.
     let rc = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
     };
     if rc != 0 {
         return Err(io::Error::last_os_error());
@@ -167,10 +175,12 @@ impl PidFd {
     pub fn kill(&self) {
         let (fd, no_info) = (self.0.as_raw_fd(), std::ptr::null_mut::<libc::siginfo_t>());
         // SAFETY: an open descriptor and integers; without an info the kernel makes the usual one.
-        let _ = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, no_info, 0) };
+        let _ =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, no_info, 0) };
     }
 
-    /// Waits for its end and takes it from the kernel's list, if it is a child that nobody has taken yet.
+    /// Waits for its end and takes it from the kernel's list, if it is a child that nobody has
+    /// taken yet.
     pub fn reap(&self) {
         let fd = libc::id_t::try_from(self.0.as_raw_fd()).unwrap_or(0);
         // Nobody reads it. The kernel takes NULL as well, but valgrind 3.22 reports it as an error.
@@ -217,7 +227,8 @@ impl Watch {
         loop {
             let mut found = [libc::epoll_event { events: 0, u64: 0 }; MOST];
             // SAFETY: room for as many entries as are asked for; 0 does not block.
-            let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), found.as_mut_ptr(), MOST as i32, 0) };
+            let count =
+                unsafe { libc::epoll_wait(self.0.as_raw_fd(), found.as_mut_ptr(), MOST as i32, 0) };
             // An error is a signal that came in between: the next look tells.
             let count = usize::try_from(count).unwrap_or(0);
             found.iter().take(count).for_each(|entry| exited(entry.u64 as u32));
@@ -228,32 +239,36 @@ impl Watch {
     }
 }
 
-/// Copies from addresses of another process into regions, and returns the number of bytes copied. One call
-/// reads the memory of one program, whatever the process does meanwhile.
+/// Copies from addresses of another process into regions, and returns the number of bytes copied.
+/// One call reads the memory of one program, whatever the process does meanwhile.
 pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::Result<usize> {
     let remote = |address: u64, len| libc::iovec {
         iov_base: std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0)),
         iov_len: len,
     };
-    let locals = parts.map(|(_, into)| libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() });
+    let locals =
+        parts.map(|(_, into)| libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() });
     let remotes = parts.map(|(address, into)| remote(address, into.len()));
     let count = N as libc::c_ulong;
     // SAFETY: the regions' makers vouch for their bytes; the kernel checks the remote ones.
-    let copied = unsafe { libc::process_vm_readv(pid, locals.as_ptr(), count, remotes.as_ptr(), count, 0) };
+    let copied =
+        unsafe { libc::process_vm_readv(pid, locals.as_ptr(), count, remotes.as_ptr(), count, 0) };
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Memory of the program that a process ran when its memory was opened. The kernel keeps a reference to that
-/// memory, not to the process id. Once the process has ended or runs another program (exec), nothing can be
-/// read or written any more, whichever process has the id and whatever lies at the address by then.
+/// Memory of the program that a process ran when its memory was opened. The kernel keeps a
+/// reference to that memory, not to the process id. Once the process has ended or runs another
+/// program (exec), nothing can be read or written any more, whichever process has the id and
+/// whatever lies at the address by then.
 pub struct ForeignMemory {
     file: File,
     pid: i32,
 }
 
 impl ForeignMemory {
-    /// Opens the memory for reading and writing, which needs the same permission as ptrace. The id may belong
-    /// to another process by now: the caller must compare bytes that only the intended process has.
+    /// Opens the memory for reading and writing, which needs the same permission as ptrace. The id
+    /// may belong to another process by now: the caller must compare bytes that only the intended
+    /// process has.
     pub fn open(pid: i32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
         Ok(ForeignMemory { file: File::from(fd::keep(file.into())?), pid })
@@ -265,8 +280,8 @@ impl ForeignMemory {
         self.pid
     }
 
-    /// Copies from an address. Fewer bytes are copied if the program is gone. An error: these bytes cannot be
-    /// copied.
+    /// Copies from an address. Fewer bytes are copied if the program is gone. An error: these bytes
+    /// cannot be copied.
     pub fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         all(into.len(), |done| {
             let (to, at) = (into.part(done, into.len()), offset(address, done)?);
@@ -275,8 +290,8 @@ impl ForeignMemory {
         })
     }
 
-    /// Copies to an address. Fewer bytes are copied if the program is gone. After an error some bytes may
-    /// have been copied.
+    /// Copies to an address. Fewer bytes are copied if the program is gone. After an error some
+    /// bytes may have been copied.
     pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
         all(from.len(), |done| {
             let (rest, at) = (from.part(done, from.len()), offset(address, done)?);
@@ -292,7 +307,8 @@ fn offset(address: u64, done: usize) -> io::Result<libc::off_t> {
     at.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Repeats a system call that continues the copy, until `len` bytes are copied or a call copies none.
+/// Repeats a system call that continues the copy, until `len` bytes are copied or a call copies
+/// none.
 fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Result<usize> {
     let mut done = 0;
     while done < len {
@@ -372,7 +388,8 @@ mod tests {
         assert!(read_memory(own_pid(), [(0, to.region())]).is_err());
     }
 
-    /// A child of this process in which `memory` is the parent's, copied. It runs `then` when the first byte changes.
+    /// A child of this process in which `memory` is the parent's, copied. It runs `then` when the
+    /// first byte changes.
     fn child_with(memory: Region, then: impl FnOnce()) -> i32 {
         // SAFETY: the child makes system calls only.
         let child = unsafe { libc::fork() };
@@ -389,14 +406,17 @@ mod tests {
 
     #[test]
     fn memory_stays_that_of_the_program_it_was_opened_for() {
-        let (memory, copy) = (Scratch::new(10_000).expect("memory"), Scratch::new(10_000).expect("memory"));
+        let (memory, copy) =
+            (Scratch::new(10_000).expect("memory"), Scratch::new(10_000).expect("memory"));
         memory.region().fill(7);
         let exec = || {
             let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
-            // SAFETY: strings and an array that end as the function wants; returns only if it fails.
+            // SAFETY: strings and an array that end as the function wants; returns only if it
+            // fails.
             unsafe { libc::execvp(c"sleep".as_ptr(), arguments.as_ptr()) };
         };
-        let (child, address) = (child_with(memory.region(), exec), memory.region().addr().get() as u64);
+        let (child, address) =
+            (child_with(memory.region(), exec), memory.region().addr().get() as u64);
         let foreign = ForeignMemory::open(child).expect("opened");
         let held = PidFd::open(child).expect("held");
         assert_eq!(foreign.read(address, copy.region()).expect("read"), 10_000);
@@ -414,6 +434,10 @@ mod tests {
         held.kill();
         held.reap();
         assert_eq!(foreign.write(address, copy.region()).expect("no error"), 0);
-        assert_eq!(memory.region().first_words(), [0x0707_0707_0707_0707], "the parent's is its own");
+        assert_eq!(
+            memory.region().first_words(),
+            [0x0707_0707_0707_0707],
+            "the parent's is its own"
+        );
     }
 }

@@ -1,9 +1,11 @@
-//! A value that is read often and replaced now and then, as a whole: readers take no lock and write nothing shared.
+//! A value that is read often and replaced now and then, as a whole: readers take no lock and write
+//! nothing shared.
 //!
-//! A reader holds an [`epoch`] guard, so what it has got stays until that is gone. A writer makes a new value, swaps
-//! the pointer and retires the old one. Memory ordering: the swap releases what the new value is made of, and the
-//! reader's load acquires it; that the old value outlives its readers is the epoch's argument, with the swap as the
-//! unlinking. Writers keep themselves apart (`runtime::dispatch` has a lock for them).
+//! A reader holds an [`epoch`] guard, so what it has got stays until that is gone. A writer makes a
+//! new value, swaps the pointer and retires the old one. Memory ordering: the swap releases what
+//! the new value is made of, and the reader's load acquires it; that the old value outlives its
+//! readers is the epoch's argument, with the swap as the unlinking. Writers keep themselves apart
+//! (`runtime::dispatch` has a lock for them).
 
 use super::epoch::{self, Guard};
 use super::sync::{AtomicPtr, Ordering};
@@ -25,7 +27,8 @@ impl<T: Send + Sync + 'static> Published<T> {
     #[inline(always)]
     pub fn get<'g>(&'g self, _inside: &'g Guard) -> &'g T {
         let now = self.now.load(Ordering::Acquire);
-        // SAFETY: from a box, never null; while this thread is inside, `replace` keeps what it has unlinked.
+        // SAFETY: from a box, never null; while this thread is inside, `replace` keeps what it has
+        // unlinked.
         unsafe { &*now }
     }
 

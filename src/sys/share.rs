@@ -1,15 +1,15 @@
 //! The pieces of a loop, shared out evenly beforehand, with stealing by those who have done theirs.
 //!
-//! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes from the
-//! front; who has none left takes the back half of another's rest, runs the first piece of it, and makes
-//! what remains its own share. So without a need nobody touches another's pieces: the member that first
-//! wrote an array's part works on that part in the next loop too.
+//! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes
+//! from the front; who has none left takes the back half of another's rest, runs the first piece of
+//! it, and makes what remains its own share. So without a need nobody touches another's pieces: the
+//! member that first wrote an array's part works on that part in the next loop too.
 //!
-//! Memory ordering. A piece leaves a share by a compare-exchange of the whole word, so exactly one member
-//! gets it, whatever happened in between: if the word is again what was read, then just these pieces are
-//! again in the share. Only its owner puts pieces into a share, and only when it is empty, when nobody
-//! else writes it. So all of it is relaxed: pieces are numbers, and what they stand for is published by
-//! `team`, whose end of a loop also follows all work on it.
+//! Memory ordering. A piece leaves a share by a compare-exchange of the whole word, so exactly one
+//! member gets it, whatever happened in between: if the word is again what was read, then just
+//! these pieces are again in the share. Only its owner puts pieces into a share, and only when it
+//! is empty, when nobody else writes it. So all of it is relaxed: pieces are numbers, and what they
+//! stand for is published by `team`, whose end of a loop also follows all work on it.
 //! `tests/models` tries it.
 
 use crate::sys::sync::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ impl Shares {
         Shares((0..members).map(|_| Share(AtomicU64::new(0))).collect())
     }
 
-    /// Deals the pieces 0 … pieces-1 (at most [`MOST`]) evenly. Nobody may be taking any.
+    /// Deals the pieces 0 ... pieces-1 (at most [`MOST`]) evenly. Nobody may be taking any.
     pub fn deal(&self, pieces: u64) {
         let members = self.0.len() as u64;
         let (each, more) = (pieces / members, pieces % members);

@@ -1,9 +1,10 @@
-//! Memory shared between processes: an unnamed file in memory, mapped as a whole. Or between the threads of
-//! this one alone, with the same words and spans.
+//! Memory shared between processes: an unnamed file in memory, mapped as a whole. Or between the
+//! threads of this one alone, with the same words and spans.
 //!
 //! Sparse when made. What is touched must be committed first: a page that cannot be had would
-//! otherwise be a SIGBUS at the first access instead of an error here. The file can get further ranges later
-//! (`extend`), which each process maps by itself (`range`) and which give their pages back (`discard`).
+//! otherwise be a SIGBUS at the first access instead of an error here. The file can get further
+//! ranges later (`extend`), which each process maps by itself (`range`) and which give their pages
+//! back (`discard`).
 
 mod kept;
 mod room;
@@ -39,8 +40,9 @@ impl Memory {
         Self::map_file(sealed_file(c"dtl", len, libc::F_SEAL_SHRINK)?)
     }
 
-    /// A block by itself: `len` bytes, all zero, all there, of a size that nobody can change, in a file of its
-    /// own. Its name is what /proc shows of the descriptor. `len` and `align`: see [`Memory::block_of`].
+    /// A block by itself: `len` bytes, all zero, all there, of a size that nobody can change, in a
+    /// file of its own. Its name is what /proc shows of the descriptor. `len` and `align`: see
+    /// [`Memory::block_of`].
     pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = sealed_file(name, len, BLOCK_SEALS)?;
         allocate_if_free(&file, 0, len)?;
@@ -100,9 +102,10 @@ impl Memory {
         };
         // Otherwise at an address of the kernel's choice, which is a page's.
         let room = if align > page_size() { Some(Room::new(len, align)?) } else { None };
-        let (at, fixed) = room.as_ref().map_or((Addr::NULL, 0), |room| (room.base, libc::MAP_FIXED));
-        // SAFETY: a new mapping where the kernel likes, or in the place of addresses that are only kept free
-        // and that are this call's own.
+        let (at, fixed) =
+            room.as_ref().map_or((Addr::NULL, 0), |room| (room.base, libc::MAP_FIXED));
+        // SAFETY: a new mapping where the kernel likes, or in the place of addresses that are only
+        // kept free and that are this call's own.
         let base = unsafe { libc::mmap(at.ptr(), len, access, flags | fixed, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -146,8 +149,8 @@ impl Memory {
         }
     }
 
-    /// A further range of the same file, with its pages, all zero if nobody had it before. It begins at a
-    /// multiple of [`page_size`], behind what others have.
+    /// A further range of the same file, with its pages, all zero if nobody had it before. It
+    /// begins at a multiple of [`page_size`], behind what others have.
     pub fn extend(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
         if offset.checked_add(len).is_none_or(|end| end as u64 > file_size_limit()) {
@@ -171,7 +174,9 @@ impl Memory {
     /// Maps a range that some process made with [`Memory::extend`].
     pub fn range(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
-        if offset.checked_add(len).is_none_or(|end| end as u64 > file.metadata().map_or(0, |data| data.len()))
+        if offset
+            .checked_add(len)
+            .is_none_or(|end| end as u64 > file.metadata().map_or(0, |data| data.len()))
         {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it ends before that"));
         }
@@ -278,17 +283,19 @@ impl Span {
         Some(unsafe { std::slice::from_raw_parts(at, count) })
     }
 
-    /// This core will write the line at an offset soon: it is fetched from the other core that had it last, while
-    /// this one does something else.
+    /// This core will write the line at an offset soon: it is fetched from the other core that had
+    /// it last, while this one does something else.
     #[inline(always)]
     pub fn will_write(&self, offset: usize) {
-        // As an instruction, for the compiler's own hint does not say "to write" for every processor. Where one does not
-        // know it, it does nothing.
+        // As an instruction, for the compiler's own hint does not say "to write" for every
+        // processor. Where one does not know it, it does nothing.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if offset < self.region.len() {
             let at = self.region.addr().offset(offset).ptr();
             // SAFETY: a hint, which changes no memory and no register; the address is inside.
-            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) }
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags))
+            }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = offset;
@@ -346,7 +353,8 @@ fn allocate(file: &File, mode: i32, offset: usize, len: usize) -> io::Result<()>
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     };
     loop {
-        // SAFETY: takes integers only; who may take pages away from which range is the callers' matter.
+        // SAFETY: takes integers only; who may take pages away from which range is the callers'
+        // matter.
         if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } == 0 {
             return Ok(());
         }
@@ -361,8 +369,9 @@ fn allocate(file: &File, mode: i32, offset: usize, len: usize) -> io::Result<()>
 const STEP: usize = 64 << 20;
 const SPARE: usize = 32 << 20;
 
-/// Gets the pages of a range, which may be larger than the memory: the kernel has no limit of its own for such a file,
-/// it would end processes to get more. So it is asked piece by piece, each time if there is so much.
+/// Gets the pages of a range, which may be larger than the memory: the kernel has no limit of its
+/// own for such a file, it would end processes to get more. So it is asked piece by piece, each
+/// time if there is so much.
 fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
     let mut done = 0;
     while done < len {
@@ -401,8 +410,9 @@ mod tests {
     #[test]
     fn two_mappings_see_each_other() {
         let one = Memory::create(1 << 16).expect("memfd");
-        let two = Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
-            .expect("attach");
+        let two =
+            Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
+                .expect("attach");
         one.commit(0, 4096).expect("commit");
         one.word(8).expect("inside").store(42, Ordering::Release);
         assert_eq!(two.word(8).expect("inside").load(Ordering::Acquire), 42);
@@ -417,14 +427,17 @@ mod tests {
     fn the_outside_is_refused() {
         let memory = Memory::create(4096).expect("memfd");
         assert!(
-            memory.word(4096).is_none() && memory.word(4).is_none() && memory.word(usize::MAX - 7).is_none()
+            memory.word(4096).is_none()
+                && memory.word(4).is_none()
+                && memory.word(usize::MAX - 7).is_none()
         );
         assert!(memory.span(4088, 16).is_none());
         assert!(
             memory.commit(4096, 4096).is_err() && memory.commit(usize::MAX, 2).is_err(),
             "beyond its end"
         );
-        let file = File::from(memory.descriptor().expect("file").try_clone_to_owned().expect("dup"));
+        let file =
+            File::from(memory.descriptor().expect("file").try_clone_to_owned().expect("dup"));
         assert!(file.set_len(0).is_err(), "the size is sealed");
     }
 
@@ -437,8 +450,9 @@ mod tests {
     #[test]
     fn ranges_come_and_go() {
         let (page, one) = (page_size(), Memory::create(1 << 16).expect("memfd"));
-        let two = Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
-            .expect("attach");
+        let two =
+            Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
+                .expect("attach");
         assert!(two.range(1 << 16, page).is_err(), "nobody made it");
         let made = one.extend(4 << 20, 10 * page).expect("extend");
         let is_what_was_asked_for = |bytes: u64| (10 * page as u64..=4 << 20).contains(&bytes);
@@ -459,7 +473,10 @@ mod tests {
         assert_eq!(held(&one), 0);
         made.commit(0, page).expect("commit");
         assert_eq!(mine.word(16).expect("inside").load(Ordering::Acquire), 0);
-        assert!(made.commit(9 * page, 2 * page).is_err() && one.extend(usize::MAX - 4095, 8192).is_err());
+        assert!(
+            made.commit(9 * page, 2 * page).is_err()
+                && one.extend(usize::MAX - 4095, 8192).is_err()
+        );
         assert!(two.range(usize::MAX - 4095, 8192).is_err());
         let (_, total) = machine::memory();
         let refused = one.extend(4 << 20, total as usize + page).err().expect("more than there is");

@@ -1,22 +1,23 @@
-//! Locks in memory that processes share, which say who has them: so that who waits can see that a holder has died, and
-//! take over.
-//! Nothing here waits; how, and what becomes of a failure, is for who asks (`runtime::comm::window`).
+//! Locks in memory that processes share, which say who has them: so that who waits can see that a
+//! holder has died, and take over. Nothing here waits; how, and what becomes of a failure, is for
+//! who asks (`runtime::comm::window`).
 //!
-//! **Shared or exclusive.** One word has the rank that writes and the number of those that share. Who wants to share
-//! first sets a bit of its own and then counts itself in (acquire and release), so whoever finds a count finds the bits too. It
-//! counts itself out (release) and then clears the bit: one that died in between has a bit and holds nothing,
-//! which can only make a failure be seen that there is. Taking is an acquire, leaving a release, and changes of
-//! the word are read-modify-writes, so who takes it sees what all had done that held it before.
+//! **Shared or exclusive.** One word has the rank that writes and the number of those that share.
+//! Who wants to share first sets a bit of its own and then counts itself in (acquire and release),
+//! so whoever finds a count finds the bits too. It counts itself out (release) and then clears the
+//! bit: one that died in between has a bit and holds nothing, which can only make a failure be seen
+//! that there is. Taking is an acquire, leaving a release, and changes of the word are
+//! read-modify-writes, so who takes it sees what all had done that held it before.
 //!
-//! **Wishes.** One that waits to write leaves its name; others that come to share then give it a while, so that they
-//! cannot keep it out for ever by turns. It is no promise: who has waited its while shares all the same and takes the name
-//! away. So what a dead rank wished for costs little, and no ring of ranks can wait for each other by it. A rank that
-//! writes in quick succession can give way too (`polite`). Otherwise it takes the lock again before others
-//! see it free.
+//! **Wishes.** One that waits to write leaves its name; others that come to share then give it a
+//! while, so that they cannot keep it out for ever by turns. It is no promise: who has waited its
+//! while shares all the same and takes the name away. So what a dead rank wished for costs little,
+//! and no ring of ranks can wait for each other by it. A rank that writes in quick succession can
+//! give way too (`polite`). Otherwise it takes the lock again before others see it free.
 //!
-//! **The dead.** Of a dead writer the word has the name. If it has a count, whoever looks then at the bits finds those of all
-//! that are counted; if none of them lives, and the word is still the same, nobody else has come. Either way one of those that
-//! wait replaces the word.
+//! **The dead.** Of a dead writer the word has the name. If it has a count, whoever looks then at
+//! the bits finds those of all that are counted; if none of them lives, and the word is still the
+//! same, nobody else has come. Either way one of those that wait replaces the word.
 //!
 //! Zeroed memory is free locks.
 
@@ -53,11 +54,15 @@ impl<'a> SharedLock<'a> {
     /// The lock in these words.
     #[must_use]
     pub fn new(words: &'a [AtomicU64]) -> Option<Self> {
-        Some(SharedLock { state: words.get(STATE)?, wish: words.get(WISH)?, bits: words.get(BITS..)? })
+        Some(SharedLock {
+            state: words.get(STATE)?,
+            wish: words.get(WISH)?,
+            bits: words.get(BITS..)?,
+        })
     }
 
-    /// Takes the lock for this rank alone, if no rank has it. `polite`: only if no rank wishes to take it,
-    /// either.
+    /// Takes the lock for this rank alone, if no rank has it. `polite`: only if no rank wishes to
+    /// take it, either.
     #[must_use]
     #[inline]
     pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
@@ -72,8 +77,8 @@ impl<'a> SharedLock<'a> {
         taken
     }
 
-    /// Publishes that this rank waits to take the lock alone. Call it repeatedly, as other ranks remove the
-    /// wish. Returns false if another rank's wish is there already; one wish is enough.
+    /// Publishes that this rank waits to take the lock alone. Call it repeatedly, as other ranks
+    /// remove the wish. Returns false if another rank's wish is there already; one wish is enough.
     pub fn wish(&self, rank: usize) -> bool {
         self.wish.compare_exchange(0, name(rank), Relaxed, Relaxed).is_ok()
     }
@@ -85,7 +90,8 @@ impl<'a> SharedLock<'a> {
         }
     }
 
-    /// Shares it, unless somebody writes; `polite`: or wishes to. After the first one that failed, `leave_line` unless a later one succeeds.
+    /// Shares it, unless somebody writes; `polite`: or wishes to. After the first one that failed,
+    /// `leave_line` unless a later one succeeds.
     #[must_use]
     pub fn try_shared(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -130,7 +136,8 @@ impl<'a> SharedLock<'a> {
         self.leave_line(rank);
     }
 
-    /// Takes it from ranks that have died, if they are all that have it. Call after the attempts that failed.
+    /// Takes it from ranks that have died, if they are all that have it. Call after the attempts
+    /// that failed.
     #[must_use]
     pub fn take_over(&self, rank: usize, exclusive: bool, is_dead: impl Fn(usize) -> bool) -> bool {
         let state = self.state.load(Acquire);
@@ -157,11 +164,13 @@ impl<'a> SharedLock<'a> {
         self.bits.iter().enumerate().flat_map(of_word)
     }
 
-    /// Whether it may be this rank that one waits for which wants to share it, or to have it alone. Ask when it was found taken.
+    /// Whether it may be this rank that one waits for which wants to share it, or to have it alone.
+    /// Ask when it was found taken.
     #[must_use]
     pub fn is_in_the_way(&self, rank: usize, exclusive: bool) -> bool {
-        let shares =
-            || self.bits.get(rank / 64).is_some_and(|bits| bits.load(Relaxed) >> (rank % 64) & 1 == 1);
+        let shares = || {
+            self.bits.get(rank / 64).is_some_and(|bits| bits.load(Relaxed) >> (rank % 64) & 1 == 1)
+        };
         let state = self.state.load(Acquire);
         state >> WRITER == name(rank) || (exclusive && state != 0 && shares())
     }
@@ -189,7 +198,11 @@ mod tests {
         assert_eq!(in_the_way(true), [129]);
         lock.leave_shared(129);
         assert!(in_the_way(true).is_empty());
-        assert!(lock.try_exclusive(5, false) && !lock.try_exclusive(6, false) && !lock.try_shared(7, true));
+        assert!(
+            lock.try_exclusive(5, false)
+                && !lock.try_exclusive(6, false)
+                && !lock.try_shared(7, true)
+        );
         assert_eq!((in_the_way(true), in_the_way(false)), (vec![5, 7], vec![5]));
         lock.leave_line(7);
         assert_eq!(in_the_way(true), [5]);

@@ -1,9 +1,11 @@
 //! Tables that turn 64-bit handles into objects: typed, generational, safe against stale handles
 //! and against a destroy that races a use.
 //!
-//! A handle is `type 8 | index 20 | generation 36`. A slot's word is the handle of its object, or, while it has none, the last
-//! one with a bit of its index turned: that is nobody's handle, as whoever brings it is led to another slot. So one compare
-//! tells whether a handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
+//! A handle is `type 8 | index 20 | generation 36`. A slot's word is the handle of its object, or,
+//! while it has none, the last one with a bit of its index turned: that is nobody's handle, as
+//! whoever brings it is led to another slot. So one compare tells whether a handle is of this type,
+//! of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that
+//! module for why it is safe.
 
 use super::cache;
 use super::epoch::{self, Guard, Visit};
@@ -35,7 +37,8 @@ impl<T> Slot<T> {
     #[inline(always)]
     pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
-        cache::usually(self.word.load(Ordering::Relaxed) == handle && !object.is_null()).then_some(object)
+        cache::usually(self.word.load(Ordering::Relaxed) == handle && !object.is_null())
+            .then_some(object)
     }
 }
 
@@ -117,11 +120,14 @@ impl<T: Send + Sync + 'static> Table<T> {
         Some(handle)
     }
 
-    /// Puts an object under a handle known beforehand: reserved index, generation 0. False if taken.
+    /// Puts an object under a handle known beforehand: reserved index, generation 0. False if
+    /// taken.
     #[must_use]
     pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
         let mut free = self.free.lock();
-        let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else { return false };
+        let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else {
+            return false;
+        };
         let handle = encode(self.tag, index, 0);
         if slot.word.load(Ordering::Relaxed) == handle {
             return false;
@@ -134,9 +140,10 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// The object, for as long as the guard lives. No shared memory is written.
     ///
-    /// The slot's pointer is read before its word. A pointer that is not null stood there at a moment when this thread was inside
-    /// its epoch, and `remove` takes it away before it lets the object go: so the object lives as long as the guard. The word then
-    /// says whether the handle is live. Who was told it sees that object or a later one (of which the word is another); who
+    /// The slot's pointer is read before its word. A pointer that is not null stood there at a
+    /// moment when this thread was inside its epoch, and `remove` takes it away before it lets the
+    /// object go: so the object lives as long as the guard. The word then says whether the handle
+    /// is live. Who was told it sees that object or a later one (of which the word is another); who
     /// guessed it may get the one before.
     #[must_use]
     #[inline(always)]
@@ -181,8 +188,9 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[must_use]
     pub fn pin(&self, _inside: &Guard, handle: u64) -> Option<Arc<T>> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
-        // SAFETY: `object` is the very pointer of Arc::into_raw (one made from `get`'s reference must not be used for the counters
-        // beside the object), not null, and the table's own share is alive as long as the guard, as in `get`.
+        // SAFETY: `object` is the very pointer of Arc::into_raw (one made from `get`'s reference
+        // must not be used for the counters beside the object), not null, and the table's own share
+        // is alive as long as the guard, as in `get`.
         unsafe { Arc::increment_strong_count(object) };
         // SAFETY: takes over the share made in the line above.
         Some(unsafe { Arc::from_raw(object) })
@@ -211,9 +219,12 @@ impl<T: Send + Sync + 'static> Table<T> {
         let index = index_of(handle);
         let object = self.pin(inside, handle)?;
         let slot = self.slot(index)?;
-        // Held by who puts one in, too: a fixed handle can be opened again as soon as its word has gone.
+        // Held by who puts one in, too: a fixed handle can be opened again as soon as its word has
+        // gone.
         let mut free = self.free.lock();
-        slot.word.compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        slot.word
+            .compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
         let tables_share = slot.object.load(Ordering::Acquire).cast_const();
         debug_assert!(ptr::eq(tables_share, Arc::as_ptr(&object)));
         slot.object.store(ptr::null_mut(), Ordering::Release);
@@ -242,7 +253,9 @@ impl<T: Send + Sync + 'static> Table<T> {
 }
 
 pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
-    u64::from(tag) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS | generation
+    u64::from(tag) << (INDEX_BITS + GENERATION_BITS)
+        | (index as u64) << GENERATION_BITS
+        | generation
 }
 
 /// The place in its table that a handle speaks of, whether there is anything or not.
@@ -275,7 +288,10 @@ mod tests {
         let told = crate::sys::spot::SpotCell::default();
         assert!(told.get().get(&guard).is_none());
         told.set(TABLE.spot(handle));
-        assert_eq!((told.handle(), told.get().handle(), told.get().get(&guard)), (handle, handle, Some(&8)));
+        assert_eq!(
+            (told.handle(), told.get().handle(), told.get().get(&guard)),
+            (handle, handle, Some(&8))
+        );
         assert!(TABLE.remove(&guard, handle).is_some());
         assert!(told.get().get(&guard).is_none());
         let next = TABLE.insert(object).unwrap();
@@ -291,7 +307,9 @@ mod tests {
         let table = Table::new(3, 0);
         let guard = epoch::enter();
         let handles: Vec<_> = (0..3 * CHUNK).map(|n| table.insert(Arc::new(n)).unwrap()).collect();
-        assert!(handles.iter().enumerate().all(|(n, handle)| table.get(&guard, *handle) == Some(&n)));
+        assert!(
+            handles.iter().enumerate().all(|(n, handle)| table.get(&guard, *handle) == Some(&n))
+        );
     }
 
     #[test]
@@ -302,7 +320,9 @@ mod tests {
         assert_eq!(table.get(&guard, handle), Some(&7));
         assert_eq!(table.get(&guard, handle ^ 1 << 56), None, "another type");
         assert!(
-            table.is_live(handle) && !table.is_live(handle ^ 1 << 56) && !table.is_live(handle + (1 << 36))
+            table.is_live(handle)
+                && !table.is_live(handle ^ 1 << 56)
+                && !table.is_live(handle + (1 << 36))
         );
         assert_eq!(table.remove(&guard, handle).as_deref(), Some(&7));
         assert_eq!(table.get(&guard, handle), None);
@@ -343,7 +363,8 @@ mod tests {
         assert!(goes(&watch), "freed after the last user left");
     }
 
-    /// Whether the object is freed soon: another test's thread may be the one that collects just now.
+    /// Whether the object is freed soon: another test's thread may be the one that collects just
+    /// now.
     fn goes<T>(watch: &std::sync::Weak<T>) -> bool {
         let gone = |_| {
             epoch::collect();
@@ -376,7 +397,8 @@ mod tests {
 
     impl Drop for Canary {
         fn drop(&mut self) {
-            // SAFETY: an exclusive reference to an integer; volatile, so that it is not optimised away.
+            // SAFETY: an exclusive reference to an integer; volatile, so that it is not optimised
+            // away.
             unsafe { ptr::from_mut(&mut self.0).write_volatile(0xDEAD) };
             self.1.fetch_add(1, Ordering::Relaxed);
         }

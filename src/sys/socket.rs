@@ -27,7 +27,9 @@ pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     match listener.accept() {
         Ok((stream, _)) => quiet(stream).map(Some),
         // The second: it has gone already.
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
+        {
             Ok(None)
         }
         Err(error) if error.kind() == ErrorKind::Interrupted => accept(listener),
@@ -45,15 +47,18 @@ fn quiet(stream: UnixStream) -> io::Result<UnixStream> {
 #[must_use]
 pub fn abstract_names() -> Vec<String> {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let name = |line: &str| line.split_ascii_whitespace().nth(7)?.strip_prefix('@').map(str::to_owned);
+    let name =
+        |line: &str| line.split_ascii_whitespace().nth(7)?.strip_prefix('@').map(str::to_owned);
     sockets.lines().filter_map(name).collect()
 }
 
 /// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` has passed; tells
 /// for each whether it is.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
-    let mut entries: Vec<libc::pollfd> =
-        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    let mut entries: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
     // Rounded up, or the last millisecond would be spent spinning.
     let millis = i32::try_from(timeout_ns.div_ceil(1_000_000)).unwrap_or(i32::MAX);
     // SAFETY: as many valid entries as told; the descriptors are borrowed for the call.
@@ -72,8 +77,9 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<
 /// gone is an error too, not SIGPIPE.
 pub fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the slice is valid for reads of its length.
-    let sent =
-        unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    let sent = unsafe {
+        libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+    };
     match usize::try_from(sent) {
         Ok(count) if count == bytes.len() => Ok(()),
         Ok(_) => Err(io::Error::from(ErrorKind::WriteZero)),
@@ -112,7 +118,8 @@ pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
     let mut control = Control([0; CONTROL_WORDS]);
     let mut message = message_of(&mut part, &mut control);
     // SAFETY: every pointer in `message` is to a live local that may be written.
-    let got = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    let got =
+        unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     match got {
         1 => {}
         0 => return Err(io::Error::from(ErrorKind::UnexpectedEof)),
@@ -130,7 +137,10 @@ pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
     // SAFETY: not null, so it lies in `control`.
     let fields = unsafe { &*header };
     if fields.cmsg_level != libc::SOL_SOCKET || fields.cmsg_type != libc::SCM_RIGHTS {
-        return Err(io::Error::new(ErrorKind::InvalidData, "something else than a descriptor came"));
+        return Err(io::Error::new(
+            ErrorKind::InvalidData,
+            "something else than a descriptor came",
+        ));
     }
     // SAFETY: a rights message holds at least one descriptor behind its header.
     let data = unsafe { libc::CMSG_DATA(header) };

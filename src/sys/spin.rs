@@ -7,10 +7,12 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Mutual exclusion for what takes nanoseconds and is done for every message: one atomic read-modify-write (5 to 8 ns)
-/// where a [`Mutex`](super::lock::Mutex) has two, as nobody sleeps who would have to be woken. Who finds it taken spins, then yields.
+/// Mutual exclusion for what takes nanoseconds and is done for every message: one atomic
+/// read-modify-write (5 to 8 ns) where a [`Mutex`](super::lock::Mutex) has two, as nobody sleeps
+/// who would have to be woken. Who finds it taken spins, then yields.
 ///
-/// The acquire exchange that takes it sees all that was done under it before, by the release store that gives it back.
+/// The acquire exchange that takes it sees all that was done under it before, by the release store
+/// that gives it back.
 pub struct SpinLock<T> {
     is_taken: AtomicBool,
     value: UnsafeCell<T>,
@@ -43,8 +45,10 @@ impl<T> SpinLock<T> {
     /// The lock if it is free.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
-        let taken = self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        // Not `then_some`: a guard that is made and dropped would give back what another thread has.
+        let taken =
+            self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        // Not `then_some`: a guard that is made and dropped would give back what another thread
+        // has.
         taken.is_ok().then(|| SpinGuard(self, PhantomData))
     }
 
@@ -67,7 +71,8 @@ impl<T> SpinLock<T> {
     }
 }
 
-/// The value of a [`SpinLock`], until it is dropped. It stays in its thread, as other locks' guards do.
+/// The value of a [`SpinLock`], until it is dropped. It stays in its thread, as other locks' guards
+/// do.
 pub struct SpinGuard<'a, T>(&'a SpinLock<T>, PhantomData<*const ()>);
 
 impl<T> Deref for SpinGuard<'_, T> {

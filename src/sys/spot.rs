@@ -1,4 +1,5 @@
-//! Where in its table (`slab`) an object stands: to find it again in fewer steps than by its handle alone.
+//! Where in its table (`slab`) an object stands: to find it again in fewer steps than by its handle
+//! alone.
 
 use super::cache;
 use super::epoch::Guard;
@@ -6,7 +7,8 @@ use super::slab::Slot;
 use crate::sys::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
 use std::ptr;
 
-/// Where an object stands or stood, and its handle: in the same place, and at the same address, there may be another one later.
+/// Where an object stands or stood, and its handle: in the same place, and at the same address,
+/// there may be another one later.
 pub struct Spot<T: 'static> {
     slot: Option<&'static Slot<T>>,
     handle: u64,
@@ -72,8 +74,8 @@ impl<T> Place<T> {
     }
 }
 
-/// A spot that is told later, and once, by who puts the object into the table to whom he gives the handle. Who finds
-/// the object otherwise, and at that moment, may read one of the two words.
+/// A spot that is told later, and once, by who puts the object into the table to whom he gives the
+/// handle. Who finds the object otherwise, and at that moment, may read one of the two words.
 pub struct SpotCell<T: 'static> {
     slot: AtomicPtr<Slot<T>>,
     handle: AtomicU64,

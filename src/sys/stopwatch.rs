@@ -1,15 +1,17 @@
 //! How long something took, for half the price of two looks at the clock.
 //!
-//! Where Linux keeps its own clock by the time stamp counter of an x86 processor, it has found that this ticks at one
-//! rate, and alike on all processors (Intel SDM vol. 3, 18.17.1; Linux, arch/x86/kernel/tsc.c). Then the counter itself
-//! is read, without the clock's fences and conversion. Everywhere else the clock is.
+//! Where Linux keeps its own clock by the time stamp counter of an x86 processor, it has found that
+//! this ticks at one rate, and alike on all processors (Intel SDM vol. 3, 18.17.1; Linux,
+//! arch/x86/kernel/tsc.c). Then the counter itself is read, without the clock's fences and
+//! conversion. Everywhere else the clock is.
 
 use super::clock::now_ns;
 use std::sync::OnceLock;
 
 /// Nanoseconds of a tick; `None`: the clock is read. Does not change once it is asked for.
 static TICK_NS: OnceLock<Option<f64>> = OnceLock::new();
-/// How long ticks are counted to learn that, in nanoseconds: the clock's own 30 or so are not seen then.
+/// How long ticks are counted to learn that, in nanoseconds: the clock's own 30 or so are not seen
+/// then.
 const MEASURE_NS: u64 = 300_000;
 
 /// When something began.
@@ -37,7 +39,8 @@ impl Stopwatch {
 
 #[cold]
 fn measure() -> Option<f64> {
-    let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let source =
+        std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     // Miri has no counter.
     if cfg!(any(not(target_arch = "x86_64"), miri)) || source.ok()?.trim() != "tsc" {
         return None;
@@ -48,8 +51,8 @@ fn measure() -> Option<f64> {
     (end.0 > begin.0).then(|| (end.1 - begin.1) as f64 / (end.0 - begin.0) as f64)
 }
 
-/// Ticks and nanoseconds at one moment: of some tries the one that took the least time, as others may have had the
-/// processor in between.
+/// Ticks and nanoseconds at one moment: of some tries the one that took the least time, as others
+/// may have had the processor in between.
 fn both() -> (u64, u64) {
     let look = |_| {
         let (before, now) = (ticks(), now_ns());

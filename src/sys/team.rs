@@ -1,22 +1,23 @@
-//! Fork and join: a caller shows a job to the threads of a team, works on it itself, and returns when
-//! nobody is at it any more. Who comes too late is not waited for.
+//! Fork and join: a caller shows a job to the threads of a team, works on it itself, and returns
+//! when nobody is at it any more. Who comes too late is not waited for.
 //!
-//! A board has a few places for jobs and a counter of news. Showing a job is two writes to one cache line:
-//! the place is open, and there is news. Members watch the counter, for a bounded time spinning and
-//! yielding, then asleep in the kernel. A member enters an open place by counting itself in, and counts itself
-//! out when it finds no more work; the caller closes the place and waits until the count is zero. A job may
-//! be a local of the caller: who is not in does not touch it.
+//! A board has a few places for jobs and a counter of news. Showing a job is two writes to one
+//! cache line: the place is open, and there is news. Members watch the counter, for a bounded time
+//! spinning and yielding, then asleep in the kernel. A member enters an open place by counting
+//! itself in, and counts itself out when it finds no more work; the caller closes the place and
+//! waits until the count is zero. A job may be a local of the caller: who is not in does not touch
+//! it.
 //!
-//! Memory ordering. `job` is stored before `state` opens (release); a member enters by an acquire exchange
-//! that reads this store or a count that followed it (a release sequence), so it finds the job, and what
-//! the caller prepared. That exchange succeeds only while the place is open: it does not matter for which
-//! job. Leaving is a release decrement, closing and looking at the count are acquires, so all that a member
-//! did happens before `open` returns; all changes from open to zero are read-modify-writes, so the last value
-//! read follows each of them. `owned` is a lock: acquire exchange, release store.
-//! News and the number of sleepers are one word, so that every pair of "there is news" and "I shall sleep"
-//! has an order: either the first sees the sleeper and wakes it, or the second sees the news, here or by the
-//! kernel's compare, and does not sleep. Who leaves last and finds that the caller sleeps wakes it; the
-//! caller sleeps only on a word that says so.
+//! Memory ordering. `job` is stored before `state` opens (release); a member enters by an acquire
+//! exchange that reads this store or a count that followed it (a release sequence), so it finds the
+//! job, and what the caller prepared. That exchange succeeds only while the place is open: it does
+//! not matter for which job. Leaving is a release decrement, closing and looking at the count are
+//! acquires, so all that a member did happens before `open` returns; all changes from open to zero
+//! are read-modify-writes, so the last value read follows each of them. `owned` is a lock: acquire
+//! exchange, release store. News and the number of sleepers are one word, so that every pair of
+//! "there is news" and "I shall sleep" has an order: either the first sees the sleeper and wakes
+//! it, or the second sees the news, here or by the kernel's compare, and does not sleep. Who leaves
+//! last and finds that the caller sleeps wakes it; the caller sleeps only on a word that says so.
 //! `tests/models` tries all of it.
 
 use super::futex;
@@ -63,7 +64,8 @@ struct Place<J> {
 struct Owned([AtomicBool; PLACES]);
 
 impl<J: Sync> Team<J> {
-    /// Nothing to do. `is_crowded`: it has more threads than there are processors, so waiting soon yields.
+    /// Nothing to do. `is_crowded`: it has more threads than there are processors, so waiting soon
+    /// yields.
     #[must_use]
     pub fn new(is_crowded: bool) -> Self {
         let place = |_| Place { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
@@ -106,7 +108,8 @@ impl<J: Sync> Team<J> {
         futex::wake_upper(&self.board.news, most);
     }
 
-    /// The count of news. Read it before looking for work, and hand it to [`Team::rest`] if there was none.
+    /// The count of news. Read it before looking for work, and hand it to [`Team::rest`] if there
+    /// was none.
     #[inline]
     #[must_use]
     pub fn news(&self) -> u32 {
@@ -118,15 +121,15 @@ impl<J: Sync> Team<J> {
         for (index, place) in self.board.places.iter().enumerate() {
             if let Some(_visit) = place.enter() {
                 let job = place.job.load(Ordering::Relaxed);
-                // SAFETY: entered while open, so `Claim::open` has not returned and does not before this
-                // visit has ended; until then it borrows the job.
+                // SAFETY: entered while open, so `Claim::open` has not returned and does not before
+                // this visit has ended; until then it borrows the job.
                 work(index, unsafe { &*job });
             }
         }
     }
 
-    /// Waits until the count of news is not `seen` any more (or for no reason at all), looking at it after
-    /// every so many pauses.
+    /// Waits until the count of news is not `seen` any more (or for no reason at all), looking at
+    /// it after every so many pauses.
     pub fn rest(&self, seen: u32, pauses: u32) {
         let mut patience = Patience::new(self.is_crowded);
         while self.news() == seen {
@@ -161,8 +164,8 @@ impl<J: Sync> Claim<'_, J> {
         self.index
     }
 
-    /// Shows a job, waking at most `helpers` of those who sleep, calls `inside`, then closes the place and
-    /// waits for the members who have entered.
+    /// Shows a job, waking at most `helpers` of those who sleep, calls `inside`, then closes the
+    /// place and waits for the members who have entered.
     #[inline]
     pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
         self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);
@@ -223,7 +226,12 @@ impl<J> Place<J> {
     fn enter(&self) -> Option<Visit<'_>> {
         let mut state = self.state.load(Ordering::Relaxed);
         while state & OPEN != 0 {
-            match self.state.compare_exchange(state, state + ONE, Ordering::Acquire, Ordering::Relaxed) {
+            match self.state.compare_exchange(
+                state,
+                state + ONE,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Some(Visit(&self.state)),
                 Err(now) => state = now,
             }
@@ -300,7 +308,8 @@ mod tests {
             for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
                 let job = AtomicUsize::new(0);
                 team.claim().unwrap().open(&job, 1, || ());
-                // The member may have come more than once, as it does not know whether there is work left.
+                // The member may have come more than once, as it does not know whether there is
+                // work left.
                 let visits = job.swap(usize::MAX, Ordering::Relaxed);
                 assert!(visits < usize::MAX / 2, "somebody was at it after its end");
             }
@@ -335,10 +344,14 @@ mod tests {
     fn a_place_is_closed_when_the_work_unwinds() {
         let team: Team<AtomicUsize> = Team::new(false);
         let job = AtomicUsize::new(0);
-        let work = std::panic::AssertUnwindSafe(|| team.claim().unwrap().open(&job, 0, || panic!("work")));
+        let work =
+            std::panic::AssertUnwindSafe(|| team.claim().unwrap().open(&job, 0, || panic!("work")));
         assert!(std::panic::catch_unwind(work).is_err());
         team.visit(|_, _| panic!("the place is open"));
         let claims: Vec<_> = std::iter::from_fn(|| team.claim()).collect();
-        assert_eq!(claims.iter().map(Claim::index).collect::<Vec<_>>(), (0..PLACES).collect::<Vec<_>>());
+        assert_eq!(
+            claims.iter().map(Claim::index).collect::<Vec<_>>(),
+            (0..PLACES).collect::<Vec<_>>()
+        );
     }
 }

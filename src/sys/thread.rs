@@ -1,16 +1,19 @@
 //! Threads of the library's own: signals for the process go past them.
 //!
-//! A program that blocks a signal in its threads, to wait for it with sigwait or a descriptor, does not know of ours: one
-//! that took it would run its handler, or end the program. So they block all, from their first instruction on, but for those that
-//! an instruction of their own raises. Threads and processes that the program starts in one of them inherit that.
+//! A program that blocks a signal in its threads, to wait for it with sigwait or a descriptor, does
+//! not know of ours: one that took it would run its handler, or end the program. So they block all,
+//! from their first instruction on, but for those that an instruction of their own raises. Threads
+//! and processes that the program starts in one of them inherit that.
 
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// Of these the kernel ends a thread that blocks them, or a debugger and seccomp need them.
-const OWN: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+const OWN: [i32; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Bytes of a thread's stack; Linux gives them as they are used. Kernels of programs run there: dtl_kernel.h tells how much is theirs.
+/// Bytes of a thread's stack; Linux gives them as they are used. Kernels of programs run there:
+/// dtl_kernel.h tells how much is theirs.
 const STACK: usize = 2 << 20;
 
 fn builder(name: &str) -> Builder {
@@ -68,6 +71,8 @@ impl Drop for Quiet {
             return;
         }
         // SAFETY: a mask that the thread had; nothing is written.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
+        };
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! In a shared library the compiler reaches thread-local data through a function call
 //! (`__tls_get_addr`, 1.5 to 2 ns): more than the rest of a call's entry. On x86-64 Linux the
-//! pointers are therefore declared in assembly with the initial-exec model: an offset that the loader
-//! fills in once, then one load. The loader keeps room for such data (glibc: at least 1 KiB) also
-//! for libraries that are opened later; this needs 16 bytes of it. Elsewhere, and for Miri, which runs no assembly: the language's own.
-//! Source: U. Drepper, "ELF Handling For Thread-Local Storage", section 4.4.6.
+//! pointers are therefore declared in assembly with the initial-exec model: an offset that the
+//! loader fills in once, then one load. The loader keeps room for such data (glibc: at least 1 KiB)
+//! also for libraries that are opened later; this needs 16 bytes of it. Elsewhere, and for Miri,
+//! which runs no assembly: the language's own. Source: U. Drepper, "ELF Handling For Thread-Local
+//! Storage", section 4.4.6.
 //!
 //! No destructor belongs to the pointers, so they can be read in any thread's last moments.
 
@@ -36,8 +37,8 @@ mod model {
             #[inline(always)]
             pub(super) fn $get() -> *const () {
                 let value: *const ();
-                // SAFETY: reads the calling thread's 8 bytes through the offset that the loader filled
-                // in; only the setter, in the same thread, writes them.
+                // SAFETY: reads the calling thread's 8 bytes through the offset that the loader
+                // filled in; only the setter, in the same thread, writes them.
                 unsafe {
                     asm!(
                         concat!("mov {value}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),

@@ -8,8 +8,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Whether this program has more rights than who started it (set-uid, set-gid, file capabilities). Its
-/// environment is then not to be trusted.
+/// Whether this program has more rights than who started it (set-uid, set-gid, file capabilities).
+/// Its environment is then not to be trusted.
 #[must_use]
 pub fn is_privileged() -> bool {
     // SAFETY: takes a number; an unknown one gives 0.
@@ -35,13 +35,14 @@ pub struct Trusted {
 /// Symbolic links that one path may lead through, as many as the kernel allows.
 const MOST_LINKS: usize = 40;
 
-/// Resolves the symbolic links of a path. Every link must belong to this process' user or to root, because
-/// its owner chooses where it leads.
+/// Resolves the symbolic links of a path. Every link must belong to this process' user or to root,
+/// because its owner chooses where it leads.
 pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, false)
 }
 
-/// Resolves the path of a folder as [`resolve`] does; creates missing folders, accessible to this user alone.
+/// Resolves the path of a folder as [`resolve`] does; creates missing folders, accessible to this
+/// user alone.
 pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, true)
 }
@@ -50,14 +51,15 @@ fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
     owner_fault(Own::of_this_process(), link.uid())
 }
 
-/// Fault of a link in the path of a file that the user has named. Only a link that everybody could have put
-/// there is a fault.
+/// Fault of a link in the path of a file that the user has named. Only a link that everybody could
+/// have put there is a fault.
 fn named_link_fault(folder: &Path, link: &Metadata) -> Option<String> {
     let is_open = fs::metadata(folder).map_or(true, |about| about.mode() & OTHERS_WRITE != 0);
     if is_open { link_fault(folder, link) } else { None }
 }
 
-/// Follows a path link by link, because each link must be checked and `canonicalize` does not return them.
+/// Follows a path link by link, because each link must be checked and `canonicalize` does not
+/// return them.
 fn walk(
     path: &Path,
     fault: &dyn Fn(&Path, &Metadata) -> Option<String>,
@@ -82,7 +84,9 @@ fn walk(
         let about = match fs::symlink_metadata(&next) {
             Err(error) if makes_folders && error.kind() == io::ErrorKind::NotFound => {
                 match DirBuilder::new().mode(0o700).create(&next) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error.into());
+                    }
                     _ => continue, // look at what is there now
                 }
             }
@@ -118,12 +122,15 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     let own = Own::of_this_process();
     match fault(own, &about, false) {
         Some(fault) => Err(Refusal::Untrusted(format!("the file {fault}"))),
-        None => Ok(Trusted { path, identity: Identity { device: about.dev(), inode: about.ino() } }),
+        None => {
+            Ok(Trusted { path, identity: Identity { device: about.dev(), inode: about.ino() } })
+        }
     }
 }
 
-/// Checks a regular file that the user has named: only what everybody could have put there is refused, as a
-/// site's libraries often belong to a user of their own and can be written by a group.
+/// Checks a regular file that the user has named: only what everybody could have put there is
+/// refused, as a site's libraries often belong to a user of their own and can be written by a
+/// group.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     let path = walk(path, &named_link_fault, false)?;
     let about = fs::metadata(&path)?;
@@ -131,14 +138,17 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
         return Err(Refusal::Untrusted("it is no regular file".to_owned()));
     }
     if about.mode() & OTHERS_WRITE != 0 {
-        return Err(Refusal::Untrusted("the file can be written by everybody: chmod o-w".to_owned()));
+        return Err(Refusal::Untrusted(
+            "the file can be written by everybody: chmod o-w".to_owned(),
+        ));
     }
     check_above(&path)?;
     Ok(path)
 }
 
-/// What to hand to the loader for a library that a setting names. A file that everybody could have written is refused; what
-/// is called by no more than a name is for the loader to find, where it finds the program's own libraries.
+/// What to hand to the loader for a library that a setting names. A file that everybody could have
+/// written is refused; what is called by no more than a name is for the loader to find, where it
+/// finds the program's own libraries.
 pub fn library_path(name: &str) -> Result<PathBuf, String> {
     if !name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -149,7 +159,8 @@ pub fn library_path(name: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Checks a folder (a path without symbolic links), and that nobody can exchange it for another one.
+/// Checks a folder (a path without symbolic links), and that nobody can exchange it for another
+/// one.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {
@@ -166,7 +177,10 @@ fn check_above(path: &Path) -> Result<(), Refusal> {
     for above in path.ancestors().skip(1) {
         let mode = fs::metadata(above)?.mode();
         if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
-            let text = format!("the folder {} can be written by others: chmod o-w, or +t", above.display());
+            let text = format!(
+                "the folder {} can be written by others: chmod o-w, or +t",
+                above.display()
+            );
             return Err(Refusal::Untrusted(text));
         }
     }
@@ -223,8 +237,11 @@ fn fault(own: Own, about: &Metadata, is_folder: bool) -> Option<String> {
 }
 
 fn owner_fault(own: Own, owner: u32) -> Option<String> {
-    let who =
-        if own.is_privileged { "root (the program runs with raised privileges)" } else { "you or root" };
+    let who = if own.is_privileged {
+        "root (the program runs with raised privileges)"
+    } else {
+        "you or root"
+    };
     let is_foreign = owner != 0 && (own.is_privileged || owner != own.uid);
     is_foreign.then(|| format!("belongs to user {owner}: it must belong to {who}"))
 }
@@ -278,28 +295,35 @@ mod tests {
         let file = folder.join("file");
         fs::write(&file, "x").expect("a file");
         std::os::unix::fs::symlink(&file, folder.join("link")).expect("a link");
-        let mode =
-            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode")
+        };
         mode(&folder, 0o755);
         mode(&file, 0o644);
-        let (one, two) = (check_file(&file).expect("fine"), check_file(&folder.join("link")).expect("fine"));
+        let (one, two) =
+            (check_file(&file).expect("fine"), check_file(&folder.join("link")).expect("fine"));
         assert_eq!((one.identity, one.path), (two.identity, two.path));
         assert!(matches!(check_file(&folder), Err(Refusal::Untrusted(_))));
         assert!(matches!(check_file(&folder.join("none")), Err(Refusal::System(_))));
         mode(&folder, 0o777);
-        assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the folder")));
+        assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the \
+                folder")));
         mode(&folder, 0o1777);
         assert!(check_file(&file).is_ok());
         let below = folder.join("below");
         fs::create_dir(&below).expect("a folder");
         mode(&below, 0o755);
         mode(&folder, 0o757);
-        assert!(matches!(check_folder(&below), Err(Refusal::Untrusted(text)) if text.contains("or +t")));
+        assert!(
+            matches!(check_folder(&below), Err(Refusal::Untrusted(text)) if text.contains("or +t"))
+        );
         mode(&folder, 0o775);
         assert!(check_folder(&below).is_ok());
         mode(&folder, 0o1777);
         mode(&file, 0o666);
-        assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the file")));
+        assert!(
+            matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the file"))
+        );
         fs::remove_dir_all(&folder).expect("cleaned up");
     }
 
@@ -307,7 +331,9 @@ mod tests {
     fn links_are_followed_like_the_kernel_does() {
         let folder = std::env::temp_dir().join(format!("dtl-trust-links-{}", std::process::id()));
         fs::create_dir_all(folder.join("a/b")).expect("folders");
-        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).expect("a link");
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, folder.join(name)).expect("a link")
+        };
         link("a/b", "relative");
         link(folder.join("a").to_str().expect("UTF-8"), "absolute");
         link("../relative/..", "a/up");
@@ -317,9 +343,8 @@ mod tests {
             let path = folder.join(name);
             assert_eq!(resolve(&path).expect(name), fs::canonicalize(&path).expect(name), "{name}");
         }
-        assert!(
-            matches!(resolve(&folder.join("loop")), Err(Refusal::System(error)) if error.raw_os_error() == Some(libc::ELOOP))
-        );
+        assert!(matches!(resolve(&folder.join("loop")), Err(Refusal::System(error))
+                if error.raw_os_error() == Some(libc::ELOOP)));
         assert!(matches!(resolve(&folder.join("none/b")), Err(Refusal::System(_))));
         assert!(matches!(resolve(Path::new("")), Err(Refusal::System(_))));
         let made = make_folder(&folder.join("relative/new/more")).expect("made");
@@ -329,14 +354,20 @@ mod tests {
             fs::write(folder.join("file"), "x").expect("a file");
             link("file", "others");
             std::os::unix::fs::lchown(folder.join("others"), Some(4242), None).expect("root may");
-            let refused = |answer: Result<PathBuf, Refusal>| matches!(answer, Err(Refusal::Untrusted(text)) if text.contains("4242"));
+            let refused = |answer: Result<PathBuf, Refusal>| {
+                matches!(answer,
+                Err(Refusal::Untrusted(text)) if text.contains("4242"))
+            };
             assert!(refused(resolve(&folder.join("others"))));
             assert!(
                 check_named_file(&folder.join("others")).is_ok(),
                 "a site's libraries belong to its own user"
             );
             fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).expect("mode");
-            assert!(refused(check_named_file(&folder.join("others"))), "everybody could have put it there");
+            assert!(
+                refused(check_named_file(&folder.join("others"))),
+                "everybody could have put it there"
+            );
         } else {
             println!("not tested: links of other users, which only root can make");
         }

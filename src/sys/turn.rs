@@ -1,13 +1,17 @@
-//! A turn that one thread at a time has, for calls that must not meet. Nobody waits for it: who comes while another has it is told so.
+//! A turn that one thread at a time has, for calls that must not meet. Nobody waits for it: who
+//! comes while another has it is told so.
 //!
-//! In most programs the same thread calls all the time. The first that comes therefore has a word of its own, which it writes with
-//! plain stores; an atomic exchange costs as much as ten of them. The others exchange a second word.
+//! In most programs the same thread calls all the time. The first that comes therefore has a word
+//! of its own, which it writes with plain stores; an atomic exchange costs as much as ten of them.
+//! The others exchange a second word.
 //!
-//! Memory ordering. First thread: S1 `first_has = true`, light barrier, L1 loads `is_shared`. Another: takes `taken` by an acquire
-//! exchange, S2 `is_shared = true` once and for all, heavy barrier, L2 loads `first_has`. As in `epoch`, either L1 sees S2, and the
-//! first thread comes the second way, or L2 sees S1, and the other one goes. Whoever has `taken` later has acquired it from who made that
-//! barrier, so it sees no older `first_has` either. Both words are given back by release stores, and acquired by who is next. The first
-//! thread comes by its own word only while no other has ever come, so there is nobody's turn but its own for it to see the end of.
+//! Memory ordering. First thread: S1 `first_has = true`, light barrier, L1 loads `is_shared`.
+//! Another: takes `taken` by an acquire exchange, S2 `is_shared = true` once and for all, heavy
+//! barrier, L2 loads `first_has`. As in `epoch`, either L1 sees S2, and the first thread comes the
+//! second way, or L2 sees S1, and the other one goes. Whoever has `taken` later has acquired it
+//! from who made that barrier, so it sees no older `first_has` either. Both words are given back by
+//! release stores, and acquired by who is next. The first thread comes by its own word only while
+//! no other has ever come, so there is nobody's turn but its own for it to see the end of.
 
 use super::barrier;
 use super::cache;
@@ -54,7 +58,8 @@ pub enum Taken {
 }
 
 impl Turn {
-    /// Takes the turn, by the thread of that mark. `None`: somebody has it, perhaps this thread itself further up.
+    /// Takes the turn, by the thread of that mark. `None`: somebody has it, perhaps this thread
+    /// itself further up.
     #[inline(always)]
     pub fn try_take(&self, mark: usize) -> Option<Taken> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
@@ -72,9 +77,13 @@ impl Turn {
     #[cold]
     #[inline(never)]
     fn try_take_shared(&self, mark: usize) -> Option<Taken> {
-        let is_within = self.first.load(Ordering::Relaxed) == mark && self.first_has.load(Ordering::Relaxed);
+        let is_within =
+            self.first.load(Ordering::Relaxed) == mark && self.first_has.load(Ordering::Relaxed);
         if is_within
-            || self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
+            || self
+                .taken
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
         {
             return None;
         }
@@ -126,7 +135,11 @@ mod tests {
         let (first, other, none) = (0x100, 0x200, 0);
         for _ in 0..2 {
             let taken = turn.try_take(first).unwrap();
-            assert_eq!((taken, turn.try_take(first)), (Taken::First, None), "a call within the call");
+            assert_eq!(
+                (taken, turn.try_take(first)),
+                (Taken::First, None),
+                "a call within the call"
+            );
             turn.give_back(taken);
         }
         let taken = turn.try_take(first).unwrap();

@@ -1,19 +1,22 @@
-//! Descriptors that a forked child does not keep: sockets whose end tells others that this process has gone.
+//! Descriptors that a forked child does not keep: sockets whose end tells others that this process
+//! has gone.
 //!
-//! A child gets a copy of every descriptor, and a socket lives as long as any copy of it. So the child closes those that are
-//! noted here, before fork returns in it. One that runs another program has none in any case: they are closed then.
+//! A child gets a copy of every descriptor, and a socket lives as long as any copy of it. So the
+//! child closes those that are noted here, before fork returns in it. One that runs another program
+//! has none in any case: they are closed then.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Numbers of descriptors that can be noted: as many as a process may have, usually. Those beyond stay open in children.
+/// Numbers of descriptors that can be noted: as many as a process may have, usually. Those beyond
+/// stay open in children.
 const NUMBERS: usize = 1 << 20;
 /// A bit for each number. No lock: another thread of the parent may have had it at the fork.
 ///
-/// Relaxed: the child reads its own copy of the memory, in which nobody writes. What another thread is about to note or to strike out
-/// at the fork stays open there.
+/// Relaxed: the child reads its own copy of the memory, in which nobody writes. What another thread
+/// is about to note or to strike out at the fork stays open there.
 static NOTED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 /// Words of those that were ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -26,7 +29,8 @@ impl<T: AsFd> Unforked<T> {
     /// From now on.
     pub fn new(of: T) -> Self {
         ASKED.call_once(|| {
-            // SAFETY: a function without arguments, which makes system calls only. Without memory for it children keep all.
+            // SAFETY: a function without arguments, which makes system calls only. Without memory
+            // for it children keep all.
             unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
         });
         if let Some((word, bit)) = place(of.as_fd().as_raw_fd()) {
@@ -65,7 +69,8 @@ extern "C" fn close_all() {
     for (word, bits) in NOTED.iter().take(USED.load(Ordering::Relaxed)).enumerate() {
         let mut bits = bits.swap(0, Ordering::Relaxed);
         while bits != 0 {
-            // SAFETY: a descriptor of the library's own, which nobody in this process uses or closes.
+            // SAFETY: a descriptor of the library's own, which nobody in this process uses or
+            // closes.
             unsafe { libc::close((word * 64) as RawFd + bits.trailing_zeros() as RawFd) };
             bits &= bits - 1;
         }

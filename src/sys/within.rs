@@ -1,5 +1,5 @@
-//! A share of something that has one part which is used all the time: the way to that is kept beside the share, so that nobody
-//! goes through the whole to find it.
+//! A share of something that has one part which is used all the time: the way to that is kept
+//! beside the share, so that nobody goes through the whole to find it.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -29,8 +29,9 @@ impl<T: ?Sized, W> Within<T, W> {
     #[must_use]
     #[inline(always)]
     pub fn part(&self) -> &T {
-        // SAFETY: it came from a reference that is good as long as one to the whole (or for ever). The whole does not move, and
-        // lives as long as the share; nobody else changes it, as who has one of its shares cannot have it for himself alone.
+        // SAFETY: it came from a reference that is good as long as one to the whole (or for ever).
+        // The whole does not move, and lives as long as the share; nobody else changes it, as who
+        // has one of its shares cannot have it for himself alone.
         unsafe { self.part.as_ref() }
     }
 }

@@ -136,11 +136,19 @@ fn traffic(comm: &Rank) {
         }
     }
     while !receives.is_empty() {
-        let (op, into, message) = receives.swap_remove(random.below(receives.len() as u64) as usize);
+        let (op, into, message) =
+            receives.swap_remove(random.below(receives.len() as u64) as usize);
         let done = wait(comm, op);
-        assert_eq!((done.status, done.source, done.word), (DTL_SUCCESS, message.from, message.word));
+        assert_eq!(
+            (done.status, done.source, done.word),
+            (DTL_SUCCESS, message.from, message.word)
+        );
         assert_eq!(done.size, message.len as u64);
-        assert!(into.holds(message.len, message.seed), "contents of a message of {} bytes", message.len);
+        assert!(
+            into.holds(message.len, message.seed),
+            "contents of a message of {} bytes",
+            message.len
+        );
     }
     for (op, _data) in sends {
         assert_eq!(wait(comm, op).status, DTL_SUCCESS);
@@ -181,9 +189,16 @@ fn flood(comm: &Rank) {
 
 fn big(comm: &Rank) {
     const LEN: usize = 64 << 20;
-    let expected =
-        if std::env::var_os("DTL_CMA").is_some() { "two copies (DTL_CMA=off)" } else { "or one while" };
-    assert!(comm.describe().contains(expected) && comm.describe().len() < 128, "{}", comm.describe());
+    let expected = if std::env::var_os("DTL_CMA").is_some() {
+        "two copies (DTL_CMA=off)"
+    } else {
+        "or one while"
+    };
+    assert!(
+        comm.describe().contains(expected) && comm.describe().len() < 128,
+        "{}",
+        comm.describe()
+    );
     let other = 1 - comm.rank();
     let (data, into) = (Buffer::filled(LEN, 5 + comm.rank() as u64 * 2), Buffer::new(LEN));
     let ops = [send(comm, &data, other, 1), receive(comm, &into, from(other, 1))];
@@ -221,7 +236,8 @@ fn any_source(comm: &Rank) {
     let len = |index: usize| if index % 5 == 0 { 40_000 } else { 100 };
     if comm.rank() > 0 {
         for index in 0..EACH {
-            let data = Buffer::filled(len(index), (comm.rank() as u64) << 32 | index as u64 | 1 << 20);
+            let data =
+                Buffer::filled(len(index), (comm.rank() as u64) << 32 | index as u64 | 1 << 20);
             assert_eq!(wait(comm, send(comm, &data, 0, 4)).status, DTL_SUCCESS);
         }
     } else {
@@ -296,7 +312,11 @@ fn synchronous(comm: &Rank) {
     for len in [0, 1, 100, 16 << 10, 40_000, 100_000] {
         let (data, into) = (Buffer::filled(len, 5), Buffer::new(len));
         let alone = ssend(comm, &data, other, 1);
-        assert_eq!(wait_for(comm, alone, Duration::from_millis(30)), None, "{len}: nobody receives it");
+        assert_eq!(
+            wait_for(comm, alone, Duration::from_millis(30)),
+            None,
+            "{len}: nobody receives it"
+        );
         comm.cancel(alone).expect("cancel");
         assert_eq!(wait(comm, alone).status, DTL_ERROR_CANCELED, "{len}");
         barrier(comm);
@@ -331,7 +351,10 @@ fn taken(comm: &Rank) {
             ssend(comm, &data[3], other, 0x102),
         ];
         let seen = until(|| comm.probe(any).expect("probe"));
-        assert_eq!((seen.source, seen.word, seen.size, seen.status), (other, 0x101, len as u64, DTL_SUCCESS));
+        assert_eq!(
+            (seen.source, seen.word, seen.size, seen.status),
+            (other, 0x101, len as u64, DTL_SUCCESS)
+        );
         let early = until(|| comm.take(from(other, 0x102)).expect("take"));
         assert_eq!(early.done.word, 0x102);
         let into: Vec<Buffer> = (0..4).map(|_| Buffer::new(len)).collect();
@@ -390,7 +413,8 @@ fn threads(comm: &Rank) {
                 for index in 1..150_u64 {
                     let len = if index % 10 == 0 { 50_000 } else { 64 };
                     let (data, into) = (Buffer::filled(len, word << 32 | index), Buffer::new(len));
-                    let (s, r) = (send(comm, &data, other, word), receive(comm, &into, from(other, word)));
+                    let (s, r) =
+                        (send(comm, &data, other, word), receive(comm, &into, from(other, word)));
                     assert_eq!(wait(comm, r).status, DTL_SUCCESS);
                     assert_eq!(wait(comm, s).status, DTL_SUCCESS);
                     assert!(into.holds(len, word << 32 | index));
@@ -406,9 +430,11 @@ fn fork(comm: &Rank) {
     // SAFETY: the child only makes calls that are refused, and leaves with _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let refused = comm.isend(data.region(), 0, 1, SendMode::Standard).err().map(|error| error.status());
+        let refused =
+            comm.isend(data.region(), 0, 1, SendMode::Standard).err().map(|error| error.status());
         let closed = comm.close().err().map(|error| error.status());
-        let fine = refused == Some(DTL_ERROR_FORKED) && closed == refused && comm.failed_count() == 0;
+        let fine =
+            refused == Some(DTL_ERROR_FORKED) && closed == refused && comm.failed_count() == 0;
         // SAFETY: ends the child without running the parent's destructors.
         unsafe { libc::_exit(if fine { 0 } else { 1 }) };
     }
@@ -472,7 +498,8 @@ fn stopped(comm: &Rank) {
     // SAFETY: a signal to the other rank of this test.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
     // The signal takes a moment to stop a process that runs on another processor.
-    let is_stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat").contains(") T ");
+    let is_stopped =
+        || std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat").contains(") T ");
     while !is_stopped() {
         std::thread::yield_now();
     }
@@ -504,8 +531,11 @@ fn one_off() {
         unsafe { std::env::set_var("DTL_CMA", "off") };
     }
     let comm = open();
-    let expected =
-        if comm.rank() == 0 { "two copies (DTL_CMA=off)" } else { "two copies (DTL_CMA=off on rank 0)" };
+    let expected = if comm.rank() == 0 {
+        "two copies (DTL_CMA=off)"
+    } else {
+        "two copies (DTL_CMA=off on rank 0)"
+    };
     assert!(comm.describe().contains(expected), "{}", comm.describe());
     exchange(&comm, 3 << 20);
 }
@@ -527,7 +557,10 @@ fn no_ring() {
         let data = Buffer::new(10);
         let error = comm.isend(data.region(), 1, 1, SendMode::Standard).expect_err("no memory");
         assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
-        assert!(error.text().contains("ring from rank 1 to rank 0: No space left on device"), "{error}");
+        assert!(
+            error.text().contains("ring from rank 1 to rank 0: No space left on device"),
+            "{error}"
+        );
     }
     // What needs no new memory goes on: a message to itself.
     assert_eq!(comm.failed_count(), 0);

@@ -39,7 +39,10 @@ pub(crate) fn killed_while_taken() {
     for (me, other) in [(0, 2), (2, 0)] {
         if comm.rank() == me {
             let op = ssend(comm, &large, other, 8);
-            assert_eq!(wait(comm, receive(comm, &Buffer::new(100_000), from(other, 8))).status, DTL_SUCCESS);
+            assert_eq!(
+                wait(comm, receive(comm, &Buffer::new(100_000), from(other, 8))).status,
+                DTL_SUCCESS
+            );
             assert_eq!(wait(comm, op).status, DTL_SUCCESS);
         }
     }

@@ -17,7 +17,8 @@ pub(crate) fn forbid(call: libc::c_long, errno: i32) {
     // SAFETY: takes integers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: the kernel copies the program, which lives until the call returns.
-    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    let set =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     if set != 0 {
         println!("skipped: no filter for system calls here: {}", std::io::Error::last_os_error());
         std::process::exit(0);

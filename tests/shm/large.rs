@@ -90,13 +90,15 @@ pub(crate) fn crowded() {
     let me = comm.rank();
     let others: Vec<i32> = (0..comm.size()).filter(|rank| *rank != me).collect();
     let len = |index: u64| [17_000, 65_536, 65_537, 200_000, 500_000][index as usize % 5];
-    let seed = |source: i32, dest: i32, index: u64| (source as u64 * 8 + dest as u64) * 1000 + index * 2;
+    let seed =
+        |source: i32, dest: i32, index: u64| (source as u64 * 8 + dest as u64) * 1000 + index * 2;
     let modes = [SendMode::Standard, SendMode::Standard, SendMode::Synchronous];
     let mut sends: Vec<(OpId, Buffer)> = Vec::new();
     for index in 0..EACH {
         for &dest in &others {
             let data = Buffer::filled(len(index), seed(me, dest, index));
-            let op = comm.isend(data.region(), dest, index, modes[index as usize % 3]).expect("isend");
+            let op =
+                comm.isend(data.region(), dest, index, modes[index as usize % 3]).expect("isend");
             sends.push((op, data));
         }
     }
@@ -109,7 +111,10 @@ pub(crate) fn crowded() {
             let into = Buffer::new(len(index));
             let done = wait(comm, receive(comm, &into, from(source, index)));
             assert_eq!((done.status, done.size), (DTL_SUCCESS, len(index) as u64));
-            assert!(into.holds(len(index), seed(source, me, index)), "message {index} of rank {source}");
+            assert!(
+                into.holds(len(index), seed(source, me, index)),
+                "message {index} of rank {source}"
+            );
         }
     }
     sends.iter().for_each(|(op, _)| assert_eq!(wait(comm, *op).status, DTL_SUCCESS));

@@ -71,11 +71,24 @@ fn by_hand(job: &str, rank: u32, size: u32, timeout_ms: u32, case: &str) -> Chil
     by_hand_with(job, rank, size, timeout_ms, case, &[])
 }
 
-fn by_hand_with(job: &str, rank: u32, size: u32, timeout_ms: u32, case: &str, env: &[(&str, &str)]) -> Child {
+fn by_hand_with(
+    job: &str,
+    rank: u32,
+    size: u32,
+    timeout_ms: u32,
+    case: &str,
+    env: &[(&str, &str)],
+) -> Child {
     let mut command = Command::new(exe());
     myself(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env("DTL_TEST_CASE", case).env("DTL_JOB", job).env("DTL_TEST_TIMEOUT_MS", timeout_ms.to_string());
-    command.env("DTL_RANK", rank.to_string()).env("DTL_SIZE", size.to_string()).envs(env.iter().copied());
+    command
+        .env("DTL_TEST_CASE", case)
+        .env("DTL_JOB", job)
+        .env("DTL_TEST_TIMEOUT_MS", timeout_ms.to_string());
+    command
+        .env("DTL_RANK", rank.to_string())
+        .env("DTL_SIZE", size.to_string())
+        .envs(env.iter().copied());
     command.spawn().expect("a rank starts")
 }
 
@@ -264,7 +277,8 @@ fn missing_ranks_are_named() {
 #[test]
 fn a_duplicate_rank_is_refused_and_the_others_go_on() {
     let said = all_by_hand("duplicate", 60_000, &[(1, 2), (1, 2), (0, 2)], "open_and_stay");
-    let refused = said.iter().filter(|text| text.contains("DTL_ERROR_ALREADY_EXISTS: process")).count();
+    let refused =
+        said.iter().filter(|text| text.contains("DTL_ERROR_ALREADY_EXISTS: process")).count();
     let opened = said.iter().filter(|text| text.contains("case passed")).count();
     assert_eq!((refused, opened), (1, 2), "{said:?}");
     assert!(said[2].contains("case passed"));
@@ -274,8 +288,7 @@ fn a_duplicate_rank_is_refused_and_the_others_go_on() {
 fn a_disagreement_on_the_size_is_told_to_all() {
     let said = all_by_hand("sizes", 5000, &[(0, 3), (1, 3), (2, 4)], "open_only");
     for text in &said {
-        let told =
-            "DTL_ERROR_INVALID_ARGUMENT: the ranks disagree on their number: rank 2 says 4, rank 0 says 3";
+        let told = "DTL_ERROR_INVALID_ARGUMENT: the ranks disagree on their number: rank 2 says 4, rank 0 says 3";
         assert!(text.contains(told), "{text}");
     }
 }
@@ -346,7 +359,8 @@ fn leftovers(job: &str) -> Vec<String> {
 #[test]
 fn nothing_is_left_behind_even_when_killed() {
     let job = job("leftover");
-    let mut ranks: Vec<Child> = (0..2).map(|rank| by_hand(&job, rank, 2, 60_000, "open_and_hang")).collect();
+    let mut ranks: Vec<Child> =
+        (0..2).map(|rank| by_hand(&job, rank, 2, 60_000, "open_and_hang")).collect();
     while leftovers(&job).len() < 2 {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -380,7 +394,8 @@ fn missing_shared_memory_is_told_to_all() {
     ];
     for (filter, expected) in all {
         let job = job(&filter.replace(' ', "-"));
-        let start = |rank| by_hand_with(&job, rank, 3, 60_000, "no_memory", &[("DTL_TEST_FORBID", filter)]);
+        let start =
+            |rank| by_hand_with(&job, rank, 3, 60_000, "no_memory", &[("DTL_TEST_FORBID", filter)]);
         let ranks: Vec<Child> = (0..3).map(start).collect();
         for rank in ranks {
             let output = rank.wait_with_output().expect("ends");
@@ -401,8 +416,9 @@ fn missing_shared_memory_is_told_to_all() {
 fn a_failure_of_one_rank_is_one_of_all() {
     let job = job("one-rank");
     let filter = [("DTL_TEST_FORBID", "fallocate ENOSPC")];
-    let start =
-        |rank| by_hand_with(&job, rank, 3, 10_000, "no_memory", if rank == 1 { &filter } else { &[] });
+    let start = |rank| {
+        by_hand_with(&job, rank, 3, 10_000, "no_memory", if rank == 1 { &filter } else { &[] })
+    };
     let ranks: Vec<Child> = (0..3).map(start).collect();
     let said = ranks.into_iter().map(|rank| text(&rank.wait_with_output().expect("ends")));
     let said: Vec<String> = said.collect();

@@ -17,7 +17,8 @@ const LOCK: usize = 0;
 const GUARDED: usize = 48;
 
 fn words(buffer: &Buffer) -> PartKey {
-    let word = |at: usize| u64::from_ne_bytes(buffer.bytes()[at..at + 8].try_into().expect("eight"));
+    let word =
+        |at: usize| u64::from_ne_bytes(buffer.bytes()[at..at + 8].try_into().expect("eight"));
     [word(0), word(8)]
 }
 
@@ -106,7 +107,8 @@ pub(crate) fn missing() {
     let error = refused(1 << 20);
     assert_eq!(error.status(), DTL_ERROR_LIMIT, "{error}");
     assert!(
-        error.text().contains("1048576 bytes of shared memory: ") && error.text().contains("ulimit -f"),
+        error.text().contains("1048576 bytes of shared memory: ")
+            && error.text().contains("ulimit -f"),
         "{error}"
     );
     // SAFETY: reads one rlimit.

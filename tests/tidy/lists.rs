@@ -8,7 +8,8 @@ use std::fs;
 /// The fields of each line of a list, without comments. `\|` is a bar in a field.
 fn lines(path: &str) -> Vec<(usize, Vec<String>)> {
     let text = fs::read_to_string(root().join(path)).unwrap();
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let fields = |line: &str| -> Vec<String> {
         let hidden = line.replace("\\|", "\r");
         hidden.split('|').map(|field| field.trim().replace('\r', "|")).collect()
@@ -40,7 +41,8 @@ fn planted() -> BTreeSet<String> {
     collect(&root().join("tests/mutants"), &[".c"], &mut files);
     let mut found = BTreeSet::new();
     for file in &files {
-        let names = file.text.split("is_fault(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let names =
+            file.text.split("is_fault(\"").skip(1).filter_map(|rest| rest.split('"').next());
         found.extend(names.map(str::to_owned));
         for line in file.text.lines().filter_map(|line| line.strip_prefix("SLOT(")) {
             let mut words = line.split(", ");
@@ -54,12 +56,18 @@ fn planted() -> BTreeSet<String> {
 #[test]
 fn planted_faults_are_listed() {
     let list = lines("tests/mutants/mutants.txt");
-    let listed: BTreeSet<String> = list.into_iter().map(|(_, mut line)| line.swap_remove(0)).collect();
+    let listed: BTreeSet<String> =
+        list.into_iter().map(|(_, mut line)| line.swap_remove(0)).collect();
     let planted = planted();
     let in_one = |one: &BTreeSet<String>, other: &BTreeSet<String>, what: &str| -> Vec<String> {
         one.difference(other).map(|name| format!("{name}: {what}")).collect()
     };
-    let mut findings = in_one(&planted, &listed, "in the sources of tests/mutants, but not in mutants.txt");
-    findings.extend(in_one(&listed, &planted, "in mutants.txt, but not in the sources of tests/mutants"));
+    let mut findings =
+        in_one(&planted, &listed, "in the sources of tests/mutants, but not in mutants.txt");
+    findings.extend(in_one(
+        &listed,
+        &planted,
+        "in mutants.txt, but not in the sources of tests/mutants",
+    ));
     report(&findings);
 }

@@ -66,8 +66,14 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "sys/unforked.rs ASKED",
         ],
     ),
-    ("tried by dtl_init_after_fork itself", &["runtime/lifecycle.rs COUNT", "sys/epoch.rs RECORDS"]),
-    ("no lock: a page that a fork wipes", &["backend/shm/transport.rs OPENER", "runtime/lifecycle.rs GATE"]),
+    (
+        "tried by dtl_init_after_fork itself",
+        &["runtime/lifecycle.rs COUNT", "sys/epoch.rs RECORDS"],
+    ),
+    (
+        "no lock: a page that a fork wipes",
+        &["backend/shm/transport.rs OPENER", "runtime/lifecycle.rs GATE"],
+    ),
     (
         "also by functions that work in every state: `aside` in runtime/lifecycle.rs",
         &[
@@ -96,7 +102,10 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/trace/names.rs NAMES",
         ],
     ),
-    ("also on threads of a backend: redeem in runtime/exec/ticket.rs", &["runtime/exec/ticket.rs ONCE"]),
+    (
+        "also on threads of a backend: redeem in runtime/exec/ticket.rs",
+        &["runtime/exec/ticket.rs ONCE"],
+    ),
     (
         "also in the program's own MPI calls: fold and release_all in backend/mpi",
         &["backend/mpi/op.rs OPERATIONS", "backend/mpi/op.rs OWN", "backend/mpi/window.rs LEFT"],
@@ -123,9 +132,15 @@ const THREADS: &[(&str, &str)] = &[
     ("src/backend/rdma/meet/tcp.rs", "looks names up; takes no lock of the library"),
     ("src/runtime/comm/progress.rs", "within the call that started it"),
     ("src/runtime/comm/window/progress.rs", "aside while it serves windows"),
-    ("src/runtime/exec/pool.rs", "aside while it runs a task; a loop's pieces are within the loop's call"),
+    (
+        "src/runtime/exec/pool.rs",
+        "aside while it runs a task; a loop's pieces are within the loop's call",
+    ),
     ("src/runtime/exec/queue.rs", "aside while it runs a task"),
-    ("src/runtime/trace/file.rs", "takes no lock but its trace's own, which a child does not touch"),
+    (
+        "src/runtime/trace/file.rs",
+        "takes no lock but its trace's own, which a child does not touch",
+    ),
     ("src/sys/child.rs", "starts a process, no thread"),
     ("src/sys/thread.rs", "the two functions that start threads"),
 ];
@@ -136,7 +151,10 @@ pub(crate) fn static_locks(file: &File) -> Vec<String> {
         let (before, after) = line.trim_start().split_once("static ")?;
         let (name, kind) = after.split_once(": ")?;
         let is_static = before.is_empty() || before.starts_with("pub");
-        let kind = format!("{} ", kind.split(" = ").next().unwrap_or_default().trim_end_matches(['=', ' ']));
+        let kind = format!(
+            "{} ",
+            kind.split(" = ").next().unwrap_or_default().trim_end_matches(['=', ' '])
+        );
         let is_lock = LOCK_TYPES.iter().any(|lock| kind.contains(lock));
         (is_static && is_lock).then(|| format!("{} {name}", file.path.trim_start_matches("src/")))
     };
@@ -150,7 +168,8 @@ fn a_fork_sees_every_holder_of_a_lock() {
         .filter(|file| !file.is_in("src/bin") && !file.path.ends_with("tests.rs"))
         .collect();
     let found: Vec<String> = library.iter().flat_map(static_locks).collect();
-    let known: Vec<&str> = STATIC_LOCKS.iter().flat_map(|(_, locks)| locks.iter().copied()).collect();
+    let known: Vec<&str> =
+        STATIC_LOCKS.iter().flat_map(|(_, locks)| locks.iter().copied()).collect();
     let mut findings = Vec::new();
     for lock in found.iter().filter(|lock| !known.contains(&lock.as_str())) {
         findings.push(format!("src/{lock}: who holds it at a fork? Add it to STATIC_LOCKS"));
@@ -159,9 +178,11 @@ fn a_fork_sees_every_holder_of_a_lock() {
         findings.push(format!("STATIC_LOCKS: there is no {lock} any more"));
     }
     for file in &library {
-        let starts = file.code().any(|(_, line)| line.contains("spawn(") || line.contains("spawn_scoped("));
+        let starts =
+            file.code().any(|(_, line)| line.contains("spawn(") || line.contains("spawn_scoped("));
         if starts != THREADS.iter().any(|(path, _)| *path == file.path) {
-            findings.push(format!("{}: starts threads, or does not any more: see THREADS", file.path));
+            findings
+                .push(format!("{}: starts threads, or does not any more: see THREADS", file.path));
         }
     }
     report(&findings);

@@ -50,7 +50,7 @@
  * 10. No hidden fallback. Only "auto" chooses, and dtl_explain tells what and why. What is asked for
  *     by name and cannot be had is an error with the reason. DTL_STRICT=1 makes a degraded automatic
  *     choice an error as well.
- * 11. Environment. Variables named DTL_… set what no call has set; `dtl-info --env` lists them.
+ * 11. Environment. Variables named DTL_... set what no call has set; `dtl-info --env` lists them.
  *
  * Where an established interface has the same thing, the text says "Equivalent: MPI_Comm_split".
  * Numbers and names in this file are kept for ever: see docs/abi.md for what may grow and how.

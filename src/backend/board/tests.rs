@@ -1,4 +1,5 @@
-//! What a board must not do: take a block back too early, or a place. How threads meet on one: `tests/models`.
+//! What a board must not do: take a block back too early, or a place. How threads meet on one:
+//! `tests/models`.
 
 use super::*;
 use crate::sys::buf::Scratch;
@@ -172,7 +173,8 @@ fn communicators_made_at_the_same_time_share_no_sheet() {
     let (of_other_b, of_other_a) = (two.reserve(1), two.reserve(1));
     let (a, b) = ([of_a, of_other_a], [of_b, of_other_b]);
     assert_ne!(of_a, of_b);
-    let boards = [(3, a), (4, b)].map(|(context, places)| [0, 1].map(|own| two.open(own, context, places)));
+    let boards =
+        [(3, a), (4, b)].map(|(context, places)| [0, 1].map(|own| two.open(own, context, places)));
     for (value, [one, other]) in (10..).zip(&boards) {
         assert!(post(one, 1, value) && post(other, 1, value + 100));
     }

@@ -1,5 +1,5 @@
-//! A look at code that the caller has before the driver gets it: the driver is told no size, so what was cut off would make
-//! it read beyond the end.
+//! A look at code that the caller has before the driver gets it: the driver is told no size, so
+//! what was cut off would make it read beyond the end.
 
 use crate::error::{Result, fail};
 
@@ -17,7 +17,8 @@ pub(super) fn check(bytes: &[u8]) -> Result<()> {
     } else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_source_t.text is neither a cubin nor a fatbin (PTX is DTL_LANGUAGE_PTX, source DTL_LANGUAGE_CUDA)"
+            "dtl_source_t.text is neither a cubin nor a fatbin (PTX is DTL_LANGUAGE_PTX, source \
+             DTL_LANGUAGE_CUDA)"
         );
     };
     let count = bytes.len() as u64;
@@ -25,11 +26,13 @@ pub(super) fn check(bytes: &[u8]) -> Result<()> {
         Some(length) if length <= count => Ok(()),
         Some(length) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_source_t.text has {count} bytes of a binary of {length}: it was cut off, or size_bytes is wrong"
+            "dtl_source_t.text has {count} bytes of a binary of {length}: it was cut off, or \
+             size_bytes is wrong"
         ),
         None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_source_t.text has {count} bytes, too few for the beginning of a binary: give all of them in size_bytes"
+            "dtl_source_t.text has {count} bytes, too few for the beginning of a binary: give all \
+             of them in size_bytes"
         ),
     }
 }
@@ -40,7 +43,8 @@ pub(super) fn check_text(bytes: &[u8]) -> Result<()> {
         None => Ok(()),
         Some(at) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_source_t.text has a NUL at byte {at}: PTX is text (DTL_LANGUAGE_BINARY for a cubin or fatbin)"
+            "dtl_source_t.text has a NUL at byte {at}: PTX is text (DTL_LANGUAGE_BINARY for a \
+             cubin or fatbin)"
         ),
     }
 }
@@ -90,12 +94,18 @@ mod tests {
         }
         let mut fatbin = [FATBIN, &[1, 0, 16, 0, 4, 0, 0, 0, 0, 0, 0, 0], b"code"].concat();
         assert!(check(&fatbin).is_ok());
-        assert!(check(fatbin.get(..19).unwrap()).unwrap_err().text().contains("19 bytes of a binary of 20"));
+        assert!(
+            check(fatbin.get(..19).unwrap())
+                .unwrap_err()
+                .text()
+                .contains("19 bytes of a binary of 20")
+        );
         fatbin.truncate(10);
         assert!(check(&fatbin).unwrap_err().text().contains("too few"));
         assert!(check(b".version 8.0").is_err() && check(b"").is_err());
         assert!(
-            check_text(b".version").is_ok() && check_text(b".ver\0").unwrap_err().text().contains("byte 4")
+            check_text(b".version").is_ok()
+                && check_text(b".ver\0").unwrap_err().text().contains("byte 4")
         );
     }
 }

@@ -1,4 +1,5 @@
-//! What the driver's results mean: which status of the library each is. Names and texts are the driver's own.
+//! What the driver's results mean: which status of the library each is. Names and texts are the
+//! driver's own.
 
 use super::functions::{Code, Functions};
 use crate::abi::status::*;
@@ -26,7 +27,8 @@ pub const IS_GONE: Code = 400;
 /// The driver has no device.
 pub const NO_DEVICE: Code = 100;
 
-/// Codes that this library treats apart, by cuda.h. The last ones leave a context that nothing can be done with.
+/// Codes that this library treats apart, by cuda.h. The last ones leave a context that nothing can
+/// be done with.
 pub const NAMES: &[(Code, &str)] = &[
     (SUCCESS, "CUDA_SUCCESS"),
     (NOT_READY, "CUDA_ERROR_NOT_READY"),
@@ -61,7 +63,8 @@ pub const NAMES: &[(Code, &str)] = &[
     (911, "CUDA_ERROR_EXTERNAL_DEVICE"),
 ];
 
-/// Whether nothing can be done any more with the context that answered it: its memory, streams and events are gone.
+/// Whether nothing can be done any more with the context that answered it: its memory, streams and
+/// events are gone.
 #[must_use]
 pub fn is_lost(code: Code) -> bool {
     matches!(code, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911)
@@ -85,11 +88,14 @@ impl Functions {
     #[must_use]
     pub fn error(&self, code: Code, what: &str) -> Error {
         let (status, advice) = match code {
-            OUT_OF_MEMORY => (DTL_ERROR_OUT_OF_MEMORY, "; free memory of that kind, or ask for less"),
+            OUT_OF_MEMORY => {
+                (DTL_ERROR_OUT_OF_MEMORY, "; free memory of that kind, or ask for less")
+            }
             NOT_SUPPORTED => (DTL_ERROR_NOT_SUPPORTED, "; this device or driver cannot do it"),
             ALREADY_REGISTERED => (
                 DTL_ERROR_ALREADY_EXISTS,
-                "; the program or another library has registered a part of it: use that, or take it back first",
+                "; the program or another library has registered a part of it: use that, or take \
+                 it back first",
             ),
             46 => (
                 DTL_ERROR_UNAVAILABLE,
@@ -98,7 +104,8 @@ impl Functions {
             3 | 34 | NO_DEVICE | 802 | 803 => (DTL_ERROR_UNAVAILABLE, ""),
             code if is_lost(code) => (
                 DTL_ERROR_DEVICE_LOST,
-                "; the device is lost to this process with all its memory: its calls fail from now on, destroy what was \
+                "; the device is lost to this process with all its memory: its calls fail from now \
+                 on, destroy what was \
                  made on it, then start a new process (compute-sanitizer finds a kernel's fault)",
             ),
             _ => (DTL_ERROR_CUDA, ""),
@@ -111,13 +118,14 @@ impl Functions {
     pub fn words(&self, code: Code) -> String {
         let told = |ask: unsafe extern "C" fn(Code, *mut *const c_char) -> Code| {
             let mut text = std::ptr::null();
-            // SAFETY: room for a pointer; what comes back is null or a text that the driver never frees.
+            // SAFETY: room for a pointer; what comes back is null or a text that the driver never
+            // frees.
             let known = unsafe { ask(code, &raw mut text) } == SUCCESS && !text.is_null();
             // SAFETY: not null, so such a text.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
-        let name =
-            told(self.cuGetErrorName).unwrap_or_else(|| "a code that the driver has no name for".into());
+        let name = told(self.cuGetErrorName)
+            .unwrap_or_else(|| "a code that the driver has no name for".into());
         match told(self.cuGetErrorString) {
             Some(text) => format!("CUDA says {name} ({code}), {text}"),
             None => format!("CUDA says {name} ({code})"),

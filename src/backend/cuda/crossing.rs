@@ -1,5 +1,5 @@
-//! Memory that others reach: device memory of other processes (CUDA IPC), of other devices' drivers (dma-buf), and host memory of
-//! the program's that devices reach.
+//! Memory that others reach: device memory of other processes (CUDA IPC), of other devices' drivers
+//! (dma-buf), and host memory of the program's that devices reach.
 
 use super::Cuda;
 use super::codes::{IS_GONE, OF_THIS_PROCESS};
@@ -16,11 +16,14 @@ impl Cuda {
     /// Page-locks host memory of the program's, for all devices.
     pub(super) fn register_range(&self, region: Region) -> Result<()> {
         let driver = self.driver.get()?;
-        let Some(register) = driver.cuda.cuMemHostRegister_v2 else { return absent("cuMemHostRegister_v2") };
+        let Some(register) = driver.cuda.cuMemHostRegister_v2 else {
+            return absent("cuMemHostRegister_v2");
+        };
         let device = self.current(&driver);
         let inside = driver.enter(device)?;
         let flags = (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) as Uint;
-        // SAFETY: memory that the caller keeps until it is unregistered; the driver refuses what is none.
+        // SAFETY: memory that the caller keeps until it is unregistered; the driver refuses what is
+        // none.
         let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
         driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
         drop(inside);
@@ -31,8 +34,11 @@ impl Cuda {
 
 /// Undoes it.
 pub(super) fn unregister(driver: &Driver, addr: Addr) -> Result<()> {
-    let Some(unregister) = driver.cuda.cuMemHostUnregister else { return absent("cuMemHostUnregister") };
-    // SAFETY: what was registered, once; a context is current, and nothing uses it, as the caller says.
+    let Some(unregister) = driver.cuda.cuMemHostUnregister else {
+        return absent("cuMemHostUnregister");
+    };
+    // SAFETY: what was registered, once; a context is current, and nothing uses it, as the caller
+    // says.
     driver.cuda.check_release(unsafe { unregister(addr.ptr()) }, "cuMemHostUnregister")
 }
 
@@ -57,7 +63,10 @@ pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> R
     let kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD as Uint;
     // SAFETY: room for a descriptor; the driver refuses a range that it cannot give.
     let code = unsafe { get((&raw mut fd).cast(), first, len, kind, 0) };
-    driver.cuda.check(code, "a dma-buf (cuMemGetHandleForAddressRange)").map(|()| (fd, offset as u64))
+    driver
+        .cuda
+        .check(code, "a dma-buf (cuMemGetHandleForAddressRange)")
+        .map(|()| (fd, offset as u64))
 }
 
 /// Lets go of what another process has.
@@ -84,12 +93,15 @@ impl Exports for Cuda {
         if extent.align > ALIGNMENT {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "memory aligned to {} cannot be exported by CUDA, which aligns it to {ALIGNMENT} where it is opened: ask for \
+                "memory aligned to {} cannot be exported by CUDA, which aligns it to {ALIGNMENT} \
+                 where it is opened: ask for \
                  that or less",
                 extent.align
             );
         }
-        let Some(export) = driver.cuda.cuIpcGetMemHandle else { return absent("cuIpcGetMemHandle") };
+        let Some(export) = driver.cuda.cuIpcGetMemHandle else {
+            return absent("cuIpcGetMemHandle");
+        };
         let _inside = driver.enter(block.device)?;
         let mut handle = IpcHandle { bytes: [0; 64] };
         // SAFETY: room for a handle, the first byte of an allocation.
@@ -104,7 +116,9 @@ impl Exports for Cuda {
 
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
         let driver = self.driver.get()?;
-        let Some(open) = driver.cuda.cuIpcOpenMemHandle_v2 else { return absent("cuIpcOpenMemHandle_v2") };
+        let Some(open) = driver.cuda.cuIpcOpenMemHandle_v2 else {
+            return absent("cuIpcOpenMemHandle_v2");
+        };
         let device = self.current(&driver);
         let inside = driver.enter(device)?;
         let mut handle = IpcHandle { bytes: [0; 64] };
@@ -113,25 +127,29 @@ impl Exports for Cuda {
         }
         let mut number = 0;
         // SAFETY: room for a device pointer, a handle that another process' driver wrote.
-        let code = unsafe { open(&raw mut number, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as Uint) };
+        let code =
+            unsafe { open(&raw mut number, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as Uint) };
         match code {
             OF_THIS_PROCESS => {
                 return fail!(
                     DTL_ERROR_NOT_SUPPORTED,
-                    "CUDA does not open what this very process exported: use the memory itself ({})",
+                    "CUDA does not open what this very process exported: use the memory itself \
+                     ({})",
                     driver.cuda.words(code)
                 );
             }
             IS_GONE => {
                 return fail!(
                     DTL_ERROR_INVALID_HANDLE,
-                    "stale: the exporter has freed it or has ended; free only when all have imported ({})",
+                    "stale: the exporter has freed it or has ended; free only when all have \
+                     imported ({})",
                     driver.cuda.words(code)
                 );
             }
             code => driver.cuda.check(
                 code,
-                "opening another process' memory (cuIpcOpenMemHandle; the device must be the exporter's, or reach it)",
+                "opening another process' memory (cuIpcOpenMemHandle; the device must be the \
+                 exporter's, or reach it)",
             )?,
         }
         let base = address(number);
@@ -139,7 +157,10 @@ impl Exports for Cuda {
         if blocks.contains_key(&base.get()) {
             drop(blocks);
             close(&driver, number)?;
-            return fail!(DTL_ERROR_ALREADY_EXISTS, "it is imported here already, at {base:?}: use that");
+            return fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "it is imported here already, at {base:?}: use that"
+            );
         }
         blocks.insert(base.get(), Block { base, size: extent.size, device, from: From::Opened });
         drop(blocks);

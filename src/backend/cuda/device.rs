@@ -22,7 +22,8 @@ thread_local! {
 }
 
 impl Cuda {
-    /// The calling thread's current device: what it chose here, else that of the CUDA context that it has, else the first.
+    /// The calling thread's current device: what it chose here, else that of the CUDA context that
+    /// it has, else the first.
     pub(super) fn current(&self, driver: &Driver) -> i32 {
         let (generation, device) = CURRENT.get();
         if generation == driver.generation {
@@ -47,7 +48,8 @@ impl Cuda {
         (out.kind, out.total_bytes) = (DTL_DEVICE_GPU, bytes as u64);
         out.compute_units = number(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         out.max_block_threads = number(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-        let (block, grid) = (CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
+        let (block, grid) =
+            (CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
         out.max_block = [0, 1, 2].map(|axis| number(block + axis));
         out.max_grid = [0, 1, 2].map(|axis| number(grid + axis));
         copy_text(&mut out.name, &card.name);
@@ -113,6 +115,10 @@ impl Device for Arc<Cuda> {
     }
 
     fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
-        Some(self.driver.get().and_then(|driver| driver.card(device).map(|card| (DLPACK_CUDA, card.id))))
+        Some(
+            self.driver
+                .get()
+                .and_then(|driver| driver.card(device).map(|card| (DLPACK_CUDA, card.id))),
+        )
     }
 }

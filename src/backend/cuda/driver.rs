@@ -1,9 +1,9 @@
-//! The driver and its devices: primary contexts, and a stream of each device for the library's own copies. Everything is
-//! asked for when it is first needed.
+//! The driver and its devices: primary contexts, and a stream of each device for the library's own
+//! copies. Everything is asked for when it is first needed.
 //!
-//! The primary context is the one that CUDA's runtime interface uses too, so memory and streams of this library and of
-//! programs and libraries above that interface go together. A call makes the context current in its thread and leaves
-//! the thread as it was.
+//! The primary context is the one that CUDA's runtime interface uses too, so memory and streams of
+//! this library and of programs and libraries above that interface go together. A call makes the
+//! context current in its thread and leaves the thread as it was.
 
 use super::codes::{NO_DEVICE, SUCCESS};
 use super::functions::*;
@@ -20,7 +20,8 @@ use std::sync::OnceLock;
 
 /// What everybody has who has the driver.
 const USUAL_LIBRARY: &str = "libcuda.so.1";
-/// The oldest version whose functions are all of the list's required ones, as cuDriverGetVersion counts.
+/// The oldest version whose functions are all of the list's required ones, as cuDriverGetVersion
+/// counts.
 const OLDEST: i32 = 11_000;
 
 static LIBRARY: Library<Functions> = Library::new("CUDA", "driver");
@@ -100,13 +101,15 @@ impl Driver {
         if version < OLDEST {
             let (major, minor) = (version / 1000, version % 1000 / 10);
             return Err(format!(
-                "the CUDA driver is one of CUDA {major}.{minor}, and 11.0 or newer is needed: update the driver"
+                "the CUDA driver is one of CUDA {major}.{minor}, and 11.0 or newer is needed: \
+                 update the driver"
             ));
         }
         // SAFETY: takes no pointers.
         let code = unsafe { (cuda.cuInit)(0) };
         if code == NO_DEVICE {
-            return Err("the CUDA driver finds no device: permissions of /dev/nvidia…, CUDA_VISIBLE_DEVICES, or none is \
+            return Err("the CUDA driver finds no device: permissions of /dev/nvidia…, \
+                CUDA_VISIBLE_DEVICES, or none is \
                         plugged in"
                 .into());
         }
@@ -122,7 +125,9 @@ impl Driver {
     pub(super) fn card(&self, device: i32) -> Result<&Card> {
         match usize::try_from(device).ok().and_then(|place| self.cards.get(place)) {
             Some(card) => Ok(card),
-            None => fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", self.cards.len()),
+            None => {
+                fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", self.cards.len())
+            }
         }
     }
 
@@ -204,7 +209,8 @@ impl Driver {
     pub(super) fn attribute(&self, card: &Card, what: i64) -> i32 {
         let mut value = 0;
         // SAFETY: a device of the driver's and room for an int.
-        let code = unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, what as Int, card.id) };
+        let code =
+            unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, what as Int, card.id) };
         if code == SUCCESS { value } else { 0 }
     }
 }
@@ -228,7 +234,8 @@ impl Drop for Driver {
                     // SAFETY: the library's own stream, given up once.
                     let _ = unsafe { (self.cuda.cuStreamDestroy_v2)(stream.ptr()) };
                 }
-                if let (Some(pool), Some(destroy)) = (card.pool.take().flatten(), self.cuda.cuMemPoolDestroy)
+                if let (Some(pool), Some(destroy)) =
+                    (card.pool.take().flatten(), self.cuda.cuMemPoolDestroy)
                 {
                     // SAFETY: the library's own pool, given up once.
                     let _ = unsafe { destroy(pool.ptr()) };
@@ -249,12 +256,16 @@ pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))
 }
 
-/// A pool of the library's own, which keeps what is freed: the device's default one is the program's to tune.
+/// A pool of the library's own, which keeps what is freed: the device's default one is the
+/// program's to tune.
 fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
     let cuda = driver.cuda;
-    let (Some(create), Some(set), Some(_), Some(_)) =
-        (cuda.cuMemPoolCreate, cuda.cuMemPoolSetAttribute, cuda.cuMemAllocFromPoolAsync, cuda.cuMemFreeAsync)
-    else {
+    let (Some(create), Some(set), Some(_), Some(_)) = (
+        cuda.cuMemPoolCreate,
+        cuda.cuMemPoolSetAttribute,
+        cuda.cuMemAllocFromPoolAsync,
+        cuda.cuMemFreeAsync,
+    ) else {
         return Ok(None);
     };
     if driver.attribute(card, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == 0 {
@@ -274,7 +285,8 @@ fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
     // SAFETY: a description in a local, and room for a pool.
     cuda.check(unsafe { create(&raw mut pool, &raw const properties) }, "cuMemPoolCreate")?;
     // SAFETY: a pool, and the 64-bit number that this attribute is.
-    let code = unsafe { set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as Int, (&raw mut keep).cast()) };
+    let code =
+        unsafe { set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as Int, (&raw mut keep).cast()) };
     cuda.check(code, "cuMemPoolSetAttribute").map(|()| Some(Addr::new(pool)))
 }
 
@@ -302,10 +314,14 @@ fn open() -> std::result::Result<&'static Functions, String> {
     let opened = unsafe { LIBRARY.open(name, &resolve) };
     opened.map_err(|why| match &named {
         Some(name) => format!(
-            "DTL_CUDA_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's driver library (libcuda.so.1), or \
+            "DTL_CUDA_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's driver \
+             library (libcuda.so.1), or \
              unset it"
         ),
-        None => format!("no CUDA: {why}; install NVIDIA's driver, or name its libcuda.so.1 with DTL_CUDA_LIBRARY"),
+        None => format!(
+            "no CUDA: {why}; install NVIDIA's driver, or name its libcuda.so.1 with \
+            DTL_CUDA_LIBRARY"
+        ),
     })
 }
 
@@ -340,5 +356,7 @@ pub(super) fn text<const ROOM: usize>(ask: impl Fn(Int, TextOut) -> Code) -> Str
     if ask(ROOM as Int, bytes.as_mut_ptr().cast()) != SUCCESS {
         return String::new();
     }
-    CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    CStr::from_bytes_until_nul(&bytes)
+        .map(|text| text.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }

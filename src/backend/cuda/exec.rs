@@ -1,7 +1,7 @@
 //! Streams and events: tokens to what `lane` has.
 //!
-//! A stream's token is a share of a [`Lane`]. An event's is a pointer to what is below: it belongs to no device, a CUevent
-//! does.
+//! A stream's token is a share of a [`Lane`]. An event's is a pointer to what is below: it belongs
+//! to no device, a CUevent does.
 
 use super::Cuda;
 use super::functions::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING};
@@ -94,7 +94,12 @@ impl Exec for Arc<Cuda> {
         Some(record_of(event).map_or(Ok(()), |record| lane(stream).wait_for(record)))
     }
 
-    fn stream_host_callback(&self, stream: Token, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
+    fn stream_host_callback(
+        &self,
+        stream: Token,
+        task: dtl_task_fn_t,
+        user: Addr,
+    ) -> Option<Result<()>> {
         lane(stream).call(task, user)
     }
 
@@ -115,7 +120,9 @@ impl Exec for Arc<Cuda> {
     fn event_record(&self, token: Token, stream: Token) -> Result<()> {
         let (event, lane) = (event(token), share(stream));
         let mut latest = event.record.lock();
-        if let Some(record) = latest.as_mut().and_then(Arc::get_mut).filter(|record| record.fits(&lane)) {
+        if let Some(record) =
+            latest.as_mut().and_then(Arc::get_mut).filter(|record| record.fits(&lane))
+        {
             return record.renew(lane);
         }
         *latest = Some(Arc::new(Record::new(lane, event.flags)?));
@@ -138,15 +145,22 @@ impl Exec for Arc<Cuda> {
 fn elapsed(start: Token, stop: Token) -> Result<u64> {
     let record = |token, role| match record_of(token) {
         Some(record) => Ok(record),
-        None => fail!(DTL_ERROR_INVALID_STATE, "the {role} event was never recorded; record it first"),
+        None => {
+            fail!(DTL_ERROR_INVALID_STATE, "the {role} event was never recorded; record it first")
+        }
     };
     let (from, to) = (record(start, "start")?, record(stop, "stop")?);
     let Some(elapsed) = from.until(&to)? else {
         let role = if from.is_done()? { "stop" } else { "start" };
-        return fail!(DTL_ERROR_INVALID_STATE, "the {role} event is still pending; wait for it first");
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the {role} event is still pending; wait for it first"
+        );
     };
     match u64::try_from(elapsed) {
         Ok(elapsed) => Ok(elapsed),
-        Err(_) => fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them"),
+        Err(_) => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them")
+        }
     }
 }

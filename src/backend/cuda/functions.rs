@@ -1,8 +1,9 @@
-//! The driver's functions, found by name in the libcuda.so.1 that was opened; its types and the constants that are used.
+//! The driver's functions, found by name in the libcuda.so.1 that was opened; its types and the
+//! constants that are used.
 //!
-//! Types and values are those of NVIDIA's cuda.h; `tests/cuda_constants.rs` has the C compiler compare them. The names
-//! are those that the driver exports: cuda.h's macros add the `_v2`. Results stay plain integers: a driver may answer
-//! codes that no list knows.
+//! Types and values are those of NVIDIA's cuda.h; `tests/cuda_constants.rs` has the C compiler
+//! compare them. The names are those that the driver exports: cuda.h's macros add the `_v2`.
+//! Results stay plain integers: a driver may answer codes that no list knows.
 //!
 //! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
 
@@ -46,7 +47,8 @@ pub type Text = *const c_char;
 pub type TextOut = *mut c_char;
 /// `const char **`
 pub type Texts = *mut *const c_char;
-/// `CUcontext`, `CUstream`, `CUevent`, `CUmodule`, `CUfunction`, `CUmemoryPool`: each points to what only the driver knows
+/// `CUcontext`, `CUstream`, `CUevent`, `CUmodule`, `CUfunction`, `CUmemoryPool`: each points to
+/// what only the driver knows
 pub type Object = *mut c_void;
 /// a pointer to one that is written
 pub type ObjectOut = *mut Object;
@@ -219,7 +221,9 @@ function_table! {
         cuModuleGetFunction(ObjectOut, Object, Text) -> Code;
         cuFuncGetAttribute(IntOut, Int, Object) -> Code;
         cuFuncSetAttribute(Object, Int, Int) -> Code;
-        cuLaunchKernel(Object, Uint, Uint, Uint, Uint, Uint, Uint, Uint, Object, OutOut, OutOut) -> Code;
+        cuLaunchKernel(
+            Object, Uint, Uint, Uint, Uint, Uint, Uint, Uint, Object, OutOut, OutOut
+        ) -> Code;
     }
     optional {
         cuMemPoolCreate(ObjectOut, PoolIn) -> Code;

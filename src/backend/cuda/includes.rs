@@ -1,9 +1,10 @@
-//! The files that CUDA C++ may include. NVRTC does not say which it has read, so every `#include` of the text is followed,
-//! also where a condition leaves it out, into every folder where NVRTC could look: what is found there, and that nothing
-//! is, are inputs of the compilation. Better one file too many than a kernel that is older than its header.
+//! The files that CUDA C++ may include. NVRTC does not say which it has read, so every `#include`
+//! of the text is followed, also where a condition leaves it out, into every folder where NVRTC
+//! could look: what is found there, and that nothing is, are inputs of the compilation. Better one
+//! file too many than a kernel that is older than its header.
 //!
-//! What names files in a way that only the compiler can follow (a macro for a name, precompiled headers) cannot be told;
-//! such source is compiled each time.
+//! What names files in a way that only the compiler can follow (a macro for a name, precompiled
+//! headers) cannot be told; such source is compiled each time.
 
 use crate::backend::cache::Inputs;
 use crate::runtime::backend::Source;
@@ -25,14 +26,21 @@ pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
     inputs.add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
     let name = Path::new(OsStr::from_bytes(source.name.as_bytes()));
     let home = name.parent().unwrap_or(Path::new("")).to_path_buf();
-    let mut walk =
-        Walk { inputs, folders: told.folders, seen: BTreeSet::new(), waiting: VecDeque::new(), bytes: 0 };
+    let mut walk = Walk {
+        inputs,
+        folders: told.folders,
+        seen: BTreeSet::new(),
+        waiting: VecDeque::new(),
+        bytes: 0,
+    };
     // NVRTC looks for those that options name in the current folder too.
-    let first = told.names.iter().all(|name| walk.look(Path::new(""), name) && walk.look(&home, name));
+    let first =
+        told.names.iter().all(|name| walk.look(Path::new(""), name) && walk.look(&home, name));
     // Files that come with the source are inputs already; what they include may lie on disk.
     let files = source.files.iter();
     let followed = files.map(|file| (home.join(&file.name), file.text.as_bytes()));
-    let mut followed = followed.map(|(path, text)| (path.parent().unwrap_or(&home).to_path_buf(), text));
+    let mut followed =
+        followed.map(|(path, text)| (path.parent().unwrap_or(&home).to_path_buf(), text));
     first
         && walk.follow(&home, source.bytes())
         && followed.all(|(folder, text)| walk.follow(&folder, text) && walk.follow(&home, text))
@@ -82,7 +90,8 @@ impl Walk<'_> {
                 self.bytes += text.len();
                 self.inputs.add("file", key);
                 self.inputs.add("text", &text);
-                self.waiting.push_back((path.parent().unwrap_or(Path::new("")).to_path_buf(), text));
+                self.waiting
+                    .push_back((path.parent().unwrap_or(Path::new("")).to_path_buf(), text));
                 true
             }
             Content::Absent => {
@@ -106,7 +115,8 @@ fn read(path: &Path, most: usize) -> Content {
         return Content::Absent;
     }
     let mut text = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut text));
+    let read =
+        fs::File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut text));
     match read {
         Ok(_) if text.len() <= most => Content::Text(text),
         Ok(_) => Content::Unknown,
@@ -124,7 +134,8 @@ fn read_options(options: &[&[u8]]) -> Option<Told> {
     let mut told = Told { folders: Vec::new(), names: Vec::new() };
     let mut options = options.iter();
     while let Some(&option) = options.next() {
-        let value = |long: &[u8]| option.strip_prefix(long).and_then(|rest| rest.strip_prefix(b"="));
+        let value =
+            |long: &[u8]| option.strip_prefix(long).and_then(|rest| rest.strip_prefix(b"="));
         let place = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         if let Some(folder) = value(b"--include-path") {
             told.folders.push(place(folder));
@@ -152,8 +163,8 @@ fn names_a_file(option: &[u8]) -> bool {
     has(b"pch") || has(b"trace") || is_file(option) || value.is_some_and(is_file)
 }
 
-/// The names behind `#include` and `__has_include`, wherever they stand: a name in a comment does no harm. `None`: there is
-/// one that only the compiler can follow.
+/// The names behind `#include` and `__has_include`, wherever they stand: a name in a comment does
+/// no harm. `None`: there is one that only the compiler can follow.
 fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     if text.windows(3).any(|part| part == b"??=") {
         return None;
@@ -278,12 +289,17 @@ mod tests {
 
     #[test]
     fn names_are_found_wherever_they_are() {
-        let text = "#include \"a.h\"\n  #  include<b/b.h>\n/* x */ # /* y */ include /* z\n */ \"c.h\"\n#inc\\\nlude \"d.h\"\n\
-                    %:include <e.h>\n#if 0\n#include \"f.h\"\n#endif\nconst char* s = \"/*\";\n#include \"g.h\"\n// */ #include \"h.h\"\n\
-                    #if defined(__has_include) && __has_include( <i.h> )\n# define X #x\n#ifdef __has_include\n#pragma once\n";
+        let text = "#include \"a.h\"\n  #  include<b/b.h>\n/* x */ # /* y */ include /* z\n */ \
+            \"c.h\"\n#inc\\\nlude \"d.h\"\n\
+                    %:include <e.h>\n#if 0\n#include \"f.h\"\n#endif\nconst char* s = \
+                    \"/*\";\n#include \"g.h\"\n// */ #include \"h.h\"\n\
+                    #if defined(__has_include) && __has_include( <i.h> )\n# define X #x\n#ifdef \
+                    __has_include\n#pragma once\n";
         let names = ["a.h", "b/b.h", "c.h", "d.h", "e.h", "f.h", "g.h", "h.h", "i.h"];
         assert_eq!(found(text).unwrap(), names);
-        assert!(found("").unwrap().is_empty() && found("// see #include of that\n").unwrap().is_empty());
+        assert!(
+            found("").unwrap().is_empty() && found("// see #include of that\n").unwrap().is_empty()
+        );
         for unknown in [
             "#include NAME",
             "x;\n#include_next <a.h>",
@@ -319,7 +335,9 @@ mod tests {
         assert_eq!(told.folders, ["one", "two", "three", "four"].map(PathBuf::from));
         assert_eq!(told.names, [b"x.h", b"y.h"]);
         assert_eq!(read(&["-I=five"]).unwrap().folders, ["=five", "five"].map(PathBuf::from));
-        for unknown in [&["-pch"][..], &["--use-pch=a"], &["-I"], &["--options-file=/proc/self/exe"]] {
+        for unknown in
+            [&["-pch"][..], &["--use-pch=a"], &["-I"], &["--options-file=/proc/self/exe"]]
+        {
             assert!(read(unknown).is_none(), "{unknown:?}");
         }
     }

@@ -1,11 +1,12 @@
 //! A stream: a CUstream, the failures that CUDA does not tell, and a thread for its host callbacks.
 //!
-//! A fault of the device reaches every later call by itself: CUDA answers its code for the whole context from then on.
-//! What CUDA does not know is a callback's status, and that a stream which waited for an event shares what failed before it.
+//! A fault of the device reaches every later call by itself: CUDA answers its code for the whole
+//! context from then on. What CUDA does not know is a callback's status, and that a stream which
+//! waited for an event shares what failed before it.
 //!
-//! Callbacks have a thread of their own. cuLaunchHostFunc would call them on one of the driver's, which serves all
-//! streams and so may not wait for any; and not at all behind a fault. A value in page-locked memory, for which the stream
-//! waits (cuStreamWaitValue32), holds it meanwhile.
+//! Callbacks have a thread of their own. cuLaunchHostFunc would call them on one of the driver's,
+//! which serves all streams and so may not wait for any; and not at all behind a fault. A value in
+//! page-locked memory, for which the stream waits (cuStreamWaitValue32), holds it meanwhile.
 
 use super::codes::{NOT_READY, NOT_SUPPORTED};
 use super::driver::{Driver, Inside, enter};
@@ -43,9 +44,9 @@ struct Wait(Arc<Record>);
 pub(super) struct Record {
     lane: Arc<Lane>,
     mark: Mark,
-    /// Failures of work after this …
+    /// Failures of work after this ...
     after: u64,
-    /// … and up to this are the record's.
+    /// ... and up to this are the record's.
     upto: u64,
 }
 
@@ -127,7 +128,8 @@ impl Record {
         if self.mark.context != stop.mark.context {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "the events are of devices {} and {} or of two contexts, whose clocks differ; record both on one device",
+                "the events are of devices {} and {} or of two contexts, whose clocks differ; \
+                 record both on one device",
                 self.lane.device,
                 stop.lane.device
             );
@@ -153,8 +155,8 @@ impl Lane {
         Ok(Lane::new(driver, stream, context, device, false))
     }
 
-    /// One that the program made, on a device: of the primary context or another one. NULL and the sentinels of
-    /// cuda.h mean the default streams of the primary context.
+    /// One that the program made, on a device: of the primary context or another one. NULL and the
+    /// sentinels of cuda.h mean the default streams of the primary context.
     pub(super) fn of_program(driver: Arc<Driver>, device: i32, stream: Addr) -> Result<Self> {
         let primary = driver.context(device)?;
         if stream.get() <= 2 {
@@ -174,7 +176,8 @@ impl Lane {
         if driver.card(device)?.id != id {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "the CUstream is of CUDA's device {id}, and the current one is {device}: make that current first \
+                "the CUstream is of CUDA's device {id}, and the current one is {device}: make that \
+                 current first \
                  (dtl_backend_set_device)"
             );
         }
@@ -182,7 +185,15 @@ impl Lane {
     }
 
     fn new(driver: Arc<Driver>, stream: Addr, context: Addr, device: i32, wrapped: bool) -> Self {
-        Lane { driver, stream, context, device, wrapped, log: Arc::default(), host: Mutex::new(None) }
+        Lane {
+            driver,
+            stream,
+            context,
+            device,
+            wrapped,
+            log: Arc::default(),
+            host: Mutex::new(None),
+        }
     }
 
     /// Makes its context current in the calling thread.
@@ -201,7 +212,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Calls a function on a host thread in the stream's order. `None`: the driver cannot hold a stream.
+    /// Calls a function on a host thread in the stream's order. `None`: the driver cannot hold a
+    /// stream.
     pub(super) fn call(&self, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
         let hold = self.driver.cuda.cuStreamWaitValue32_v2?;
         let queue = || {
@@ -217,7 +229,8 @@ impl Lane {
             before.record(self.stream)?;
             let number = host.last.wrapping_add(1);
             let (word, flags) = (host.gate.word.get() as Ptr, CU_STREAM_WAIT_VALUE_GEQ as Uint);
-            // SAFETY: a stream, and a word of page-locked memory that lives until the stream was let go on.
+            // SAFETY: a stream, and a word of page-locked memory that lives until the stream was
+            // let go on.
             let code = unsafe { hold(self.stream.ptr(), word, number, flags) };
             if code == NOT_SUPPORTED {
                 return Ok(false);
@@ -237,15 +250,18 @@ impl Lane {
     fn start(&self) -> Result<Host> {
         let (cuda, mut word) = (self.driver.cuda, ptr::null_mut());
         // SAFETY: room for a pointer; the context is current.
-        let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut word, 64, CU_MEMHOSTALLOC_DEVICEMAP as Uint) };
+        let code =
+            unsafe { (cuda.cuMemHostAlloc)(&raw mut word, 64, CU_MEMHOSTALLOC_DEVICEMAP as Uint) };
         cuda.check(code, "a page-locked word for a stream's host callbacks (cuMemHostAlloc)")?;
-        let gate = Gate { driver: Arc::clone(&self.driver), context: self.context, word: Addr::new(word) };
+        let gate =
+            Gate { driver: Arc::clone(&self.driver), context: self.context, word: Addr::new(word) };
         gate.word().store(0, Ordering::Relaxed);
         let worker = Worker::start("dtl-cuda-stream", Arc::clone(&self.log))?;
         Ok(Host { worker, gate: Arc::new(gate), last: 0 })
     }
 
-    /// Waits for all work queued so far; its first failure, once. A lost device's is told each time.
+    /// Waits for all work queued so far; its first failure, once. A lost device's is told each
+    /// time.
     pub(super) fn synchronize(&self) -> Result<()> {
         if self.is_own_thread() {
             return fail!(

@@ -36,7 +36,8 @@ pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
             let word = word.into_owned();
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "option \"{word}\": the driver compiles PTX with --maxrregcount=N, --opt-level=N (-ON), --device-debug (-g) \
+                "option \"{word}\": the driver compiles PTX with --maxrregcount=N, --opt-level=N \
+                 (-ON), --device-debug (-g) \
                  and --generate-line-info (-lineinfo) only"
             );
         }
@@ -96,8 +97,8 @@ impl Asked {
             values.push(number(*value));
         }
         let mut module = ptr::null_mut();
-        // SAFETY: room for a module; code that was checked to be whole or text with a NUL; as many values as names, and
-        // room for logs as is said.
+        // SAFETY: room for a module; code that was checked to be whole or text with a NUL; as many
+        // values as names, and room for logs as is said.
         let result = unsafe {
             (self.cuda.cuModuleLoadDataEx)(
                 &raw mut module,
@@ -123,20 +124,23 @@ impl Asked {
             200 | 218 | 300 => String::new(),
             // CUDA_ERROR_NO_BINARY_FOR_GPU
             209 => format!(
-                "; it has no code for this device, whose compute capability is {}.{}: compile for that, or give PTX",
+                "; it has no code for this device, whose compute capability is {}.{}: compile for \
+                 that, or give PTX",
                 cc / 10,
                 cc % 10
             ),
             // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
             222 => format!(
-                "; its PTX is newer than the driver's CUDA {}.{}: update the driver, or compile with an older NVRTC \
+                "; its PTX is newer than the driver's CUDA {}.{}: update the driver, or compile \
+                 with an older NVRTC \
                  (DTL_NVRTC_LIBRARY)",
                 version / 1000,
                 version % 1000 / 10
             ),
             // CUDA_ERROR_JIT_COMPILER_NOT_FOUND, _JIT_COMPILATION_DISABLED
             221 | 223 => {
-                let text = format!("{what}: {}; give a cubin for this device", self.cuda.words(code));
+                let text =
+                    format!("{what}: {}; give a cubin for this device", self.cuda.words(code));
                 return Error::new(DTL_ERROR_UNAVAILABLE, text);
             }
             code => return self.cuda.error(code, what),
@@ -151,7 +155,8 @@ pub(super) fn not_launched(cuda: &Functions, code: Code) -> Error {
     let what = match code {
         1 => "launching a kernel (cuLaunchKernel; more shared memory than a block may have?)",
         701 => {
-            "launching a kernel (cuLaunchKernel; a block needs more registers or shared memory than there are: take \
+            "launching a kernel (cuLaunchKernel; a block needs more registers or shared memory \
+             than there are: take \
                 smaller blocks)"
         }
         _ => "launching a kernel (cuLaunchKernel)",

@@ -66,7 +66,8 @@ impl Mark {
         let inside = enter(cuda, self.context)?;
         let mut elapsed = 0.0;
         // SAFETY: room for a float, two events that are alive.
-        let code = unsafe { (cuda.cuEventElapsedTime)(&raw mut elapsed, self.id.ptr(), stop.id.ptr()) };
+        let code =
+            unsafe { (cuda.cuEventElapsedTime)(&raw mut elapsed, self.id.ptr(), stop.id.ptr()) };
         drop(inside);
         match code {
             SUCCESS => Ok(Some(elapsed)),

@@ -1,6 +1,8 @@
-//! Memory: DEVICE from a pool of the driver's where the device has them, MANAGED, and PINNED of the host.
+//! Memory: DEVICE from a pool of the driver's where the device has them, MANAGED, and PINNED of the
+//! host.
 //!
-//! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and waited for.
+//! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and
+//! waited for.
 
 use super::codes::{INVALID_VALUE, NO_CONTEXT, SUCCESS, is_lost};
 use super::driver::{Driver, Use};
@@ -70,8 +72,12 @@ impl Cuda {
     /// Describes one side of a copy or fill; `None` = plain host memory.
     pub(super) fn side(&self, place: Place) -> Option<Block> {
         let Place { region, kind, device } = place;
-        let foreign =
-            || Block { base: region.addr(), size: region.len() as u64, device, from: From::Foreign(kind) };
+        let foreign = || Block {
+            base: region.addr(),
+            size: region.len() as u64,
+            device,
+            from: From::Foreign(kind),
+        };
         let is_ours = kind != DTL_MEMORY_HOST;
         self.block(region.addr()).or_else(|| is_ours.then(foreign))
     }
@@ -84,7 +90,13 @@ impl Cuda {
     }
 
     /// Takes memory on a device, whose context is current.
-    fn take(&self, driver: &Driver, device: i32, kind: dtl_enum_word_t, room: usize) -> Result<(Addr, From)> {
+    fn take(
+        &self,
+        driver: &Driver,
+        device: i32,
+        kind: dtl_enum_word_t,
+        room: usize,
+    ) -> Result<(Addr, From)> {
         let cuda = driver.cuda;
         let (mut number, mut pointer) = (0, std::ptr::null_mut());
         let from = match kind {
@@ -101,8 +113,9 @@ impl Cuda {
             }
             DTL_MEMORY_MANAGED => {
                 // SAFETY: room for a device pointer.
-                let code =
-                    unsafe { (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL as Uint) };
+                let code = unsafe {
+                    (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL as Uint)
+                };
                 cuda.check(code, "cuMemAllocManaged")?;
                 From::Managed
             }
@@ -175,7 +188,9 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
     match kind {
         DTL_MEMORY_DEVICE | DTL_MEMORY_PINNED => Ok(()),
         DTL_MEMORY_SHARED if driver.cuda.cuIpcGetMemHandle.is_some() => Ok(()),
-        DTL_MEMORY_MANAGED if driver.attribute(card, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) != 0 => Ok(()),
+        DTL_MEMORY_MANAGED if driver.attribute(card, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) != 0 => {
+            Ok(())
+        }
         DTL_MEMORY_MANAGED => fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "device {device} ({}) has no managed memory: use DEVICE or PINNED",
@@ -183,7 +198,8 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
         ),
         _ => fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend cuda has no memory kind {}: use DEVICE, MANAGED, PINNED or SHARED (the host's is backend host's)",
+            "backend cuda has no memory kind {}: use DEVICE, MANAGED, PINNED or SHARED (the host's \
+             is backend host's)",
             describe(kind)
         ),
     }
@@ -196,7 +212,8 @@ fn take_from_pool(driver: &Driver, device: i32, room: usize) -> Result<Option<Ad
     let Some(taken) = queue_take(driver, pool, stream, room)? else { return Ok(None) };
     let cuda = driver.cuda;
     // SAFETY: the library's own stream.
-    cuda.check(unsafe { (cuda.cuStreamSynchronize)(stream.ptr()) }, "an allocation (cuStreamSynchronize)")?;
+    let code = unsafe { (cuda.cuStreamSynchronize)(stream.ptr()) };
+    cuda.check(code, "an allocation (cuStreamSynchronize)")?;
     Ok(Some(taken))
 }
 
@@ -280,7 +297,9 @@ impl Memory for Arc<Cuda> {
             drop(inside);
             taken.map_err(|error| explain(driver, device, size, error))
         };
-        take().map(|taken| taken.map(|base| self.note(base, size, align, device, From::Pool))).transpose()
+        take()
+            .map(|taken| taken.map(|base| self.note(base, size, align, device, From::Pool)))
+            .transpose()
     }
 
     fn free_async(
@@ -293,13 +312,15 @@ impl Memory for Arc<Cuda> {
     ) -> Option<Result<()>> {
         let lane = lane(stream);
         let free = lane.driver.cuda.cuMemFreeAsync?;
-        let block =
-            self.block(addr).filter(|block| block.from == From::Pool && block.device == lane.device)?;
+        let block = self
+            .block(addr)
+            .filter(|block| block.from == From::Pool && block.device == lane.device)?;
         let give = || {
             let _inside = lane.enter()?;
             // Before another thread is given the same address.
             self.blocks.write().remove(&addr.get());
-            // SAFETY: what the pool gave, given back once; what is queued later does not use it, as the caller says.
+            // SAFETY: what the pool gave, given back once; what is queued later does not use it, as
+            // the caller says.
             let code = unsafe { free(block.base.get() as Ptr, lane.stream.ptr()) };
             lane.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
                 self.blocks.write().insert(addr.get(), block);
@@ -317,8 +338,12 @@ impl Memory for Arc<Cuda> {
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let foreign =
-            |Found { kind, device, base, size }| Block { base, size, device, from: From::Foreign(kind) };
+        let foreign = |Found { kind, device, base, size }| Block {
+            base,
+            size,
+            device,
+            from: From::Foreign(kind),
+        };
         let make = |driver: Arc<Driver>| {
             let block = self.block(region.addr());
             let block = match block {
@@ -358,15 +383,19 @@ impl Memory for Arc<Cuda> {
         self.driver.known().map_or(Ok(None), |driver| identify(&driver, addr))
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+    fn kind_info(
+        &self,
+        kind: dtl_enum_word_t,
+        out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
         Some(self.describe(kind, out))
     }
 }
 
 /// Queries the driver about an address. An unknown address has memory type 0.
 ///
-/// If the context is lost, so is all device memory, and a program must still be able to send from host
-/// memory: every address is unknown then. Any other failure is the result.
+/// If the context is lost, so is all device memory, and a program must still be able to send from
+/// host memory: every address is unknown then. Any other failure is the result.
 fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
     let (mut kind, mut managed, mut ordinal): (Uint, Uint, Int) = (0, 0, 0);
     let (mut base, mut size): (Ptr, Size) = (0, 0);
@@ -389,7 +418,12 @@ fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
     let mut ask = || {
         // SAFETY: five names, and for each room for its value; any address may be queried.
         unsafe {
-            (driver.cuda.cuPointerGetAttributes)(count, names.as_mut_ptr(), places.as_mut_ptr(), number)
+            (driver.cuda.cuPointerGetAttributes)(
+                count,
+                names.as_mut_ptr(),
+                places.as_mut_ptr(),
+                number,
+            )
         }
     };
     // Addresses are the same in all contexts (unified addressing), so the query needs no context of
@@ -412,7 +446,8 @@ fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
         _ => return Ok(None), // the driver does not know it
     };
     let device = driver.cards.iter().position(|card| card.id == ordinal);
-    let found = |device| Found { kind, device: device as i32, base: address(base), size: size as u64 };
+    let found =
+        |device| Found { kind, device: device as i32, base: address(base), size: size as u64 };
     Ok(device.map(found))
 }
 
@@ -420,7 +455,8 @@ fn is_shortage(error: &Error) -> bool {
     error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
 }
 
-/// Gives back what a device's pool keeps without use; its context is current. False: there is no pool.
+/// Gives back what a device's pool keeps without use; its context is current. False: there is no
+/// pool.
 fn trim(driver: &Driver, device: i32) -> bool {
     let (Some(pool), Some(trim)) = (driver.pool_so_far(device), driver.cuda.cuMemPoolTrimTo) else {
         return false;
@@ -444,7 +480,8 @@ fn explain(driver: &Driver, device: i32, size: u64, error: Error) -> Error {
     let _inside = driver.enter(device);
     // SAFETY: room for two sizes.
     let code = unsafe { (driver.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
-    let known = if code == SUCCESS { format!(" of {total} bytes {free} are free") } else { String::new() };
+    let known =
+        if code == SUCCESS { format!(" of {total} bytes {free} are free") } else { String::new() };
     let name = driver.card(device).map_or("?", |card| card.name.as_str());
     error.within(&format!("{size} bytes on device {device} ({name}){known}"))
 }

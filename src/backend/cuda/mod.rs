@@ -1,9 +1,12 @@
-//! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is found when somebody asks for this backend.
+//! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is found when somebody asks
+//! for this backend.
 //!
-//! Order of the files: `functions` what a driver has, `codes` what it answers, `driver` devices and their contexts; then
-//! one for each component: `device`, `memory` (and `crossing`, what others reach), `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules`
-//! (`nvrtc` the compiler, `source` what it is given and what is kept, `includes` the files that it reads, `ptx` the
-//! parameters of kernels, `binary` and `loading` what the driver gets). `queue` is a stream for another library's work.
+//! Order of the files: `functions` what a driver has, `codes` what it answers, `driver` devices and
+//! their contexts; then one for each component: `device`, `memory` (and `crossing`, what others
+//! reach), `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules` (`nvrtc`
+//! the compiler, `source` what it is given and what is kept, `includes` the files that it reads,
+//! `ptx` the parameters of kernels, `binary` and `loading` what the driver gets). `queue` is a
+//! stream for another library's work.
 
 mod binary;
 pub mod codes;
@@ -73,9 +76,12 @@ impl Presence for Arc<Cuda> {
     }
 
     fn stands_aside(&self) -> Option<String> {
-        // Initialising the driver takes a good part of a second where it is installed: only where a GPU may be.
+        // Initialising the driver takes a good part of a second where it is installed: only where a
+        // GPU may be.
         let is_sought = settings::current().driver_library.is_some()
-            || ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|file| Path::new(file).exists());
+            || ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"]
+                .iter()
+                .any(|file| Path::new(file).exists());
         (!is_sought).then(|| "no NVIDIA GPU's device file is in /dev (nvidiactl, dxg)".into())
     }
 }

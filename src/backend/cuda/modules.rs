@@ -1,4 +1,5 @@
-//! Modules: what the driver loads for one device, and the kernels in it. A kernel belongs to the device's primary context.
+//! Modules: what the driver loads for one device, and the kernels in it. A kernel belongs to the
+//! device's primary context.
 //!
 //! Where next: [`super::source`] compiles, [`super::binary`] looks at what was compiled elsewhere.
 
@@ -97,7 +98,8 @@ impl Modules for Arc<Cuda> {
             other => {
                 return fail!(
                     DTL_ERROR_NOT_SUPPORTED,
-                    "backend cuda does not compile language {}: give it DTL_LANGUAGE_CUDA, DTL_LANGUAGE_PTX, \
+                    "backend cuda does not compile language {}: give it DTL_LANGUAGE_CUDA, \
+                     DTL_LANGUAGE_PTX, \
                      DTL_LANGUAGE_BINARY (a cubin or fatbin), or 0 with dtl_kernel.h",
                     describe(other)
                 );
@@ -128,7 +130,8 @@ impl Modules for Arc<Cuda> {
             // The driver reads as many bytes of each argument as the kernel has.
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "signature is NULL, and the sizes of the arguments of '{}' are not known: drivers before CUDA 12.4 do not \
+                "signature is NULL, and the sizes of the arguments of '{}' are not known: drivers \
+                 before CUDA 12.4 do not \
                  tell them of a binary; pass the signature",
                 wanted.name
             );
@@ -140,7 +143,8 @@ impl Modules for Arc<Cuda> {
     }
 
     fn kernel_destroy(&self, kernel: Token) -> Result<()> {
-        // SAFETY: a token of `kernel`, destroyed once and used no more; the driver's function ends with its module.
+        // SAFETY: a token of `kernel`, destroyed once and used no more; the driver's function ends
+        // with its module.
         drop(unsafe { Box::from_raw(kernel.ptr().cast::<Function>()) });
         Ok(())
     }
@@ -151,7 +155,8 @@ impl Modules for Arc<Cuda> {
         if lane.context != kernel.context {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "the kernel was compiled for device {}, and the stream is of device {} or of a context of the program's \
+                "the kernel was compiled for device {}, and the stream is of device {} or of a \
+                 context of the program's \
                  own: compile for each device, and launch on its primary context's streams",
                 kernel.device,
                 lane.device
@@ -162,8 +167,8 @@ impl Modules for Arc<Cuda> {
         // An address is a pointer, and the driver only reads the list.
         let args: OutOut = launch.args.as_ptr().cast_mut().cast();
         let (stream, nothing) = (lane.stream.ptr(), ptr::null_mut());
-        // SAFETY: a live kernel and a live stream of one context, and the address of each argument, whose sizes the
-        // runtime has compared with the kernel's.
+        // SAFETY: a live kernel and a live stream of one context, and the address of each argument,
+        // whose sizes the runtime has compared with the kernel's.
         let code = unsafe {
             (lane.driver.cuda.cuLaunchKernel)(
                 kernel.function.ptr(),
@@ -189,14 +194,20 @@ impl Loaded {
         let (cuda, text) = (self.driver.cuda, CString::new(name).unwrap_or_default());
         let mut function = ptr::null_mut();
         // SAFETY: room for a function, a live module and a name that ends with a NUL.
-        let code = unsafe { (cuda.cuModuleGetFunction)(&raw mut function, self.module.ptr(), text.as_ptr()) };
+        let code = unsafe {
+            (cuda.cuModuleGetFunction)(&raw mut function, self.module.ptr(), text.as_ptr())
+        };
         if code == NOT_FOUND {
             let known: Vec<_> = self.entries.keys().take(8).map(String::as_str).collect();
-            let known =
-                if known.is_empty() { String::new() } else { format!(" (it has {})", known.join(", ")) };
+            let known = if known.is_empty() {
+                String::new()
+            } else {
+                format!(" (it has {})", known.join(", "))
+            };
             return fail!(
                 DTL_ERROR_NOT_FOUND,
-                "it has no kernel '{name}'{known}: write it as DTL_KERNEL({name}, …) with dtl_kernel.h or as extern \"C\" \
+                "it has no kernel '{name}'{known}: write it as DTL_KERNEL({name}, …) with \
+                 dtl_kernel.h or as extern \"C\" \
                  __global__, or give the name as C++ mangles it"
             );
         }
@@ -221,12 +232,13 @@ impl Loaded {
         fail!(DTL_ERROR_CUDA, "cuFuncGetParamInfo tells of more than {MOST_PARAMETERS} parameters")
     }
 
-    /// Lets launches ask for all the shared memory that a block of the device may have: without this it is 48 KiB. A device
-    /// or a driver that knows no more refuses the launch that wants it.
+    /// Lets launches ask for all the shared memory that a block of the device may have: without
+    /// this it is 48 KiB. A device or a driver that knows no more refuses the launch that wants it.
     fn allow_shared(&self, function: Addr) {
         let cuda = self.driver.cuda;
         let Ok(card) = self.driver.card(self.device) else { return };
-        let most = self.driver.attribute(card, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+        let most =
+            self.driver.attribute(card, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
         let mut own = 0;
         // SAFETY: a live function and room for an int.
         let code = unsafe {

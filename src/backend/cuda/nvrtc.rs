@@ -1,6 +1,8 @@
-//! NVRTC, NVIDIA's compiler of CUDA C++ as a library: found by name when somebody compiles, and a run of it.
+//! NVRTC, NVIDIA's compiler of CUDA C++ as a library: found by name when somebody compiles, and a
+//! run of it.
 //!
-//! Types and values are those of nvrtc.h; `tests/nvrtc_constants.rs` has the C compiler compare them.
+//! Types and values are those of nvrtc.h; `tests/nvrtc_constants.rs` has the C compiler compare
+//! them.
 //!
 //! Where next: [`super::source`] for what is compiled and kept, [`super::modules`] for who asks.
 
@@ -73,7 +75,8 @@ function_table! {
 static LIBRARY: Library<Functions> = Library::new("NVRTC", "library");
 
 /// NVRTC's sonames, by their major version.
-const SONAMES: [(i32, &str); 3] = [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
+const SONAMES: [(i32, &str); 3] =
+    [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
 const HEADER_NAME: &CStr = c"dtl_kernel.h";
 /// What every source may include.
 pub(super) const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
@@ -98,13 +101,15 @@ pub(super) struct Output {
 }
 
 impl Nvrtc {
-    /// Opens the one that is named, else the newest whose code a driver of this version (such as 12040) takes.
+    /// Opens the one that is named, else the newest whose code a driver of this version (such as
+    /// 12040) takes.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
         let named = settings::current().compiler.device_compiler;
         let calls = match &named {
             Some(name) => open(name).map_err(|why| {
                 format!(
-                    "DTL_NVRTC_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's NVRTC (libnvrtc.so.12), \
+                    "DTL_NVRTC_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's \
+                     NVRTC (libnvrtc.so.12), \
                      or unset it"
                 )
             }),
@@ -141,8 +146,8 @@ impl Nvrtc {
         Ok(known)
     }
 
-    /// The option for a device of this compute capability (such as 90): code for it alone, else, from a compiler that is
-    /// older than the device, PTX that the driver makes code of.
+    /// The option for a device of this compute capability (such as 90): code for it alone, else,
+    /// from a compiler that is older than the device, PTX that the driver makes code of.
     pub(super) fn architecture(&self, capability: i32) -> Result<CString> {
         let option = if self.known.is_empty() || self.known.contains(&capability) {
             format!("--gpu-architecture=sm_{capability}")
@@ -152,7 +157,8 @@ impl Nvrtc {
                 let (major, minor) = self.version;
                 return fail!(
                     DTL_ERROR_UNAVAILABLE,
-                    "NVRTC {major}.{minor} ({}) compiles nothing for a device of compute capability {}.{}: name an older \
+                    "NVRTC {major}.{minor} ({}) compiles nothing for a device of compute \
+                     capability {}.{}: name an older \
                      one with DTL_NVRTC_LIBRARY",
                     self.file.display(),
                     capability / 10,
@@ -294,7 +300,9 @@ unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
 fn candidates(driver_version: i32) -> Vec<&'static str> {
     let major = driver_version / 1000;
     let (fit, newer): (Vec<_>, Vec<_>) = SONAMES.iter().partition(|(of, _)| *of <= major);
-    let names = |list: Vec<&(i32, &'static str)>| list.into_iter().map(|(_, name)| *name).collect::<Vec<_>>();
+    let names = |list: Vec<&(i32, &'static str)>| {
+        list.into_iter().map(|(_, name)| *name).collect::<Vec<_>>()
+    };
     let mut all = names(fit);
     all.push("libnvrtc.so");
     all.extend(names(newer).into_iter().rev());
@@ -311,13 +319,15 @@ fn first_of(names: &[&str]) -> std::result::Result<&'static Functions, String> {
     }
     let why = reasons.first().map_or("", String::as_str);
     Err(format!(
-        "there is no NVRTC, which compiles CUDA C++: {why}; install it (Debian: libnvrtc12, PyPI: nvidia-cuda-nvrtc-cu12) \
+        "there is no NVRTC, which compiles CUDA C++: {why}; install it (Debian: libnvrtc12, PyPI: \
+         nvidia-cuda-nvrtc-cu12) \
          where the loader finds it or name it with DTL_NVRTC_LIBRARY; PTX and cubins need none"
     ))
 }
 
 fn open(name: &str) -> std::result::Result<&'static Functions, String> {
-    // SAFETY: functions of that one library, which is NVRTC by its name or because the user says so.
+    // SAFETY: functions of that one library, which is NVRTC by its name or because the user says
+    // so.
     let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
     // SAFETY: as above.
     unsafe { LIBRARY.open(name, &resolve) }

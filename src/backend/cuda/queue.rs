@@ -1,4 +1,5 @@
-//! A stream for the work of another library (NCCL): what that needs of this backend, and nothing more.
+//! A stream for the work of another library (NCCL): what that needs of this backend, and nothing
+//! more.
 
 use super::Cuda;
 use super::functions::*;
@@ -40,7 +41,8 @@ impl Queue {
         self.lane.stream.ptr()
     }
 
-    /// Makes its device's context current for the calling thread, and so its device that of CUDA's runtime interface.
+    /// Makes its device's context current for the calling thread, and so its device that of CUDA's
+    /// runtime interface.
     pub fn enter(&self) -> Result<impl Sized + use<>> {
         self.lane.enter()
     }
@@ -51,8 +53,9 @@ impl Queue {
         let _inside = self.enter()?;
         let number = |of: Region| of.addr().get() as Ptr;
         // SAFETY: memory of the device, which the caller keeps until a later point is reached.
-        let code =
-            unsafe { (cuda.cuMemcpyAsync)(number(into), number(from), into.len(), self.lane.stream.ptr()) };
+        let code = unsafe {
+            (cuda.cuMemcpyAsync)(number(into), number(from), into.len(), self.lane.stream.ptr())
+        };
         cuda.check(code, "cuMemcpyAsync")
     }
 

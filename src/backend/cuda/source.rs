@@ -1,7 +1,7 @@
 //! CUDA C++ to what the driver loads: by NVRTC, or from the folder of what it made before.
 //!
-//! What is kept is one file: a line "kernel NAME SIZE…" for each kernel whose parameters are known, an empty line, then
-//! the code (a cubin, or PTX with its NUL).
+//! What is kept is one file: a line "kernel NAME SIZE..." for each kernel whose parameters are
+//! known, an empty line, then the code (a cubin, or PTX with its NUL).
 
 use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
@@ -33,8 +33,14 @@ struct Order<'a> {
     options: Vec<CString>,
 }
 
-/// Compiles for a device of this compute capability (such as 90), under a driver of this version (such as 12040).
-pub(super) fn compile(source: &Source, capability: i32, driver: i32, log: &mut String) -> Result<Image> {
+/// Compiles for a device of this compute capability (such as 90), under a driver of this version
+/// (such as 12040).
+pub(super) fn compile(
+    source: &Source,
+    capability: i32,
+    driver: i32,
+    log: &mut String,
+) -> Result<Image> {
     let nvrtc = Nvrtc::find(driver)?;
     let mut options = Vec::new();
     if !source.options.iter().any(|option| names_architecture(option.as_bytes())) {
@@ -69,9 +75,9 @@ pub(super) fn compile(source: &Source, capability: i32, driver: i32, log: &mut S
 
 /// Whether an option says what to compile for.
 fn names_architecture(option: &[u8]) -> bool {
-    [&b"--gpu-architecture"[..], b"-arch"]
-        .iter()
-        .any(|name| option.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"=")))
+    [&b"--gpu-architecture"[..], b"-arch"].iter().any(|name| {
+        option.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"="))
+    })
 }
 
 impl Order<'_> {
@@ -118,8 +124,8 @@ impl Order<'_> {
         let entries = ptx::entries(&ptx);
         let code = if cubin.is_empty() { ptx } else { cubin };
         if code.is_empty() {
-            let text =
-                "NVRTC made neither PTX nor a cubin: leave out options that ask for something else (-dlto)";
+            let text = "NVRTC made neither PTX nor a cubin: leave out options that ask for \
+                something else (-dlto)";
             return Err(Error::new(DTL_ERROR_COMPILE_FAILED, text));
         }
         let image = Image { code, entries };
@@ -172,13 +178,17 @@ mod tests {
         let back = unpack(&packed).unwrap();
         assert_eq!((back.code, back.entries), (image.code, image.entries));
         assert!(
-            unpack(b"").is_none() && unpack(b"kernel k x\n\n").is_none() && unpack(b"kernel k 8\n").is_none()
+            unpack(b"").is_none()
+                && unpack(b"kernel k x\n\n").is_none()
+                && unpack(b"kernel k 8\n").is_none()
         );
     }
 
     #[test]
     fn the_callers_architecture_is_his() {
-        for option in ["-arch", "-arch=sm_90", "--gpu-architecture=compute_80", "--gpu-architecture"] {
+        for option in
+            ["-arch", "-arch=sm_90", "--gpu-architecture=compute_80", "--gpu-architecture"]
+        {
             assert!(names_architecture(option.as_bytes()), "{option}");
         }
         assert!(!names_architecture(b"-archive") && !names_architecture(b"-DX=-arch"));

@@ -1,7 +1,7 @@
 //! Copies and fills: on a stream of the device's own that is waited for, or on the caller's.
 //!
-//! One address names one place, on devices and host alike, so the driver finds out by itself what a pointer is. Between two
-//! devices it is told: what a pool gave is not open to the other device.
+//! One address names one place, on devices and host alike, so the driver finds out by itself what a
+//! pointer is. Between two devices it is told: what a pool gave is not open to the other device.
 
 use super::Cuda;
 use super::driver::{Driver, Use, new_stream};
@@ -33,7 +33,9 @@ impl Cuda {
             {
                 Ok(Way::Between(to.device, from.device))
             }
-            (Some(to), Some(from)) if from.is_on_device() && !to.is_on_device() => Ok(Way::On(from.device)),
+            (Some(to), Some(from)) if from.is_on_device() && !to.is_on_device() => {
+                Ok(Way::On(from.device))
+            }
             (Some(block), _) | (None, Some(block)) => Ok(Way::On(block.device)),
             (None, None) => self.block_of(dst).map(|block| Way::On(block.device)),
         }
@@ -42,7 +44,9 @@ impl Cuda {
     fn block_of(&self, place: Place) -> Result<Block> {
         match self.side(place) {
             Some(block) => Ok(block),
-            None => fail!(DTL_ERROR_INTERNAL, "{:?} is no memory of backend cuda", place.region.addr()),
+            None => {
+                fail!(DTL_ERROR_INTERNAL, "{:?} is no memory of backend cuda", place.region.addr())
+            }
         }
     }
 }
@@ -53,13 +57,18 @@ fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> 
     let (to, from, stream) = (dst.addr().get() as Ptr, src.addr().get() as Ptr, stream.ptr());
     match *way {
         Way::On(_) => {
-            // SAFETY: two ranges of this length that the caller has given to this copy until it has ended.
-            cuda.check(unsafe { (cuda.cuMemcpyAsync)(to, from, dst.len(), stream) }, "a copy (cuMemcpyAsync)")
+            // SAFETY: two ranges of this length that the caller has given to this copy until it has
+            // ended.
+            cuda.check(
+                unsafe { (cuda.cuMemcpyAsync)(to, from, dst.len(), stream) },
+                "a copy (cuMemcpyAsync)",
+            )
         }
         Way::Between(target, source) => {
             let (target, source) = (driver.context(target)?.ptr(), driver.context(source)?.ptr());
             // SAFETY: as above, each in its device's primary context.
-            let code = unsafe { (cuda.cuMemcpyPeerAsync)(to, target, from, source, dst.len(), stream) };
+            let code =
+                unsafe { (cuda.cuMemcpyPeerAsync)(to, target, from, source, dst.len(), stream) };
             cuda.check(code, "a copy between two devices (cuMemcpyPeerAsync)")
         }
     }
@@ -83,8 +92,9 @@ fn done_on(driver: &Driver, device: i32, work: impl FnOnce(Addr) -> Result<()>) 
     driver.cuda.check(code, "a copy or fill (cuStreamSynchronize)")
 }
 
-/// Queues something in a stream's order that a stream of one device can do, whose context is current meanwhile. On
-/// another device's stream it is done beside: a new stream of the right device waits for this one, and this one for that.
+/// Queues something in a stream's order that a stream of one device can do, whose context is
+/// current meanwhile. On another device's stream it is done beside: a new stream of the right
+/// device waits for this one, and this one for that.
 fn in_order(lane: &Lane, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let inside = lane.enter()?;
     if lane.device == device {
@@ -136,7 +146,9 @@ impl Transfer for Arc<Cuda> {
             Way::Between(_, source) if lane.device == source => source,
             Way::On(device) | Way::Between(device, _) => device,
         };
-        Some(in_order(lane, device, |stream| queue(&lane.driver, stream, &way, dst.region, src.region)))
+        Some(in_order(lane, device, |stream| {
+            queue(&lane.driver, stream, &way, dst.region, src.region)
+        }))
     }
 
     fn copy_2d(
@@ -174,8 +186,10 @@ impl Transfer for Arc<Cuda> {
                 height: height as usize,
             };
             let queue = |stream: Addr| {
-                // SAFETY: rows within two ranges that the caller has given to this copy until it has ended.
-                let code = unsafe { (driver.cuda.cuMemcpy2DAsync_v2)(&raw const rows, stream.ptr()) };
+                // SAFETY: rows within two ranges that the caller has given to this copy until it
+                // has ended.
+                let code =
+                    unsafe { (driver.cuda.cuMemcpy2DAsync_v2)(&raw const rows, stream.ptr()) };
                 driver.cuda.check(code, "a copy of rows (cuMemcpy2DAsync)")
             };
             done_on(&driver, device, queue).map(|()| true)
@@ -209,8 +223,10 @@ impl Transfer for Arc<Cuda> {
         let (driver, prefetch) = (&lane.driver, lane.driver.cuda.cuMemPrefetchAsync?);
         self.side(place).filter(Block::is_managed)?;
         let queue = || {
-            // Only where pages move while devices work; the host has no such number, its mover is the stream's device.
-            let mover = driver.card(if device == DTL_PREFETCH_HOST { lane.device } else { device })?;
+            // Only where pages move while devices work; the host has no such number, its mover is
+            // the stream's device.
+            let mover =
+                driver.card(if device == DTL_PREFETCH_HOST { lane.device } else { device })?;
             if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
                 return Ok(());
             }

@@ -1,5 +1,5 @@
-//! The end: what sends that are over have left with the wire goes out, then the receives of frames are
-//! ended, then the wire is closed. Both waits have a limit.
+//! The end: what sends that are over have left with the wire goes out, then the receives of frames
+//! are ended, then the wire is closed. Both waits have a limit.
 
 use super::FRAME_WORD;
 use super::engine::{Answer, Engine, Link, rank_of};
@@ -10,7 +10,8 @@ use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
 
-/// How long frames and answers that are under way may take: a rank that computes does not read them.
+/// How long frames and answers that are under way may take: a rank that computes does not read
+/// them.
 const FLUSH_NS: u64 = 5_000_000_000;
 /// How long the wire may take to end the receives of frames.
 const RECEIVES_NS: u64 = 1_000_000_000;
@@ -32,8 +33,8 @@ impl Engine {
         closed
     }
 
-    /// Closes a wire on which this rank cannot receive. The other ranks may have opened theirs: they get a message
-    /// first, so that they do not wait for this rank.
+    /// Closes a wire on which this rank cannot receive. The other ranks may have opened theirs:
+    /// they get a message first, so that they do not wait for this rank.
     pub(super) fn give_up(mut self, error: &Error) {
         for rank in 0..self.links.ranks() {
             if self.is_other(rank) {
@@ -53,7 +54,8 @@ impl Engine {
         drop(self.close());
     }
 
-    /// A withdrawn offer counts where nobody would tell who says Clear to it that there is no answer.
+    /// A withdrawn offer counts where nobody would tell who says Clear to it that there is no
+    /// answer.
     fn has_work(&self) -> bool {
         let waits = !self.wire.says_when_it_leaves();
         let is_busy = |link: &Link| link.has_work() || waits && link.withdrawn > 0;
@@ -72,8 +74,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the receives of frames. A wire that cannot withdraw them gets a message from this rank to
-    /// itself for each.
+    /// Ends the receives of frames. A wire that cannot withdraw them gets a message from this rank
+    /// to itself for each.
     fn end_receives(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
         let can_cancel = self.wire.can_cancel();
@@ -102,7 +104,8 @@ impl Engine {
             match self.wire.test(op)? {
                 Some(done) => {
                     self.incoming.pop_front();
-                    unread -= usize::from(!can_cancel && unread > 0 && done.source == rank_of(self.rank));
+                    unread -=
+                        usize::from(!can_cancel && unread > 0 && done.source == rank_of(self.rank));
                     backoff = Backoff::new();
                 }
                 None => backoff.pause(),

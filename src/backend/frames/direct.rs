@@ -1,5 +1,6 @@
-//! Device memory over a wire that moves it: a message has host memory beside it, which the engine reads and writes as any other's,
-//! and a twin, of which only the wire hears, with the message's payload.
+//! Device memory over a wire that moves it: a message has host memory beside it, which the engine
+//! reads and writes as any other's, and a twin, of which only the wire hears, with the message's
+//! payload.
 //!
 //! A twin belongs to who waits for the message. A wire that has its payload keeps a share.
 
@@ -25,16 +26,21 @@ pub enum Held {
     },
 }
 
-/// What a wire has besides that moves device memory. Payloads whose bytes it needs in the host's memory it asks for through their
-/// twins ([`Twin::want`]), and goes on when they are there.
+/// What a wire has besides that moves device memory. Payloads whose bytes it needs in the host's
+/// memory it asks for through their twins ([`Twin::want`]), and goes on when they are there.
 pub trait WireDevices {
     /// What is known of an allocation.
     fn find(&mut self, memory: &DeviceMemory<'_>) -> Held;
     /// Makes an allocation reachable, by its dma-buf (or why there is none) if it wanted one.
-    fn add(&mut self, memory: &DeviceMemory<'_>, by: Option<Result<(OwnedFd, u64)>>) -> Option<Hold>;
+    fn add(
+        &mut self,
+        memory: &DeviceMemory<'_>,
+        by: Option<Result<(OwnedFd, u64)>>,
+    ) -> Option<Hold>;
     /// Why none is made reachable any more.
     fn refusal(&self) -> Option<String>;
-    /// As [`super::Wire::isend`]: the host's memory, as long as the payload, and the twin of the message that this is the beginning of.
+    /// As [`super::Wire::isend`]: the host's memory, as long as the payload, and the twin of the
+    /// message that this is the beginning of.
     fn isend(&mut self, host: Region, twin: &Arc<Twin>, dest: i32, word: u64) -> Result<OpId>;
     /// As [`super::Wire::irecv`].
     fn irecv(&mut self, host: Region, twin: &Arc<Twin>, source: i32, word: u64) -> Result<OpId>;
@@ -63,7 +69,14 @@ impl Direct for Endpoint {
         self.with(|engine| Ok(devices(engine).and_then(|of| of.refusal()))).ok().flatten()
     }
 
-    fn isend(&self, host: Region, twin: &Arc<Twin>, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+    fn isend(
+        &self,
+        host: Region,
+        twin: &Arc<Twin>,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId> {
         self.with(|engine| {
             let op = engine.isend(host, dest, word, mode)?;
             engine.add_twin(op, twin);

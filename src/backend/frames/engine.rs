@@ -1,16 +1,17 @@
 //! The operations, and how they start and are withdrawn.
 //!
-//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and what is sent synchronously, is
-//! offered: the receiver, when it has a receive for it, posts a receive of the wire for the payload in the user's own buffer and
-//! says Clear; the sender then sends as much as fits there. So nothing large is ever unexpected on the wire, and a
-//! truncated message moves only what fits.
+//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and
+//! what is sent synchronously, is offered: the receiver, when it has a receive for it, posts a
+//! receive of the wire for the payload in the user's own buffer and says Clear; the sender then
+//! sends as much as fits there. So nothing large is ever unexpected on the wire, and a truncated
+//! message moves only what fits.
 //!
 //! A payload of no bytes says that the offer was withdrawn; for one of no bytes a byte is sent.
 //!
 //! Withdrawal is local and at once. A send may be withdrawn until the wire has its payload. The
-//! receiver is told of a withdrawn offer and forgets it. If it has said Clear already, it gets a payload
-//! of no bytes, and the receive returns to its old place; a later receive may meanwhile have taken a
-//! message that it would have got. A receive that has its message finishes first.
+//! receiver is told of a withdrawn offer and forgets it. If it has said Clear already, it gets a
+//! payload of no bytes, and the receive returns to its old place; a later receive may meanwhile
+//! have taken a message that it would have got. A receive that has its message finishes first.
 
 use super::frame::{Frame, INLINE, Kind};
 use super::window::Open;
@@ -49,7 +50,8 @@ pub(super) struct Engine {
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
-    /// Of messages of device memory: what stands beside their host memory, as long as somebody waits for them.
+    /// Of messages of device memory: what stands beside their host memory, as long as somebody
+    /// waits for them.
     pub(super) twins: super::direct::Twins,
     /// Ranks that died: what they had sent is read first.
     pub(super) dying: Vec<usize>,
@@ -249,13 +251,20 @@ impl Engine {
     pub(super) fn check_working(&self) -> Result<()> {
         let Some(status) = self.broken else { return Ok(()) };
         let said = self.said.as_deref().unwrap_or("it gives no reason");
-        Err(Error::new(status, format!("{}: the transport has failed: {said}", self.wire.describe())))
+        Err(Error::new(
+            status,
+            format!("{}: the transport has failed: {said}", self.wire.describe()),
+        ))
     }
 
     pub(super) fn check_rank(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
             Ok(index) if index < self.links.ranks() => Ok(index),
-            _ => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.links.ranks() - 1),
+            _ => fail!(
+                DTL_ERROR_INVALID_RANK,
+                "rank {rank} is not in 0 … {}",
+                self.links.ranks() - 1
+            ),
         }
     }
 
@@ -288,14 +297,25 @@ impl Engine {
 
     // ---- starting ----
 
-    pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+    pub(super) fn isend(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId> {
         self.check_working()?;
         let dest = self.check_rank(dest)?;
         if dest == self.rank {
             return self.send_to_self(data, word, mode);
         }
         let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) else {
-            return self.operations.add(Operation::Done(done(dest, DTL_ERROR_RANK_FAILURE, word, 0)));
+            return self.operations.add(Operation::Done(done(
+                dest,
+                DTL_ERROR_RANK_FAILURE,
+                word,
+                0,
+            )));
         };
         // Not before earlier messages, nor before the withdrawal of one.
         let queued = |link: &Link| !link.starts.is_empty() || !link.answers.is_empty();
@@ -328,7 +348,8 @@ impl Engine {
     #[inline]
     pub(super) fn begin_send(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let rank = index_of(dest);
-        let is_free = |link: &Link| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
+        let is_free =
+            |link: &Link| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
         let is_quick = data.len() <= INLINE && self.broken.is_none();
         if is_quick && self.links.get(rank).is_some_and(is_free) {
             if let Sent::Yes = self.send_message(rank, word, data) {
@@ -347,7 +368,9 @@ impl Engine {
         let is_copied = data.len() <= INLINE && mode != SendMode::Synchronous;
         let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
-            Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Held(Bytes::Copied(copy))),
+            Some(copy) => {
+                (self.operations.add(Operation::Done(over))?, Arrival::Held(Bytes::Copied(copy)))
+            }
             None => {
                 let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
                 let id = self.operations.add(Operation::Send(send))?;
@@ -400,8 +423,8 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete. (Whether a death ends one
-    /// from any rank is for the communicator to say, which knows its members.)
+    /// The rank because of which a receive from this source cannot complete. (Whether a death ends
+    /// one from any rank is for the communicator to say, which knows its members.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
         self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
     }
@@ -476,7 +499,8 @@ impl Engine {
         };
         if withdrawn {
             self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
-            // So that its receiver hears of it soon. Where this thread may not, a later call does it.
+            // So that its receiver hears of it soon. Where this thread may not, a later call does
+            // it.
             drop(self.progress());
         }
     }

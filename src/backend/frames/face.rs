@@ -1,5 +1,5 @@
-//! A wire's window as the library sees it: behind the engine's lock, and with the keys by which the ranks find each
-//! other's memory.
+//! A wire's window as the library sees it: behind the engine's lock, and with the keys by which the
+//! ranks find each other's memory.
 
 use super::Shared;
 use super::window::{Begin, Change};
@@ -32,7 +32,10 @@ struct Face {
 /// Makes this rank's side of a window.
 pub(super) fn open(engine: &Shared, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
     let Some(memory) = part.memory else {
-        return fail!(DTL_ERROR_NOT_SUPPORTED, "a registered backend's windows are of memory that is there");
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "a registered backend's windows are of memory that is there"
+        );
     };
     let number = u64::from(part.number);
     let key = engine.with(|engine| engine.open_window(number, memory))?;
@@ -49,7 +52,8 @@ impl Face {
         let number = self.number;
         self.engine.with(|engine| {
             DTYPES.clone().try_fold(0, |all, dtype| {
-                let has = engine.ask_windows(number, |windows, window| windows.has_atomics(window, dtype))?;
+                let has = engine
+                    .ask_windows(number, |windows, window| windows.has_atomics(window, dtype))?;
                 Ok(all | u64::from(has) << dtype)
             })
         })
@@ -113,7 +117,13 @@ impl Window for Face {
         DTYPES.contains(&dtype) && self.atomics.load(Ordering::Relaxed) >> dtype & 1 != 0
     }
 
-    fn accumulate(&self, to: Spot, from: Region, result: Option<Region>, by: &Reduction) -> Result<()> {
+    fn accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
         let result = result.unwrap_or(Region::EMPTY);
         let count = to.len / by.element.max(1);
         let change = Change { from, result, dtype: by.dtype, op: by.op, count, to };
@@ -133,7 +143,8 @@ impl Window for Face {
 
 impl Drop for Face {
     fn drop(&mut self) {
-        // A second time it does nothing; nor does it where the communicator has closed, and the window with it.
+        // A second time it does nothing; nor does it where the communicator has closed, and the
+        // window with it.
         drop(self.engine.with(|engine| engine.close_window(self.number)));
     }
 }

@@ -20,7 +20,8 @@ impl Engine {
         if !self.is_other(source) {
             let said = self.wire.failure_text().map_or(String::new(), |said| format!(": {said}"));
             let text = format!(
-                "{} reported a failed rank and named rank {}, which is not another rank of the communicator{said}",
+                "{} reported a failed rank and named rank {}, which is not another rank of the \
+                 communicator{said}",
                 self.wire.completes(),
                 got.source
             );
@@ -31,7 +32,8 @@ impl Engine {
         }
         self.lost_receives += 1;
         if self.lost_receives > LOST_BY_ONE_DEATH * (self.deaths + self.dying.len()) {
-            let text = format!("receives from any source fail for ever since the death of rank {source}");
+            let text =
+                format!("receives from any source fail for ever since the death of rank {source}");
             self.break_down(DTL_ERROR_RANK_FAILURE, Some(text));
         }
     }
@@ -66,13 +68,16 @@ impl Engine {
         let who = self.wire.completes();
         let (status, text) = if self.is_other(index_of(source)) {
             let text = format!(
-                "{who} completed a receive of {len} bytes from rank {source} that are not a frame of this library: \
-                 the receive was reported complete before all of its bytes had arrived, or the bytes were changed"
+                "{who} completed a receive of {len} bytes from rank {source} that are not a frame \
+                 of this library: \
+                 the receive was reported complete before all of its bytes had arrived, or the \
+                 bytes were changed"
             );
             (DTL_ERROR_COMMUNICATION, text)
         } else {
             let text = format!(
-                "{who} named rank {source} as the source of a message, which is not another rank of the communicator"
+                "{who} named rank {source} as the source of a message, which is not another rank \
+                 of the communicator"
             );
             (DTL_ERROR_NATIVE_BACKEND, text)
         };
@@ -87,9 +92,11 @@ impl Engine {
         self.distrust(DTL_ERROR_NATIVE_BACKEND, text);
     }
 
-    /// Text if a receive from a named source and with a match word completed with others; else `None`.
+    /// Text if a receive from a named source and with a match word completed with others; else
+    /// `None`.
     pub(super) fn impossible(&self, id: OpId, got: &Done) -> Option<String> {
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        else {
             return None;
         };
         let (source, word) = (rank_of(taken.source), u64::from(taken.payload.unwrap_or_default()));
@@ -98,19 +105,21 @@ impl Engine {
         }
         let who = self.wire.completes();
         Some(format!(
-            "{who} completed a receive from rank {source} of match word {word} with rank {} and match word {}",
+            "{who} completed a receive from rank {source} of match word {word} with rank {} and \
+             match word {}",
             got.source, got.word
         ))
     }
 
-    /// Stops everything because the wire has failed: all operations end with this status, now and later. The wire
-    /// touches no buffer any more. A wire whose outputs are invalid has not said that, see `distrust`.
+    /// Stops everything because the wire has failed: all operations end with this status, now and
+    /// later. The wire touches no buffer any more. A wire whose outputs are invalid has not said
+    /// that, see `distrust`.
     pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
         self.stop(status, said, status != DTL_ERROR_NATIVE_BACKEND);
     }
 
-    /// Stops everything because the wire has reported what cannot be. It may still use the buffers that it has:
-    /// operations on them do not end, and a test of them fails.
+    /// Stops everything because the wire has reported what cannot be. It may still use the buffers
+    /// that it has: operations on them do not end, and a test of them fails.
     fn distrust(&mut self, status: dtl_status_t, said: String) {
         self.stop(status, Some(said), false);
     }
@@ -128,7 +137,9 @@ impl Engine {
             Operation::Done(_) => None,
             _ if !gives_back && is_with_wire(operation) => None,
             Operation::Send(send) => Some((id, send.dest)),
-            Operation::Receive(_) | Operation::Taken(_) | Operation::Withdrawn(_) => Some((id, own)),
+            Operation::Receive(_) | Operation::Taken(_) | Operation::Withdrawn(_) => {
+                Some((id, own))
+            }
         };
         let all: Vec<_> = self.operations.iter_mut().filter_map(unfinished).collect();
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
@@ -167,7 +178,9 @@ impl Engine {
         let mut hopeless = self.matcher.take_posted_from(rank_of(rank));
         let bound = |(id, operation): (OpId, &mut Operation)| {
             let is_bound = match operation {
-                Operation::Send(Send { dest, stage, .. }) => *dest == rank && *stage != SendStage::Moving,
+                Operation::Send(Send { dest, stage, .. }) => {
+                    *dest == rank && *stage != SendStage::Moving
+                }
                 Operation::Receive(Receive { taken: Some(taken), .. }) => {
                     taken.source == rank && taken.payload.is_none()
                 }

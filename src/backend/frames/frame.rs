@@ -34,7 +34,9 @@ pub(super) enum Kind {
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
         use Kind::*;
-        [Eager, Offer, Clear, Ack, Withdraw, Forgotten, Leave].into_iter().find(|kind| *kind as u32 == number)
+        [Eager, Offer, Clear, Ack, Withdraw, Forgotten, Leave]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
     }
 }
 
@@ -60,7 +62,8 @@ impl Header {
         [kind, self.word, self.size, self.id].map(u64::to_le)
     }
 
-    /// The match word, if these are the words of a whole message. Its send has no number: nobody asks after it.
+    /// The match word, if these are the words of a whole message. Its send has no number: nobody
+    /// asks after it.
     #[inline]
     pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
         let [kind, word, ..] = words.map(u64::from_le);
@@ -71,10 +74,16 @@ impl Header {
     #[inline]
     pub(super) fn of(words: [u64; HEADER / 8], len: u64) -> Option<Header> {
         let [kind, word, size, id] = words.map(u64::from_le);
-        let header = Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
+        let header =
+            Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
         let carried = match header.kind {
             Kind::Eager => size,
-            Kind::Offer | Kind::Clear | Kind::Ack | Kind::Withdraw | Kind::Forgotten | Kind::Leave => 0,
+            Kind::Offer
+            | Kind::Clear
+            | Kind::Ack
+            | Kind::Withdraw
+            | Kind::Forgotten
+            | Kind::Leave => 0,
         };
         (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
     }
@@ -112,7 +121,8 @@ impl Frame {
 
     /// The header of a frame of `len` received bytes; `None`: this is no frame.
     pub(super) fn read(&self, len: u64) -> Option<Header> {
-        let mut words = self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
+        let mut words =
+            self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
         Header::of([words.next()?, words.next()?, words.next()?, words.next()?], len)
     }
 
@@ -136,7 +146,10 @@ mod tests {
             let payload = if kind == Kind::Eager { data.region() } else { Region::EMPTY };
             let header = Header { kind, payload: 5, word: u64::MAX, size: 100, id: 1 << 40 };
             let len = frame.write(&header, payload).len() as u64;
-            assert_eq!((len, frame.read(len)), (HEADER as u64 + payload.len() as u64, Some(header)));
+            assert_eq!(
+                (len, frame.read(len)),
+                (HEADER as u64 + payload.len() as u64, Some(header))
+            );
             assert_eq!((frame.read(len + 1), frame.read(len - 1)), (None, None));
         }
         assert_eq!(frame.0[HEADER + 99..HEADER + 101], [7, 0]);

@@ -1,7 +1,7 @@
 //! A wire for tests: ranks of one thread, messages that take their time, refusals, deaths, faults.
 //!
-//! The strictest that a wire may be: bytes are read when the receive takes them, so a buffer that is
-//! given up too early is seen, and a send is over only then.
+//! The strictest that a wire may be: bytes are read when the receive takes them, so a buffer that
+//! is given up too early is seen, and a send is over only then.
 
 use super::{Wire, WireWindows};
 use crate::abi::comm::DTL_ANY_SOURCE;
@@ -124,7 +124,11 @@ impl Net {
         self.sides[dead].posted.clear();
         let lost: Vec<Message> = {
             let side = &mut self.sides[dead];
-            side.lanes.iter_mut().flat_map(|lane| lane.drain(..)).chain(side.arrived.drain(..)).collect()
+            side.lanes
+                .iter_mut()
+                .flat_map(|lane| lane.drain(..))
+                .chain(side.arrived.drain(..))
+                .collect()
         };
         for message in lost {
             self.end(message.source as usize, message.op, failed(0, DTL_ERROR_RANK_FAILURE));
@@ -137,13 +141,16 @@ impl Net {
             let (doomed, kept) =
                 std::mem::take(&mut self.sides[rank].posted).into_iter().partition(|posted| {
                     posted.source == dead_rank
-                        || posted.source == DTL_ANY_SOURCE && (tells_all || std::mem::take(&mut any))
+                        || posted.source == DTL_ANY_SOURCE
+                            && (tells_all || std::mem::take(&mut any))
                 });
             self.sides[rank].posted = kept;
             let doomed: Vec<Posted> = doomed;
             let is_told = doomed.iter().any(|posted| posted.source == DTL_ANY_SOURCE);
             self.sides[rank].untold = (!is_told).then_some(dead_rank);
-            doomed.iter().for_each(|p| self.end(rank, p.op, failed(dead_rank, DTL_ERROR_RANK_FAILURE)));
+            doomed
+                .iter()
+                .for_each(|p| self.end(rank, p.op, failed(dead_rank, DTL_ERROR_RANK_FAILURE)));
         }
     }
 
@@ -274,7 +281,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(size: usize, seed: u64, is_slow: bool) -> World {
-        let side = || Side { lanes: (0..size).map(|_| VecDeque::new()).collect(), ..Side::default() };
+        let side =
+            || Side { lanes: (0..size).map(|_| VecDeque::new()).collect(), ..Side::default() };
         let net = Arc::new(Mutex::new(Net {
             sides: (0..size).map(|_| side()).collect(),
             random: seed | 1,

@@ -1,10 +1,12 @@
 //! Complete two-sided communication over a transport that can only send, receive and test: matching
 //! of 64-bit words with masks, probing, synchronous sends and withdrawal are made here.
 //!
-//! `Wire` is what such a transport must do; `frame` is what travels on it. `engine` has the operations
-//! and how they start and are withdrawn, `taking` messages that a program looks at before it receives
-//! them, `prompt` receives without an operation, `reading` what comes in, `writing` what goes out, `failing` ranks and wires that are gone,
-//! `direct` device memory, `closing` the end, `window` one-sided operations that the wire does itself, `face` how the library sees those. The lock is here. The library uses it for registered communicators.
+//! `Wire` is what such a transport must do; `frame` is what travels on it. `engine` has the
+//! operations and how they start and are withdrawn, `taking` messages that a program looks at
+//! before it receives them, `prompt` receives without an operation, `reading` what comes in,
+//! `writing` what goes out, `failing` ranks and wires that are gone, `direct` device memory,
+//! `closing` the end, `window` one-sided operations that the wire does itself, `face` how the
+//! library sees those. The lock is here. The library uses it for registered communicators.
 
 mod closing;
 mod direct;
@@ -27,7 +29,8 @@ use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Direct, Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows, poll_of,
+    Direct, Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
+    poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
@@ -46,14 +49,14 @@ const FRAME_WORD: u64 = 0;
 /// A transport that is called by one thread at a time and matches 28 bits exactly.
 ///
 /// Two messages of one rank under one word are received in the order sent, by receives in the order
-/// posted. A rank may send to itself. No call but `close` waits. A status BUSY of `isend` or `irecv`
-/// means "no room now": the call is made again later. An error of `test` means that asking failed (in
-/// this thread, say); the operation lives on.
+/// posted. A rank may send to itself. No call but `close` waits. A status BUSY of `isend` or
+/// `irecv` means "no room now": the call is made again later. An error of `test` means that asking
+/// failed (in this thread, say); the operation lives on.
 ///
-/// A death that it notices ends what can no longer complete with RANK_FAILURE: sends to the dead rank
-/// and receives from it, and at least one receive from any source (one that is pending, else the next),
-/// `source` telling who died.
-/// Receives from any source that are posted afterwards take messages of the living.
+/// A death that it notices ends what can no longer complete with RANK_FAILURE: sends to the dead
+/// rank and receives from it, and at least one receive from any source (one that is pending, else
+/// the next), `source` telling who died. Receives from any source that are posted afterwards take
+/// messages of the living.
 pub trait Wire: Send {
     /// This process' rank.
     fn rank(&self) -> i32;
@@ -69,11 +72,13 @@ pub trait Wire: Send {
     fn can_cancel(&self) -> bool;
     /// Tries to withdraw an operation, which then completes through `test`.
     fn cancel(&mut self, op: OpId) -> Result<()>;
-    /// Whether a thread of the library may call it while the program does something else, whatever that calls.
+    /// Whether a thread of the library may call it while the program does something else, whatever
+    /// that calls.
     fn may_be_served(&self) -> bool {
         true
     }
-    /// Whether the wire may keep cancelled operations without end, for reasons that the library cannot know.
+    /// Whether the wire may keep cancelled operations without end, for reasons that the library
+    /// cannot know.
     fn may_keep(&self) -> bool {
         false
     }
@@ -89,7 +94,8 @@ pub trait Wire: Send {
     fn is_crowded(&self) -> Option<bool> {
         None
     }
-    /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to call, 0 at first.
+    /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to
+    /// call, 0 at first.
     fn doze(&mut self, _seen: &mut u64) -> Doze {
         Doze::No
     }
@@ -97,7 +103,8 @@ pub trait Wire: Send {
     fn says_when_it_leaves(&self) -> bool {
         false
     }
-    /// A message of this rank (or any, DTL_ANY_SOURCE: told again as long as a thread waits) is waited for, and is not there.
+    /// A message of this rank (or any, DTL_ANY_SOURCE: told again as long as a thread waits) is
+    /// waited for, and is not there.
     fn awaits(&mut self, _source: i32) {}
     /// How the data moves, for people.
     fn describe(&self) -> String;
@@ -129,13 +136,13 @@ pub trait Wire: Send {
     fn close(&mut self) -> Result<()>;
 }
 
-/// What a wire has besides that keeps memory for frames itself: they are written where they leave from, and read where they
-/// arrive. Such a wire gets payloads only through `isend` and `irecv`.
+/// What a wire has besides that keeps memory for frames itself: they are written where they leave
+/// from, and read where they arrive. Such a wire gets payloads only through `isend` and `irecv`.
 pub trait WireFrames {
     /// Sends words and payload as one frame, and needs neither when it returns. BUSY: no room now.
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
-    /// The next frame that has arrived, or who is gone: each rank once, after all that it had sent. Makes progress before
-    /// that if `looks` and none is there.
+    /// The next frame that has arrived, or who is gone: each rank once, after all that it had sent.
+    /// Makes progress before that if `looks` and none is there.
     fn next(&mut self, looks: bool) -> Result<Option<Lent>>;
     /// A frame has been read.
     fn give_back(&mut self, lent: &Lent);
@@ -147,8 +154,8 @@ pub enum Doze {
     No,
     /// Something has happened since it asked last: look again first.
     News,
-    /// Yes, until this is readable or so many nanoseconds are over: without the lock, so others may take meanwhile what
-    /// woke it, and then it sleeps until the limit that it has itself.
+    /// Yes, until this is readable or so many nanoseconds are over: without the lock, so others may
+    /// take meanwhile what woke it, and then it sleeps until the limit that it has itself.
     On(Arc<Poller>, u64),
 }
 
@@ -157,7 +164,8 @@ pub const FRAME_WORDS: usize = frame::HEADER / 8;
 /// Bytes of a frame at most.
 pub const FRAME_BYTES: usize = frame::FRAME;
 
-/// The match word of a frame that is a whole message: it and the payload's length say all that the words do.
+/// The match word of a frame that is a whole message: it and the payload's length say all that the
+/// words do.
 #[inline]
 #[must_use]
 pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
@@ -218,7 +226,8 @@ pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 /// Memory for each that was talked to, without what waits.
-pub const PARTNER_BYTES: usize = size_of::<engine::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
+pub const PARTNER_BYTES: usize =
+    size_of::<engine::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
 /// An engine behind one short lock; `None` when it is closed.
 #[derive(Clone)]
@@ -336,7 +345,8 @@ impl Transport for Endpoint {
     }
 
     fn progress(&self) {
-        // Who holds the lock makes progress itself; an error is told to who asks after an operation.
+        // Who holds the lock makes progress itself; an error is told to who asks after an
+        // operation.
         if let Some(engine) = self.engine.0.try_lock().as_mut().and_then(|engine| engine.as_mut()) {
             drop(engine.progress());
         }

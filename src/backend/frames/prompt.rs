@@ -1,8 +1,9 @@
-//! Receives without an operation, over a wire that keeps memory for frames: of a program that waits for one message, with
-//! nothing in its way, which is what a round trip of short messages consists of.
+//! Receives without an operation, over a wire that keeps memory for frames: of a program that waits
+//! for one message, with nothing in its way, which is what a round trip of short messages consists
+//! of.
 //!
-//! The order stays: a message is taken straight from the wire only if no receive was posted before that could take it, and no
-//! message of that rank has been kept.
+//! The order stays: a message is taken straight from the wire only if no receive was posted before
+//! that could take it, and no message of that rank has been kept.
 
 use super::engine::{Engine, done, fitting, index_of};
 use super::frame::{HEADER, Header, Kind};
@@ -12,8 +13,8 @@ use crate::error::Result;
 use crate::runtime::backend::{Done, Selector};
 use crate::sys::buf::Region;
 
-/// Rounds in which the wire looks for what has come, with the engine locked: a microsecond or two, about as long as an answer takes
-/// to come.
+/// Rounds in which the wire looks for what has come, with the engine locked: a microsecond or two,
+/// about as long as an answer takes to come.
 const ROUNDS: u32 = 32;
 
 /// How many over this wire: who has no processor of its own lets others work instead.
@@ -26,8 +27,8 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 }
 
 impl Engine {
-    /// Receives the next message of the rank that is named, if it is there or comes soon, and tells of it. False: it did not, or
-    /// other things are to be moved on; nothing was started.
+    /// Receives the next message of the rank that is named, if it is there or comes soon, and tells
+    /// of it. False: it did not, or other things are to be moved on; nothing was started.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,
@@ -47,16 +48,18 @@ impl Engine {
             };
             into.copy_from(lent.bytes);
             self.give_back(&lent);
-            *told = done(index_of(lent.source), fitting(header.size, into), header.word, header.size);
+            *told =
+                done(index_of(lent.source), fitting(header.size, into), header.word, header.size);
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// Whether nothing is under way but what the wire does by itself, and nothing is there or posted that comes before the next
-    /// message of a rank.
+    /// Whether nothing is under way but what the wire does by itself, and nothing is there or
+    /// posted that comes before the next message of a rank.
     fn is_free_for(&self, source: i32) -> bool {
-        let is_quiet = self.listed.is_empty() && self.payloads.is_empty() && self.windows.is_empty();
+        let is_quiet =
+            self.listed.is_empty() && self.payloads.is_empty() && self.windows.is_empty();
         let is_well = self.broken.is_none() && self.dying.is_empty();
         let rank = index_of(source);
         let is_other = rank < self.links.ranks() && rank != self.rank && !self.is_dead(rank);

@@ -40,7 +40,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether who waits may sleep: not while something is queued here, for which room is only found by asking.
+    /// Whether who waits may sleep: not while something is queued here, for which room is only
+    /// found by asking.
     pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
         if self.matcher.waits_for_any() {
             self.wire.awaits(DTL_ANY_SOURCE);
@@ -147,9 +148,15 @@ impl Engine {
         }
     }
 
-    /// Handles a frame of `len` bytes. `Some`: it is a message under this word that nobody waits for, and there is no memory
-    /// for a copy of it; keep the frame.
-    fn accept(&mut self, source: i32, header: Option<Header>, len: u64, payload: Region) -> Option<u64> {
+    /// Handles a frame of `len` bytes. `Some`: it is a message under this word that nobody waits
+    /// for, and there is no memory for a copy of it; keep the frame.
+    fn accept(
+        &mut self,
+        source: i32,
+        header: Option<Header>,
+        len: u64,
+        payload: Region,
+    ) -> Option<u64> {
         let from = index_of(source);
         let Some(header) = header.filter(|_| self.is_other(from)) else {
             self.no_frame(source, len);
@@ -225,8 +232,9 @@ impl Engine {
     }
 
     fn accept_ack(&mut self, source: usize, id: OpId) {
-        if let Some(&Operation::Send(Send { dest, word, data, stage: SendStage::Offered, .. })) =
-            self.operations.get(id)
+        if let Some(&Operation::Send(Send {
+            dest, word, data, stage: SendStage::Offered, ..
+        })) = self.operations.get(id)
         {
             if dest == source {
                 self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));

@@ -19,11 +19,19 @@ impl Engine {
         self.check_working()?;
         if let Some(message) = self.matcher.peek(&select) {
             let size = self.size_of(&message.what);
-            return Ok(Some(Done { source: message.source, status: DTL_SUCCESS, word: message.word, size }));
+            return Ok(Some(Done {
+                source: message.source,
+                status: DTL_SUCCESS,
+                word: message.word,
+                size,
+            }));
         }
         match self.gone(select.source) {
             Some(rank) => {
-                fail!(DTL_ERROR_RANK_FAILURE, "no message is there and none can come: rank {rank} has died")
+                fail!(
+                    DTL_ERROR_RANK_FAILURE,
+                    "no message is there and none can come: rank {rank} has died"
+                )
             }
             None => {
                 self.wire.awaits(select.source);
@@ -62,7 +70,8 @@ impl Engine {
         for (_, operation) in self.operations.iter_mut() {
             let Operation::Taken(taken) = operation else { continue };
             if taken.source == from && is(&taken.what) {
-                *operation = Operation::Withdrawn(done(index_of(from), DTL_ERROR_CANCELED, taken.word, 0));
+                *operation =
+                    Operation::Withdrawn(done(index_of(from), DTL_ERROR_CANCELED, taken.word, 0));
                 return true;
             }
         }
@@ -75,7 +84,11 @@ impl Engine {
         let place = self.operations.get_mut(message);
         let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
             self.check_working()?;
-            return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
+            return fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "message {:#x} was received or never taken",
+                message.0
+            );
         };
         let receive = Receive { into, source: DTL_ANY_SOURCE, place: None, taken: None };
         let taken = match std::mem::replace(place, Operation::Receive(receive)) {

@@ -42,7 +42,8 @@ const RANKS: usize = 3;
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let rank = || 0..RANKS;
     let source = || prop_oneof![Just(DTL_ANY_SOURCE), 0..RANKS as i32];
-    let len = prop_oneof![Just(0), Just(1), Just(100), Just(INLINE), Just(INLINE + 1), Just(20_000)];
+    let len =
+        prop_oneof![Just(0), Just(1), Just(100), Just(INLINE), Just(INLINE + 1), Just(20_000)];
     let mode = prop_oneof![Just(Standard), Just(Synchronous)];
     let room = || prop_oneof![2 => Just(30_000), 1 => Just(50), 1 => Just(0)];
     let word = || (0..3_u64).prop_map(|word| word | 1 << 60);
@@ -50,8 +51,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (rank(), rank(), word(), len, mode)
             .prop_map(|(from, to, word, len, mode)| Step::Send { from, to, word, len, mode }),
-        6 => receive().prop_map(|(at, source, word, ignore, room)| Step::Receive { at, source, word, ignore, room }),
-        2 => receive().prop_map(|(at, source, word, ignore, room)| Step::Take { at, source, word, ignore, room }),
+        6 => receive().prop_map(|(at, source, word, ignore, room)| Step::Receive { at, source,
+            word, ignore, room }),
+        2 => receive().prop_map(|(at, source, word, ignore, room)| Step::Take { at, source, word,
+            ignore, room }),
         3 => (0..64_usize).prop_map(|which| Step::Withdraw { which }),
     ];
     proptest::collection::vec(step, 1..50)
@@ -106,7 +109,9 @@ impl Pair {
             Step::Send { from, to, word, len, mode } => {
                 let id = self.sends.len();
                 let data = filled(len, id as u8 + 1);
-                let op = self.world.ends[from].isend(data.region(), to as i32, word, mode).expect("isend");
+                let op = self.world.ends[from]
+                    .isend(data.region(), to as i32, word, mode)
+                    .expect("isend");
                 self.sends.push(Sent { from, to, word, data, mode, op, state: State::Open });
                 let pair = self.naive[to].message(from as i32, word, id as u32);
                 self.matched(pair);
@@ -157,7 +162,9 @@ impl Pair {
     }
 
     fn withdraw_send(&mut self, which: usize) {
-        let Some(send) = self.sends.get_mut(which).filter(|send| send.state == State::Open) else { return };
+        let Some(send) = self.sends.get_mut(which).filter(|send| send.state == State::Open) else {
+            return;
+        };
         let (end, to) = (&self.world.ends[send.from], send.to);
         end.cancel(send.op).expect("cancel");
         let is_small = send.data.region().len() <= INLINE;
@@ -172,7 +179,9 @@ impl Pair {
     }
 
     fn withdraw_receive(&mut self, which: usize) {
-        let Some(receive) = self.receives.get_mut(which).filter(|r| r.state == State::Open) else { return };
+        let Some(receive) = self.receives.get_mut(which).filter(|r| r.state == State::Open) else {
+            return;
+        };
         let end = &self.world.ends[receive.at];
         end.cancel(receive.op).expect("cancel");
         assert_eq!(over(end.as_ref(), receive.op), Some(DTL_ERROR_CANCELED));
@@ -212,7 +221,10 @@ fn check_received(got: &Done, into: &Scratch, send: &Sent) {
     assert_eq!(*got, Done { source: send.from as i32, status, word: send.word, size: sent as u64 });
     let moved = sent.min(room);
     assert_eq!(bytes(into)[..moved], bytes(&send.data)[..moved]);
-    assert!(bytes(into)[moved..].iter().all(|byte| *byte == 0), "nothing beyond the message is written");
+    assert!(
+        bytes(into)[moved..].iter().all(|byte| *byte == 0),
+        "nothing beyond the message is written"
+    );
 }
 
 proptest! {
@@ -222,7 +234,8 @@ proptest! {
     fn agrees_with_the_oracle(steps in steps(), seed in any::<u64>(), is_slow in any::<bool>()) {
         let naive = (0..RANKS).map(|_| Naive::default()).collect();
         let mut pair =
-            Pair { world: World::new(RANKS, seed, is_slow), naive, sends: Vec::new(), receives: Vec::new() };
+            Pair { world: World::new(RANKS, seed, is_slow), naive, sends: Vec::new(),
+                receives: Vec::new() };
         steps.into_iter().for_each(|step| pair.step(step));
     }
 
@@ -260,8 +273,10 @@ proptest! {
             receives.push((b.irecv(into.region(), select).expect("irecv"), into));
         }
         world.settle();
-        let ended: Vec<_> = sends.iter().map(|(op, ..)| over(a, *op).expect("every send is over")).collect();
-        let got: Vec<_> = receives.iter().filter_map(|(op, into)| Some((b.outcome(*op).expect("test")?, into))).collect();
+        let ended: Vec<_> = sends.iter().map(|(op, ..)| over(a, *op).expect("every send is \
+            over")).collect();
+        let got: Vec<_> = receives.iter().filter_map(|(op,
+            into)| Some((b.outcome(*op).expect("test")?, into))).collect();
         // While an offer is being withdrawn, its receive and a later one may change places.
         if !ended.contains(&DTL_ERROR_CANCELED) {
             prop_assert!(got.windows(2).all(|two| two[0].0.word < two[1].0.word));
@@ -311,14 +326,16 @@ proptest! {
         world.settle();
         for (_, op, _) in started.iter().filter(|(me, ..)| *me == 0) {
             let status = over(world.ends[0].as_ref(), *op);
-            prop_assert!([Some(DTL_SUCCESS), Some(DTL_ERROR_RANK_FAILURE)].contains(&status), "{status:?}");
+            prop_assert!([Some(DTL_SUCCESS), Some(DTL_ERROR_RANK_FAILURE)].contains(&status),
+                "{status:?}");
         }
         // For the communicator to end, which knows whether the dead rank is one of its own.
         prop_assert_eq!(over(world.ends[2].as_ref(), from_any), None);
         prop_assert_eq!(over(world.ends[2].as_ref(), alive), None);
         for end in [&world.ends[0], &world.ends[2]] {
             prop_assert_eq!((end.failed_ranks(), end.failed_count()), (vec![1], 1));
-            prop_assert_eq!(end.probe(from(1, 77)).expect_err("dead").status(), DTL_ERROR_RANK_FAILURE);
+            prop_assert_eq!(end.probe(from(1, 77)).expect_err("dead").status(),
+                DTL_ERROR_RANK_FAILURE);
             prop_assert!(end.take(from(-2, 77)).expect("any").is_none());
             let op = end.isend(any.region(), 1, 1, Standard).expect("isend");
             prop_assert_eq!(over(end.as_ref(), op), Some(DTL_ERROR_RANK_FAILURE));
@@ -366,9 +383,16 @@ fn a_wire_that_fails_ends_everything_and_says_why() {
         ops.into_iter().for_each(|op| assert_eq!(over(a, op), Some(status)));
         let said = a.failure_text().unwrap_or_default();
         let unnamed = source == 0; // this rank itself: no death of another
-        assert!(said.ends_with("the mock says why") && said.contains("named rank 0") == unnamed, "{said}");
+        assert!(
+            said.ends_with("the mock says why") && said.contains("named rank 0") == unnamed,
+            "{said}"
+        );
         let error = a.isend(data.region(), 1, 1, Standard).expect_err("failed");
-        assert_eq!((error.status(), error.text().contains("the mock says why")), (status, true), "{error}");
+        assert_eq!(
+            (error.status(), error.text().contains("the mock says why")),
+            (status, true),
+            "{error}"
+        );
         assert_eq!(a.irecv(data.region(), from(0, 1)).expect_err("failed").status(), status);
         assert_eq!(a.probe(from(0, 1)).expect_err("failed").status(), status);
     }
@@ -379,7 +403,10 @@ fn a_send_that_the_wire_refuses_fails_alone() {
     let world = World::new(2, 1, false);
     let (a, b, data) = (world.ends[0].as_ref(), world.ends[1].as_ref(), filled(10, 1));
     world.net.lock().refuse = Some(DTL_ERROR_LIMIT);
-    assert_eq!(a.isend(data.region(), 1, 1, Standard).expect_err("refused").status(), DTL_ERROR_LIMIT);
+    assert_eq!(
+        a.isend(data.region(), 1, 1, Standard).expect_err("refused").status(),
+        DTL_ERROR_LIMIT
+    );
     world.net.lock().refuse = Some(DTL_ERROR_BUSY);
     let waits = a.isend(data.region(), 1, 1, Standard).expect("isend");
     assert_eq!(over(a, waits), None);

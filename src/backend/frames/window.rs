@@ -1,7 +1,9 @@
-//! One-sided communication over a wire that has it: what is under way on each window, which flush waits for what.
+//! One-sided communication over a wire that has it: what is under way on each window, which flush
+//! waits for what.
 //!
-//! The wire only starts operations and tells when one is over. Here they are kept, by target, in the order in which they
-//! began: those that found no room start later, and a flush of the wire's stands behind those that it is for.
+//! The wire only starts operations and tells when one is over. Here they are kept, by target, in
+//! the order in which they began: those that found no room start later, and a flush of the wire's
+//! stands behind those that it is for.
 
 use super::Wire;
 use super::engine::{Engine, index_of, rank_of};
@@ -13,8 +15,9 @@ use crate::runtime::backend::{OpId, Reach, Spot, Swap};
 use crate::sys::buf::{Addr, Region};
 use std::collections::VecDeque;
 
-/// One-sided operations of a wire, and windows, each by what `create` gave. The rules are those of the wire's other
-/// operations: one thread at a time, BUSY means "again later", `Wire::test` asks. No call but `destroy` waits.
+/// One-sided operations of a wire, and windows, each by what `create` gave. The rules are those of
+/// the wire's other operations: one thread at a time, BUSY means "again later", `Wire::test` asks.
+/// No call but `destroy` waits.
 pub trait WireWindows {
     /// Makes this rank's side of a window; the bytes are what the others find its memory by.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
@@ -223,8 +226,8 @@ impl Open {
         // What is got is there when it is over.
         lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
         if asked || lane.flying.len() > UNASKED {
-            // An error: the wire could not be asked. The operation has begun all the same, so its buffer is in
-            // use; the next test or flush reports the error.
+            // An error: the wire could not be asked. The operation has begun all the same, so its
+            // buffer is in use; the next test or flush reports the error.
             drop(self.move_lane(rank, hand));
         }
         Ok(number)
@@ -238,7 +241,8 @@ impl Open {
         }
     }
 
-    /// The first failure on these targets that nobody has been told of; all of them are told with it.
+    /// The first failure on these targets that nobody has been told of; all of them are told with
+    /// it.
     fn failure(&mut self, target: Option<i32>) -> Result<()> {
         let ranks = match target {
             Some(target) => vec![index_of(target)],
@@ -254,16 +258,26 @@ impl Open {
         first
     }
 
-    fn flush(&mut self, target: Option<i32>, reach: Reach, hand: &mut Hand) -> Result<Option<OpId>> {
+    fn flush(
+        &mut self,
+        target: Option<i32>,
+        reach: Reach,
+        hand: &mut Hand,
+    ) -> Result<Option<OpId>> {
         let ranks = match target {
             Some(target) => vec![index_of(target)],
             None => self.listed.clone(),
         };
         for rank in ranks.into_iter().filter(|_| reach == Reach::Target) {
-            let Some(lane) = self.lanes.get_mut(rank).filter(|lane| lane.is_dirty) else { continue };
+            let Some(lane) = self.lanes.get_mut(rank).filter(|lane| lane.is_dirty) else {
+                continue;
+            };
             lane.is_dirty = false;
             if let Err(error) = self.begin(Begin::Flush(rank_of(rank)), false, hand) {
-                self.lanes.get_mut(rank).into_iter().for_each(|lane| lane.failed = Some(error.clone()));
+                self.lanes
+                    .get_mut(rank)
+                    .into_iter()
+                    .for_each(|lane| lane.failed = Some(error.clone()));
             }
         }
         let upto = self.last;
@@ -295,12 +309,19 @@ impl Open {
 /// Error of a call that could not ask the wire: the operations live on.
 #[cold]
 fn in_use(error: &Error) -> Error {
-    let text = "operations on the window go on: do not free or reuse their buffers before it is destroyed";
+    let text =
+        "operations on the window go on: do not free or reuse their buffers before it is destroyed";
     Error::new(error.status(), format!("{}; {text}", error.text()))
 }
 
 /// An operation is over.
-fn end(lane: &mut Lane, ended: &mut Vec<(u64, Result<()>)>, number: u64, asked: bool, outcome: Result<()>) {
+fn end(
+    lane: &mut Lane,
+    ended: &mut Vec<(u64, Result<()>)>,
+    number: u64,
+    asked: bool,
+    outcome: Result<()>,
+) {
     if let (Err(error), true) = (&outcome, lane.failed.is_none()) {
         lane.failed = Some(error.clone());
     }
@@ -325,7 +346,8 @@ impl Engine {
         let ranks = self.links.ranks();
         let Ok(windows) = self.wire.windows() else { return Err(none()) };
         let (wire, key) = windows.create(memory)?;
-        let (lanes, listed, flushes, ended) = (Sparse::new(ranks), Vec::new(), Vec::new(), Vec::new());
+        let (lanes, listed, flushes, ended) =
+            (Sparse::new(ranks), Vec::new(), Vec::new(), Vec::new());
         self.windows.push((number, Open { wire, lanes, listed, last: 0, flushes, ended }));
         Ok(key)
     }
@@ -366,7 +388,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn begin_on_window(&mut self, number: u64, begin: Begin, asked: bool) -> Result<Option<OpId>> {
+    pub(super) fn begin_on_window(
+        &mut self,
+        number: u64,
+        begin: Begin,
+        asked: bool,
+    ) -> Result<Option<OpId>> {
         self.check_working()?;
         self.on_window(number, |open, hand| {
             let began = OpId(open.begin(begin, asked, hand)?);
@@ -405,7 +432,9 @@ impl Engine {
 
     /// Ends a window, or does nothing if it has ended.
     pub(super) fn close_window(&mut self, number: u64) -> Result<()> {
-        let Some(at) = self.windows.iter().position(|(known, _)| *known == number) else { return Ok(()) };
+        let Some(at) = self.windows.iter().position(|(known, _)| *known == number) else {
+            return Ok(());
+        };
         let (_, open) = self.windows.swap_remove(at);
         self.wire.windows().map_or(Ok(()), |windows| windows.destroy(open.wire))
     }

@@ -11,12 +11,13 @@ use crate::sys::buf::{Region, Scratch};
 
 /// Frames to one rank that the wire may have at a time: a send beyond waits.
 const WINDOW: usize = 64;
-/// Payload words have this bit, which no frame has, and 27 bits that count: a word comes back after 2^27
-/// payloads of the same receiver, when the one that had it has long arrived.
+/// Payload words have this bit, which no frame has, and 27 bits that count: a word comes back after
+/// 2^27 payloads of the same receiver, when the one that had it has long arrived.
 const PAYLOAD: u32 = 1 << 27;
 
 impl Answer {
-    /// Withdraws a send whose payload waits for room: its receiver gets one of no bytes. Returns whether it is that payload.
+    /// Withdraws a send whose payload waits for room: its receiver gets one of no bytes. Returns
+    /// whether it is that payload.
     pub(super) fn withdraw(&mut self, id: OpId) -> bool {
         let Answer::Payload { send, want, .. } = self else { return false };
         let is_its = *send == Some(id);
@@ -49,7 +50,9 @@ impl Engine {
     fn reap(&mut self, dest: usize) -> Result<()> {
         while let Some(&(op, _)) = self.links.get(dest).and_then(|link| link.flying.front()) {
             let Some(done) = self.wire.test(op)? else { break };
-            if let Some((_, frame)) = self.links.get_mut(dest).and_then(|link| link.flying.pop_front()) {
+            if let Some((_, frame)) =
+                self.links.get_mut(dest).and_then(|link| link.flying.pop_front())
+            {
                 self.pool.push(frame);
             }
             match done.status {
@@ -122,9 +125,12 @@ impl Engine {
             _ => (Kind::Offer, Region::EMPTY),
         };
         let size = data.len() as u64;
-        let sent = self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
+        let sent =
+            self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
         match (&sent, kind, self.operations.get_mut(id)) {
-            (Sent::Yes, Kind::Eager, _) => self.finish(id, done(self.rank, DTL_SUCCESS, word, size)),
+            (Sent::Yes, Kind::Eager, _) => {
+                self.finish(id, done(self.rank, DTL_SUCCESS, word, size))
+            }
             (Sent::Yes, _, Some(Operation::Send(send))) => send.stage = SendStage::Offered,
             _ => {}
         }
@@ -170,7 +176,8 @@ impl Engine {
 
     /// Posts the receive of a payload, then asks for it.
     fn send_clear(&mut self, dest: usize, id: OpId) -> Sent {
-        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) = self.operations.get(id)
+        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+            self.operations.get(id)
         else {
             return Sent::Yes;
         };
@@ -196,16 +203,21 @@ impl Engine {
     fn post_payload(&mut self, source: usize, id: OpId, into: Region, size: u64) -> Result<u32> {
         // A message of no bytes arrives as one, which must not touch the buffer.
         let stand_in = if into.is_empty() || size == 0 { Scratch::new(1) } else { None };
-        let room = stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
+        let room =
+            stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
         self.last_payload = (self.last_payload + 1) & (PAYLOAD - 1);
         let word = self.last_payload | PAYLOAD;
         let twin = if stand_in.is_none() { self.twin_of(id) } else { None };
         let op = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
-            (Some(twin), Some(devices)) => devices.irecv(room, twin, rank_of(source), u64::from(word))?,
+            (Some(twin), Some(devices)) => {
+                devices.irecv(room, twin, rank_of(source), u64::from(word))?
+            }
             _ => self.wire.irecv(room, rank_of(source), u64::from(word))?,
         };
         self.payloads.push_back(Payload { op, of: Mover::Receive(id, stand_in) });
-        if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get_mut(id) {
+        if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        {
             taken.payload = Some(word);
         }
         Ok(word)
@@ -221,13 +233,16 @@ impl Engine {
         let data = stand_in.as_ref().map_or(data, Scratch::region);
         let twin = if stand_in.is_none() { send.and_then(|id| self.twin_of(id)) } else { None };
         let sent = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
-            (Some(twin), Some(devices)) => devices.isend(data, twin, rank_of(dest), u64::from(word)),
+            (Some(twin), Some(devices)) => {
+                devices.isend(data, twin, rank_of(dest), u64::from(word))
+            }
             _ => self.wire.isend(data, rank_of(dest), u64::from(word)),
         };
         match sent {
             Ok(op) => {
                 self.payloads.push_back(Payload { op, of: Mover::Send(send, stand_in) });
-                if let Some(Operation::Send(send)) = send.and_then(|id| self.operations.get_mut(id)) {
+                if let Some(Operation::Send(send)) = send.and_then(|id| self.operations.get_mut(id))
+                {
                     send.stage = SendStage::Moving;
                 }
                 Sent::Yes

@@ -1,8 +1,8 @@
-//! Kind "hier": one communicator over several nodes, of two others: shared memory inside each node, and a
-//! kind that crosses nodes between them. Not a way to move bytes itself.
+//! Kind "hier": one communicator over several nodes, of two others: shared memory inside each node,
+//! and a kind that crosses nodes between them. Not a way to move bytes itself.
 //!
-//! Opening is here, with `nodes` (which ranks share a node; what they tell each other goes by `backend::meet`);
-//! `router` sends each message its way, `transport` is what runtime calls.
+//! Opening is here, with `nodes` (which ranks share a node; what they tell each other goes by
+//! `backend::meet`); `router` sends each message its way, `transport` is what runtime calls.
 
 mod nodes;
 mod router;
@@ -30,8 +30,8 @@ struct Hier {
     across: Arc<[Arc<Backend>]>,
 }
 
-/// The backend named "hier": `node` inside the nodes, and one of `across`, that which `DTL_HIER_ACROSS`
-/// names, between them.
+/// The backend named "hier": `node` inside the nodes, and one of `across`, that which
+/// `DTL_HIER_ACROSS` names, between them.
 #[must_use]
 pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     let hier = Hier { node, across: across.into() };
@@ -59,11 +59,13 @@ impl Hier {
         if let Some(backend) = self.across.iter().find(|backend| backend.name() == name) {
             return Ok(Arc::clone(backend));
         }
-        let registered = registry::lookup(name).filter(|backend| !backend.builtin && backend.comm.is_some());
+        let registered =
+            registry::lookup(name).filter(|backend| !backend.builtin && backend.comm.is_some());
         registered.ok_or_else(|| {
             let known: Vec<_> = self.across.iter().map(|backend| backend.name()).collect();
             format!(
-                "no kind \"{name}\" is there to stand between the nodes (DTL_HIER_ACROSS: {} or a registered one)",
+                "no kind \"{name}\" is there to stand between the nodes (DTL_HIER_ACROSS: {} or a \
+                 registered one)",
                 known.join(", ")
             )
         })
@@ -90,7 +92,8 @@ fn opened(backend: &Backend, args: &OpenArgs) -> Result<Box<dyn Transport>> {
 
 impl Comm for Hier {
     fn tells_others(&self) -> bool {
-        let tells = |between: Arc<Backend>| between.comm.as_deref().is_some_and(|comm| comm.tells_others());
+        let tells =
+            |between: Arc<Backend>| between.comm.as_deref().is_some_and(|comm| comm.tells_others());
         self.across().is_ok_and(tells)
     }
 
@@ -106,14 +109,19 @@ impl Comm for Hier {
             Ok(between) => between,
             Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "kind \"hier\": {why}"),
         };
-        // Communicators made from this one share both links, told apart by their match words: MPI's own messages
-        // carry a tag only.
-        let whole_words = OpenArgs { own_algorithms: true, job: args.job.clone(), over: None, ..*args };
-        let across = opened(&between, &whole_words).map_err(|error| error.within("between the nodes"))?;
+        // Communicators made from this one share both links, told apart by their match words: MPI's
+        // own messages carry a tag only.
+        let whole_words =
+            OpenArgs { own_algorithms: true, job: args.job.clone(), over: None, ..*args };
+        let across =
+            opened(&between, &whole_words).map_err(|error| error.within("between the nodes"))?;
         match self.join(across.as_ref(), args) {
-            Ok((nodes, node)) => {
-                Ok(Box::new(transport::Endpoint::new(node, across, nodes, [Arc::clone(&self.node), between])))
-            }
+            Ok((nodes, node)) => Ok(Box::new(transport::Endpoint::new(
+                node,
+                across,
+                nodes,
+                [Arc::clone(&self.node), between],
+            ))),
             Err(error) => {
                 drop(across.close());
                 Err(error)
@@ -137,7 +145,8 @@ impl Hier {
             Some(rank) => fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "rank {rank} could not open its node's part ({}); see its own output",
-                status_name(all.get(rank).map_or(0, |status| *status as u32 as i32)).to_string_lossy()
+                status_name(all.get(rank).map_or(0, |status| *status as u32 as i32))
+                    .to_string_lossy()
             ),
         });
         match failure {
@@ -158,20 +167,27 @@ impl Hier {
     ) -> Result<(Nodes, Box<dyn Transport>)> {
         let (rank, size) = (across.rank(), across.size());
         let mine = own_node(rank, size);
-        // Drawn by the lowest rank of each node: launchers' job names need not be the same on its ranks.
+        // Drawn by the lowest rank of each node: launchers' job names need not be the same on its
+        // ranks.
         let name = process::random_u64().unwrap_or(0);
         let (word, of) = mine.as_ref().map_or((0, 0), |(word, of)| (*word, *of));
-        let words = meet::exchange(across, 0, &[u64::from(mine.is_ok()), word, of, name], limit_ns)?;
+        let words =
+            meet::exchange(across, 0, &[u64::from(mine.is_ok()), word, of, name], limit_ns)?;
         mine?;
         let words: Vec<&[u64]> = words.chunks_exact(4).collect();
         let places: Vec<_> = words.iter().map(|words| words.get(1..3)).collect();
         if let Some(rank) = words.iter().position(|words| words.first() != Some(&1)) {
-            return fail!(DTL_ERROR_UNAVAILABLE, "rank {rank} cannot tell its node; see its own output");
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "rank {rank} cannot tell its node; see its own output"
+            );
         }
         let nodes = Nodes::new(rank, &places);
-        let (leader, local) = (nodes.mine.first(), nodes.mine.iter().position(|member| *member == rank));
+        let (leader, local) =
+            (nodes.mine.first(), nodes.mine.iter().position(|member| *member == rank));
         let name = leader.and_then(|leader| words.get(leader.unsigned_abs() as usize)?.get(3));
-        let (Some(name), Some(local)) = (name, local.and_then(|local| i32::try_from(local).ok())) else {
+        let (Some(name), Some(local)) = (name, local.and_then(|local| i32::try_from(local).ok()))
+        else {
             return fail!(DTL_ERROR_INTERNAL, "rank {rank} is on no node");
         };
         let job = format!("{}-hier-{name:016x}", args.job.to_string_lossy());
@@ -191,8 +207,8 @@ impl Hier {
     }
 }
 
-/// Two words that only the ranks of this rank's node have. Containers on one machine cannot share memory:
-/// they count as nodes.
+/// Two words that only the ranks of this rank's node have. Containers on one machine cannot share
+/// memory: they count as nodes.
 fn own_node(rank: i32, size: i32) -> Result<(u64, u64)> {
     if let Some(text) = settings::current().fake_nodes {
         let pretended = nodes::pretended(&text, size)?;
@@ -203,7 +219,8 @@ fn own_node(rank: i32, size: i32) -> Result<(u64, u64)> {
         (Ok(machine), Ok(container)) => Ok((machine, container)),
         (Err(error), _) | (_, Err(error)) => fail!(
             DTL_ERROR_UNAVAILABLE,
-            "the nodes cannot be told apart without the kernel's boot id and the process' namespace: {error}"
+            "the nodes cannot be told apart without the kernel's boot id and the process' \
+             namespace: {error}"
         ),
     }
 }

@@ -22,7 +22,8 @@ impl Nodes {
     pub(super) fn new<T: PartialEq>(rank: i32, words: &[T]) -> Self {
         let mut firsts: Vec<&T> = Vec::new();
         let mut sizes: Vec<i32> = Vec::new();
-        let (mut of, mut local) = (Vec::with_capacity(words.len()), Vec::with_capacity(words.len()));
+        let (mut of, mut local) =
+            (Vec::with_capacity(words.len()), Vec::with_capacity(words.len()));
         for word in words {
             let node = firsts.iter().position(|first| *first == word).unwrap_or_else(|| {
                 firsts.push(word);
@@ -36,7 +37,8 @@ impl Nodes {
             }
         }
         let own = usize::try_from(rank).ok().and_then(|rank| of.get(rank)).copied();
-        let mine = (0..).zip(&of).filter(|(_, node)| Some(**node) == own).map(|(rank, _)| rank).collect();
+        let mine =
+            (0..).zip(&of).filter(|(_, node)| Some(**node) == own).map(|(rank, _)| rank).collect();
         Nodes { of, local, mine, count: firsts.len() }
     }
 
@@ -55,8 +57,8 @@ impl Nodes {
     }
 }
 
-/// The node of each rank as `DTL_FAKE_NODES` says: "2x3" is two nodes of three ranks, "3,1" one of three
-/// and one of one.
+/// The node of each rank as `DTL_FAKE_NODES` says: "2x3" is two nodes of three ranks, "3,1" one of
+/// three and one of one.
 pub(super) fn pretended(text: &str, size: i32) -> Result<Vec<u64>> {
     let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let ranks: Option<Vec<i32>> = match text.split_once(['x', 'X']) {
@@ -75,7 +77,8 @@ pub(super) fn pretended(text: &str, size: i32) -> Result<Vec<u64>> {
     if ranks.iter().map(|ranks| i64::from(*ranks)).sum::<i64>() != i64::from(size) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "DTL_FAKE_NODES={text}: that is not {size} ranks, which the communicator has; make them add up, or unset it"
+            "DTL_FAKE_NODES={text}: that is not {size} ranks, which the communicator has; make \
+             them add up, or unset it"
         );
     }
     let numbered = (0_u64..).zip(ranks);
@@ -103,7 +106,9 @@ mod tests {
         assert_eq!(pretended("3,1", 4).unwrap(), [0, 0, 0, 1]);
         assert_eq!(pretended("1x3", 3).unwrap(), [0, 0, 0]);
         assert_eq!(pretended("3", 3).unwrap(), [0, 0, 0]);
-        for bad in ["2x2", "3,1,1", "2000000000x2000000000", "2x", "", "x", "-1,4", "0x3", "2;1", "1x1x1"] {
+        for bad in
+            ["2x2", "3,1,1", "2000000000x2000000000", "2x", "", "x", "-1,4", "0x3", "2;1", "1x1x1"]
+        {
             let error = pretended(bad, 3).unwrap_err();
             assert!(error.text().contains(&format!("DTL_FAKE_NODES={bad}:")), "{error}");
         }

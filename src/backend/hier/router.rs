@@ -1,11 +1,12 @@
 //! Which way a message goes, and receives that may come either way.
 //!
-//! A message between ranks of a node goes over the node's transport, any other over the one between the
-//! nodes; each does its own matching. A receive that names its source is posted where that is. One from
-//! any source cannot be posted on both: it is held here, and each progress looks (`probe`) whether a
-//! message for it has come either way. A receive that could take a message of a held one is held behind
-//! it, so that receives match in the order posted; so messages that nobody has posted a receive for are
-//! exactly those that a held receive may take. One of a rank to itself goes over the node's transport.
+//! A message between ranks of a node goes over the node's transport, any other over the one between
+//! the nodes; each does its own matching. A receive that names its source is posted where that is.
+//! One from any source cannot be posted on both: it is held here, and each progress looks (`probe`)
+//! whether a message for it has come either way. A receive that could take a message of a held one
+//! is held behind it, so that receives match in the order posted; so messages that nobody has
+//! posted a receive for are exactly those that a held receive may take. One of a rank to itself
+//! goes over the node's transport.
 //!
 //! Nothing here waits; the lock is in `transport`.
 
@@ -14,7 +15,9 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Filling, Matched, OpId, Remote, Selector, SendMode, Transport};
+use crate::runtime::backend::{
+    Done, Filling, Matched, OpId, Remote, Selector, SendMode, Transport,
+};
 use crate::sys::buf::Region;
 use std::sync::Arc;
 
@@ -74,9 +77,21 @@ fn overlap(a: &Selector, b: &Selector) -> bool {
 }
 
 impl Router {
-    pub(super) fn new(node: Box<dyn Transport>, across: Box<dyn Transport>, nodes: Arc<Nodes>) -> Self {
+    pub(super) fn new(
+        node: Box<dyn Transport>,
+        across: Box<dyn Transport>,
+        nodes: Arc<Nodes>,
+    ) -> Self {
         let held = Vec::with_capacity(64);
-        Router { node, across, nodes, operations: Operations::new(), held, posted: 0, turn: Way::Node }
+        Router {
+            node,
+            across,
+            nodes,
+            operations: Operations::new(),
+            held,
+            posted: 0,
+            turn: Way::Node,
+        }
     }
 
     fn side(&self, way: Way) -> &dyn Transport {
@@ -90,7 +105,11 @@ impl Router {
     pub(super) fn way(&self, rank: i32) -> Result<(Way, i32)> {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         let Some(node) = self.nodes.of.get(index) else {
-            return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.across.size() - 1);
+            return fail!(
+                DTL_ERROR_INVALID_RANK,
+                "rank {rank} is not in 0 … {}",
+                self.across.size() - 1
+            );
         };
         let own = usize::try_from(self.across.rank()).ok().and_then(|own| self.nodes.of.get(own));
         match self.nodes.local.get(index) {
@@ -117,12 +136,20 @@ impl Router {
     }
 
     fn outer(&self, local: i32) -> i32 {
-        usize::try_from(local).ok().and_then(|local| self.nodes.mine.get(local)).copied().unwrap_or(local)
+        usize::try_from(local)
+            .ok()
+            .and_then(|local| self.nodes.mine.get(local))
+            .copied()
+            .unwrap_or(local)
     }
 
-    /// Hands an operation to a transport, with its place kept first so that nothing is lost for want of
-    /// memory.
-    fn start(&mut self, way: Way, act: impl FnOnce(&dyn Transport) -> Result<OpId>) -> Result<OpId> {
+    /// Hands an operation to a transport, with its place kept first so that nothing is lost for
+    /// want of memory.
+    fn start(
+        &mut self,
+        way: Way,
+        act: impl FnOnce(&dyn Transport) -> Result<OpId>,
+    ) -> Result<OpId> {
         let id = self.operations.add(Operation::Held)?;
         match act(self.side(way)) {
             Ok(op) => self.set(id, Operation::At(way, op)),
@@ -140,7 +167,13 @@ impl Router {
         }
     }
 
-    pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+    pub(super) fn isend(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId> {
         let (way, rank) = self.way(dest)?;
         self.start(way, |side| side.isend(data, rank, word, mode))
     }
@@ -190,7 +223,10 @@ impl Router {
             }
         }
         if self.held.try_reserve(1).is_err() {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for one more receive from any source");
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for one more receive from any source"
+            );
         }
         let id = self.operations.add(Operation::Held)?;
         self.posted += 1;
@@ -247,8 +283,8 @@ impl Router {
             match self.find(held.select) {
                 Ok(None) => index += 1,
                 Ok(Some((way, found))) => {
-                    // One before it may have taken it had it come a moment ago. That looks again, for there
-                    // may be an older one.
+                    // One before it may have taken it had it come a moment ago. That looks again,
+                    // for there may be an older one.
                     let owner = before_of(&self.held, index, &found);
                     match owner {
                         Some(owner) => index = owner,
@@ -338,7 +374,11 @@ impl Router {
     /// Starts the receive of a taken message, under the message's id.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let Some(&Operation::Taken(way, taken)) = self.operations.get(message) else {
-            return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
+            return fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "message {:#x} was received or never taken",
+                message.0
+            );
         };
         let op = self.side(way).receive_matched(taken, into)?;
         self.set(message, Operation::At(way, op));
@@ -353,7 +393,11 @@ impl Router {
         }
         let over = match self.operations.get(id) {
             None => {
-                return fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0);
+                return fail!(
+                    DTL_ERROR_INVALID_HANDLE,
+                    "operation {:#x} is over or never was",
+                    id.0
+                );
             }
             Some(&Operation::Done(done)) => Some(done),
             Some(&(Operation::At(way, op) | Operation::Found { way, op, .. })) => {
@@ -402,7 +446,12 @@ impl Router {
                 let own = self.across.rank();
                 self.set(
                     id,
-                    Operation::Done(Done { source: own, status: DTL_ERROR_CANCELED, word: 0, size: 0 }),
+                    Operation::Done(Done {
+                        source: own,
+                        status: DTL_ERROR_CANCELED,
+                        word: 0,
+                        size: 0,
+                    }),
                 );
                 Ok(())
             }

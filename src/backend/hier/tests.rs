@@ -25,7 +25,8 @@ fn kinds() -> [Arc<Backend>; 2] {
 /// All ranks of a job on these nodes.
 fn job(of: &[i32]) -> Vec<Endpoint> {
     let count = of.iter().max().expect("a node") + 1;
-    let size = |node: i32| i32::try_from(of.iter().filter(|of| **of == node).count()).expect("small");
+    let size =
+        |node: i32| i32::try_from(of.iter().filter(|of| **of == node).count()).expect("small");
     let mut inside: Vec<_> = (0..count).map(|node| fabric(size(node)).into_iter()).collect();
     let across = fabric(i32::try_from(of.len()).expect("small"));
     let ranks = (0..).zip(across).zip(of);
@@ -39,7 +40,8 @@ fn job(of: &[i32]) -> Vec<Endpoint> {
 
 fn buffer(bytes: &[u8]) -> Scratch {
     // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
-    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) }).expect("memory")
+    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) })
+        .expect("memory")
 }
 
 fn first(scratch: &Scratch) -> u8 {
@@ -84,7 +86,9 @@ fn messages_go_their_way_and_come_from_the_right_rank() {
         assert_eq!(comm.nodes(), Some(&[0, 1, 0, 1, 2][..]));
         assert!(
             !comm.is_one_node()
-                && comm.describe().starts_with("3 nodes with 1 to 2 ranks: threads inside, self between (")
+                && comm
+                    .describe()
+                    .starts_with("3 nodes with 1 to 2 ranks: threads inside, self between (")
         );
     }
     assert_eq!(
@@ -138,7 +142,9 @@ fn receives_match_in_the_order_posted() {
     for (what, word) in [(1, 5), (2, 6), (3, 5), (4, 6)] {
         send(&ranks[2], what, 0, word);
     }
-    for (op, index, word, what) in [(specific, 0, 5, 1), (wild, 2, 6, 2), (any, 1, 5, 3), (behind, 3, 6, 4)] {
+    for (op, index, word, what) in
+        [(specific, 0, 5, 1), (wild, 2, 6, 2), (any, 1, 5, 3), (behind, 3, 6, 4)]
+    {
         let done = end(&ranks[0], op);
         assert_eq!((done.source, done.word, done.status), (2, word, DTL_SUCCESS));
         assert_eq!(first(&into[index]), what);
@@ -167,7 +173,8 @@ fn messages_that_come_at_any_moment_are_matched_in_order() {
     let (sender, receiver) = (ranks.pop().expect("rank 1"), ranks.pop().expect("rank 0"));
     let mut state = 1_u64;
     let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let words: Vec<u64> = (0..MESSAGES).map(|_| 1 + random(2)).collect();
@@ -203,7 +210,9 @@ fn messages_that_come_at_any_moment_are_matched_in_order() {
     });
     let mut free: Vec<usize> = (0..posted.len()).collect();
     for (number, word) in words.iter().enumerate() {
-        let Some(place) = free.iter().position(|index| posted[*index].0.takes(1, *word)) else { continue };
+        let Some(place) = free.iter().position(|index| posted[*index].0.takes(1, *word)) else {
+            continue;
+        };
         let (_, op, into) = &posted[free.remove(place)];
         if let Some(op) = op {
             assert_eq!(end(&receiver, *op).status, DTL_SUCCESS);
@@ -212,7 +221,11 @@ fn messages_that_come_at_any_moment_are_matched_in_order() {
     }
     for index in free {
         if let (_, Some(op), _) = posted[index] {
-            assert_eq!(receiver.outcome(op).expect("test"), None, "receive {index} got what is not its own");
+            assert_eq!(
+                receiver.outcome(op).expect("test"),
+                None,
+                "receive {index} got what is not its own"
+            );
             receiver.cancel(op).expect("cancel");
             assert_eq!(end(&receiver, op).status, DTL_ERROR_CANCELED);
         }
@@ -285,8 +298,12 @@ fn words_are_exchanged_between_any_number_of_ranks() {
             for (rank, comm) in (0_u64..).zip(&ranks) {
                 let expected = &expected;
                 scope.spawn(move || {
-                    let words =
-                        crate::backend::meet::exchange(comm.as_ref(), 0, &[rank, 100 + rank], u64::MAX);
+                    let words = crate::backend::meet::exchange(
+                        comm.as_ref(),
+                        0,
+                        &[rank, 100 + rank],
+                        u64::MAX,
+                    );
                     assert_eq!(&words.expect("exchange"), expected);
                 });
             }

@@ -48,7 +48,16 @@ impl Endpoint {
         );
         let nodes = Arc::new(nodes);
         let router = Mutex::new(Some(Router::new(node, across, Arc::clone(&nodes))));
-        Endpoint { router, nodes, rank, size, may_be_served, answers_late, description, _kinds: kinds }
+        Endpoint {
+            router,
+            nodes,
+            rank,
+            size,
+            may_be_served,
+            answers_late,
+            description,
+            _kinds: kinds,
+        }
     }
 
     #[inline]
@@ -94,7 +103,13 @@ impl Transport for Endpoint {
         self.with(|router| Ok(router.sends_parts())).unwrap_or(false)
     }
 
-    fn isend_filling(&self, data: Region, dest: i32, word: u64, by: &Arc<Filling>) -> Option<Result<OpId>> {
+    fn isend_filling(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        by: &Arc<Filling>,
+    ) -> Option<Result<OpId>> {
         self.with(|router| router.isend_filling(data, dest, word, by)).transpose()
     }
 

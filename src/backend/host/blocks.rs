@@ -1,9 +1,11 @@
-//! Host memory of kind SHARED: each block a file in memory, which other processes of the node map too.
+//! Host memory of kind SHARED: each block a file in memory, which other processes of the node map
+//! too.
 //!
-//! Who allocated a block keeps its descriptor. A handle says which process has it under which number; another process reaches
-//! the file through /proc, as the kernel lets it. Everything in a handle may be stale or made up, so what
-//! is found there is looked at without opening it first, and is mapped only if it is the very file: its name
-//! has a random number. docs/adr/0014 says why this way.
+//! Who allocated a block keeps its descriptor. A handle says which process has it under which
+//! number; another process reaches the file through /proc, as the kernel lets it. Everything in a
+//! handle may be stale or made up, so what is found there is looked at without opening it first,
+//! and is mapped only if it is the very file: its name has a random number. docs/adr/0014 says why
+//! this way.
 
 use crate::abi::status::{
     DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY,
@@ -85,12 +87,18 @@ impl Exports for Blocks {
             );
         }
         let blocks = self.0.lock();
-        let own = blocks.get(&addr.get()).and_then(|block| Some((block.memory.descriptor()?, block.nonce)));
+        let own = blocks
+            .get(&addr.get())
+            .and_then(|block| Some((block.memory.descriptor()?, block.nonce)));
         let Some((descriptor, nonce)) = own else {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no live block of this process' own");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{addr:?} is no live block of this process' own"
+            );
         };
         let pid = process::own_pid();
-        let told = process::start_time(pid).and_then(|started| Ok((started, process::pid_namespace()?)));
+        let told =
+            process::start_time(pid).and_then(|started| Ok((started, process::pid_namespace()?)));
         let (started, namespace) = told.map_err(|error| {
             os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
         })?;
@@ -110,8 +118,13 @@ impl Exports for Blocks {
             );
         }
         let location = Location::of(ticket)?;
-        let (Some(len), Ok(align)) = (whole_pages(extent.size), usize::try_from(extent.align)) else {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "handle has {} bytes, which no block has", extent.size);
+        let (Some(len), Ok(align)) = (whole_pages(extent.size), usize::try_from(extent.align))
+        else {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "handle has {} bytes, which no block has",
+                extent.size
+            );
         };
         location.check_process()?;
         let seen = location.look()?;
@@ -148,7 +161,8 @@ impl Location {
     }
 
     fn of(&[both, started, namespace, nonce, uid, rest @ ..]: &Ticket) -> Result<Self> {
-        let half = |word: u64| i32::try_from(word & u64::from(u32::MAX)).ok().filter(|number| *number > 0);
+        let half =
+            |word: u64| i32::try_from(word & u64::from(u32::MAX)).ok().filter(|number| *number > 0);
         let (Some(pid), Some(descriptor), Ok(uid), [0, 0, 0]) =
             (half(both), half(both >> 32), u32::try_from(uid), rest)
         else {
@@ -168,13 +182,15 @@ impl Location {
         if seen != self.pid {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "/proc is of another PID namespace ({self} is {seen} there), so nobody could import: mount this one's /proc"
+                "/proc is of another PID namespace ({self} is {seen} there), so nobody could \
+                 import: mount this one's /proc"
             );
         }
         match self.look() {
             Err(error) if error.status() == DTL_ERROR_INVALID_HANDLE => fail!(
                 DTL_ERROR_INVALID_STATE,
-                "descriptor {} of this process is not the memory's any more: the program has closed what it did not open",
+                "descriptor {} of this process is not the memory's any more: the program has \
+                 closed what it did not open",
                 self.descriptor
             ),
             seen => seen.map(drop),
@@ -183,12 +199,13 @@ impl Location {
 
     /// Whether the process of that id is still the one that exported.
     fn check_process(&self) -> Result<()> {
-        let own =
-            process::pid_namespace().map_err(|error| self.refused("reading /proc/self/ns/pid", &error))?;
+        let own = process::pid_namespace()
+            .map_err(|error| self.refused("reading /proc/self/ns/pid", &error))?;
         if own != self.namespace {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "handle comes from another container (PID namespace), whose processes cannot be reached from here: \
+                "handle comes from another container (PID namespace), whose processes cannot be \
+                 reached from here: \
                  start all ranks of the node in one"
             );
         }
@@ -196,12 +213,14 @@ impl Location {
             Ok(started) if started == self.started => Ok(()),
             Ok(_) => fail!(
                 DTL_ERROR_INVALID_HANDLE,
-                "handle is stale: {self} has ended (its id is another's now), and whoever had not imported the memory \
+                "handle is stale: {self} has ended (its id is another's now), and whoever had not \
+                 imported the memory \
                  cannot any more"
             ),
             Err(error) if is_missing(&error) => fail!(
                 DTL_ERROR_INVALID_HANDLE,
-                "handle is stale: {self} has ended{}, and whoever had not imported the memory cannot any more",
+                "handle is stale: {self} has ended{}, and whoever had not imported the memory \
+                 cannot any more",
                 if self.uid == process::own_uid() {
                     ""
                 } else {
@@ -218,7 +237,8 @@ impl Location {
             Error::new(
                 DTL_ERROR_INVALID_HANDLE,
                 format!(
-                    "handle is stale: {self} has freed the memory or has ended; export, let all import, then free"
+                    "handle is stale: {self} has freed the memory or has ended; export, let all \
+                     import, then free"
                 ),
             )
         };
@@ -237,14 +257,16 @@ impl Location {
         let is_refusal = error.kind() == io::ErrorKind::PermissionDenied;
         if is_refusal && self.uid != process::own_uid() {
             let text = format!(
-                "handle is of {self} of user {}: {what}: {error}; memory is shared between processes of one user",
+                "handle is of {self} of user {}: {what}: {error}; memory is shared between \
+                 processes of one user",
                 self.uid
             );
             return Error::new(DTL_ERROR_MEMORY, text);
         }
         if is_refusal {
             let text = format!(
-                "handle is of {self}: {what}: {error}; run both with the same privileges (capabilities, setuid, \
+                "handle is of {self}: {what}: {error}; run both with the same privileges \
+                 (capabilities, setuid, \
                  prctl(PR_SET_DUMPABLE), security modules)"
             );
             return Error::new(DTL_ERROR_MEMORY, text);
@@ -263,7 +285,8 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// There is no such process, or no such descriptor; a process may go between opening and reading (ESRCH).
+/// There is no such process, or no such descriptor; a process may go between opening and reading
+/// (ESRCH).
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }

@@ -1,4 +1,5 @@
-//! The C compiler of the machine: which one, everything that its result depends on, and a run of it.
+//! The C compiler of the machine: which one, everything that its result depends on, and a run of
+//! it.
 
 use crate::abi::status::*;
 use crate::backend::cache::{Inputs, Made, too_large, unwritten, write};
@@ -30,8 +31,10 @@ const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
-/// What runs the compiler and says what it ended with: the program may take that from the kernel before us.
-const SHELL: [&str; 4] = ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
+/// What runs the compiler and says what it ended with: the program may take that from the kernel
+/// before us.
+const SHELL: [&str; 4] =
+    ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
 const ENDED: &str = "\ndtl: ended with ";
 const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
 /// What compilers of the machine read.
@@ -60,7 +63,8 @@ impl Compiler {
             let Some(program) = search(name, &settings.search_path) else {
                 return fail!(
                     DTL_ERROR_UNAVAILABLE,
-                    "DTL_CC={name} is no program that can be run: give the path of a C compiler, or a name in PATH, \
+                    "DTL_CC={name} is no program that can be run: give the path of a C compiler, \
+                     or a name in PATH, \
                      without options (those go into dtl_source_t)"
                 );
             };
@@ -70,7 +74,8 @@ impl Compiler {
             Some(program) => Self::checked(program, limit),
             None => fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "there is no C compiler: no cc, gcc or clang in PATH ({}); install one (apt-get install gcc libc6-dev, \
+                "there is no C compiler: no cc, gcc or clang in PATH ({}); install one (apt-get \
+                 install gcc libc6-dev, \
                  dnf install gcc) or set DTL_CC",
                 settings.search_path
             ),
@@ -95,7 +100,11 @@ impl Compiler {
         inputs.add("header", HEADER_TEXT.as_bytes());
         inputs.add("called", self.program.as_os_str().as_bytes());
         if let Err(error) = inputs.add_program("compiler", &self.program) {
-            return fail!(DTL_ERROR_UNAVAILABLE, "the C compiler {}: {error}", self.program.display());
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "the C compiler {}: {error}",
+                self.program.display()
+            );
         }
         inputs.add("processor", processor().as_bytes());
         for name in VARIABLES {
@@ -104,7 +113,8 @@ impl Compiler {
         FLAGS.iter().chain(&LAST_FLAGS).for_each(|flag| inputs.add("flag", flag.as_bytes()));
         // Paths in options may be relative.
         if !source.options.is_empty() {
-            inputs.add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
+            inputs
+                .add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
         }
         source.options.iter().for_each(|option| inputs.add("option", option.as_bytes()));
         for file in &source.files {
@@ -113,8 +123,10 @@ impl Compiler {
         }
         for library in &source.libraries {
             inputs.add("library", library.as_bytes());
-            // What was linked before may have been of another one; if there is none the compiler says so.
-            let _ = library.starts_with('/').then(|| inputs.add_program("linked", Path::new(library)));
+            // What was linked before may have been of another one; if there is none the compiler
+            // says so.
+            let _ =
+                library.starts_with('/').then(|| inputs.add_program("linked", Path::new(library)));
         }
         inputs.add("name", source.name.as_bytes());
         inputs.add("source", source.bytes());
@@ -125,8 +137,8 @@ impl Compiler {
     pub(super) fn make(&self, source: &Source, folder: &Path, log: &mut String) -> Result<Made> {
         log.clear();
         self.run(source, folder, log)?;
-        let rule =
-            fs::read_to_string(folder.join(NEEDS)).map_err(|error| unwritten(&folder.join(NEEDS), &error))?;
+        let rule = fs::read_to_string(folder.join(NEEDS))
+            .map_err(|error| unwritten(&folder.join(NEEDS), &error))?;
         let here = std::env::current_dir().unwrap_or_default();
         let needs = prerequisites(&rule).into_iter().map(|path| here.join(path));
         let needs = needs.filter(|path| !path.starts_with(folder)).collect();
@@ -153,7 +165,12 @@ impl Compiler {
         command.args(script).arg(&self.program);
         command.args(FLAGS).arg("-I").arg(folder).arg("-I").arg(files);
         command.args(source.options.iter().map(|option| OsStr::from_bytes(option.as_bytes())));
-        command.args(LAST_FLAGS).arg("-MF").arg(folder.join(NEEDS)).arg("-o").arg(folder.join(OBJECT));
+        command
+            .args(LAST_FLAGS)
+            .arg("-MF")
+            .arg(folder.join(NEEDS))
+            .arg("-o")
+            .arg(folder.join(OBJECT));
         command.arg(folder.join(SOURCE)).args(["-x", "none"]);
         source.libraries.iter().for_each(|library| link(&mut command, library));
         command.arg("-lm");
@@ -179,7 +196,8 @@ impl Compiler {
         if !in_time {
             return fail!(
                 DTL_ERROR_TIMEOUT,
-                "the C compiler {program} was ended after {:?}: raise DTL_COMPILE_TIMEOUT, or set DTL_CC to another",
+                "the C compiler {program} was ended after {:?}: raise DTL_COMPILE_TIMEOUT, or set \
+                 DTL_CC to another",
                 self.limit
             );
         }
@@ -199,7 +217,8 @@ impl Compiler {
         }
         let how = match code {
             Some(0) => {
-                "made no shared object (an option that takes the place of -o or -shared, such as -c or -E?)"
+                "made no shared object (an option that takes the place of -o or -shared, such as \
+                 -c or -E?)"
                     .to_owned()
             }
             Some(UNFOUND | NO_PROGRAM) => {
@@ -226,7 +245,8 @@ fn is_shared_object(path: &Path) -> bool {
     is_read && first.starts_with(MAGIC) && first.ends_with(&SHARED)
 }
 
-/// What a shell calls the end of what could not be run, and of what a signal ended (and its number).
+/// What a shell calls the end of what could not be run, and of what a signal ended (and its
+/// number).
 const NO_PROGRAM: i32 = 126;
 const UNFOUND: i32 = 127;
 const KILLED: i32 = 128;
@@ -252,15 +272,18 @@ fn named(name: &str, bytes: &[u8]) -> Vec<u8> {
 /// Links a library, a path or a name; one that is named by its path is found there at run time too.
 fn link(command: &mut Command, library: &str) {
     match Path::new(library).parent().filter(|_| library.starts_with('/')) {
-        Some(folder) => command.arg(library).arg("-Xlinker").arg("-rpath").arg("-Xlinker").arg(folder),
+        Some(folder) => {
+            command.arg(library).arg("-Xlinker").arg("-rpath").arg("-Xlinker").arg(folder)
+        }
         None => command.arg(format!("-l{library}")),
     };
 }
 
 /// A path, or a name in one of the folders.
 fn search(name: &str, folders: &str) -> Option<PathBuf> {
-    let runs =
-        |path: &PathBuf| fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0);
+    let runs = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)
+    };
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(runs);
     }
@@ -283,7 +306,8 @@ fn processor() -> String {
     ];
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let first = text.split("\n\n").next().unwrap_or_default();
-    let wanted = |line: &&str| line.split_once(':').is_some_and(|(key, _)| KEYS.contains(&key.trim()));
+    let wanted =
+        |line: &&str| line.split_once(':').is_some_and(|(key, _)| KEYS.contains(&key.trim()));
     first.lines().filter(wanted).collect::<Vec<_>>().join("\n")
 }
 
@@ -314,7 +338,8 @@ mod tests {
 
     #[test]
     fn rules_are_read() {
-        let rule = "/tmp/a b/kernels.so: /tmp/s.c \\\n  /usr/include/x.h \\\n /a\\ b/c.h /d$$e.h /f\\#g.h\n\n/usr/include/x.h:\n";
+        let rule = "/tmp/a b/kernels.so: /tmp/s.c \\\n  /usr/include/x.h \\\n /a\\ b/c.h /d$$e.h \
+            /f\\#g.h\n\n/usr/include/x.h:\n";
         let paths = prerequisites(&rule.replace("a b/kernels", "k"));
         assert_eq!(paths, ["/tmp/s.c", "/usr/include/x.h", "/a b/c.h", "/d$e.h", "/f#g.h"]);
         assert!(prerequisites("").is_empty());

@@ -1,9 +1,11 @@
-//! Kernels from C source on the host: compiled into a shared object, which is kept on disk and loaded.
+//! Kernels from C source on the host: compiled into a shared object, which is kept on disk and
+//! loaded.
 //!
-//! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object. Objects are never
-//! unloaded (`sys::dl` says why), so a kernel's code outlives its module.
+//! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object.
+//! Objects are never unloaded (`sys::dl` says why), so a kernel's code outlives its module.
 //!
-//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::cache`] keeps what it makes.
+//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::cache`] keeps what it
+//! makes.
 
 use super::compiler::{Compiler, OBJECT};
 use crate::abi::exec::dtl_kernel_context_t;
@@ -57,14 +59,16 @@ impl Modules for HostModules {
         if source.language != 0 && source.language != DTL_LANGUAGE_C {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend host does not compile language {}: give it DTL_LANGUAGE_C, or 0 with dtl_kernel.h",
+                "backend host does not compile language {}: give it DTL_LANGUAGE_C, or 0 with \
+                 dtl_kernel.h",
                 describe(source.language)
             );
         }
         if trust::is_privileged() {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "this program runs with raised privileges: it starts no compiler and loads nothing from a folder of its \
+                "this program runs with raised privileges: it starts no compiler and loads nothing \
+                 from a folder of its \
                  user's; use dtl_kernel_from_function"
             );
         }
@@ -72,7 +76,8 @@ impl Modules for HostModules {
         let compiler = Compiler::find(&settings)?;
         let cache = Cache::open(settings.cache.as_deref(), OBJECT)?;
         let inputs = compiler.inputs(source)?;
-        // A second time only if what was found turns out damaged, or is taken away by another process meanwhile.
+        // A second time only if what was found turns out damaged, or is taken away by another
+        // process meanwhile.
         let mut found = cache.find(inputs.bytes())?;
         loop {
             let was_there = found.is_some();
@@ -97,17 +102,21 @@ impl Modules for HostModules {
     }
 
     fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
-        let symbol = CString::new(format!("dtl_kernel_{VERSION}_{}", wanted.name)).unwrap_or_default();
-        let found = self.0.lock().objects.get(&module.get()).and_then(|object| object.symbol(&symbol));
+        let symbol =
+            CString::new(format!("dtl_kernel_{VERSION}_{}", wanted.name)).unwrap_or_default();
+        let found =
+            self.0.lock().objects.get(&module.get()).and_then(|object| object.symbol(&symbol));
         let Some(address) = found else {
             return fail!(
                 DTL_ERROR_NOT_FOUND,
-                "it has no kernel '{}': write it as DTL_KERNEL({}, (type, name), …) with dtl_kernel.h",
+                "it has no kernel '{}': write it as DTL_KERNEL({}, (type, name), …) with \
+                 dtl_kernel.h",
                 wanted.name,
                 wanted.name
             );
         };
-        // SAFETY: dtl_kernel.h defines what has such a name, a constant of this type; the object is never unloaded.
+        // SAFETY: dtl_kernel.h defines what has such a name, a constant of this type; the object is
+        // never unloaded.
         let entry = unsafe { &*address.ptr().cast::<Entry>() };
         let sizes = entry.sizes.get(..entry.count as usize);
         match (entry.version, entry.run, sizes) {
@@ -116,7 +125,8 @@ impl Modules for HostModules {
             }
             _ => fail!(
                 DTL_ERROR_NOT_FOUND,
-                "what it calls kernel '{}' was not made by DTL_KERNEL of this library's dtl_kernel.h",
+                "what it calls kernel '{}' was not made by DTL_KERNEL of this library's \
+                 dtl_kernel.h",
                 wanted.name
             ),
         }
@@ -132,15 +142,20 @@ impl Modules for HostModules {
 }
 
 fn load(entry: &cache::Entry) -> Result<dl::Module> {
-    // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that it runs is wanted.
+    // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that
+    // it runs is wanted.
     let opened = unsafe { dl::Module::open(&entry.object) };
     opened.map_err(|why| {
         if why.contains("undefined symbol") {
-            let text = format!("the source uses what it has not: {why}; link its library (options such as -lfoo)");
+            let text = format!(
+                "the source uses what it has not: {why}; link its library (options \
+                such as -lfoo)"
+            );
             return Error::new(DTL_ERROR_COMPILE_FAILED, text);
         }
         let text = format!(
-            "what the compiler made cannot be loaded: {why}; if the folder forbids programs (noexec), set DTL_CACHE_DIR \
+            "what the compiler made cannot be loaded: {why}; if the folder forbids programs \
+             (noexec), set DTL_CACHE_DIR \
              to another"
         );
         Error::new(DTL_ERROR_UNAVAILABLE, text)

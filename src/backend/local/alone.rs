@@ -23,7 +23,8 @@ impl Comm for SelfComm {
             if (rank, size) != (0, 1) {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "rank {rank} of {size}: kind \"self\" has one rank, 0 of 1; choose kind \"shm\" or \"auto\""
+                    "rank {rank} of {size}: kind \"self\" has one rank, 0 of 1; choose kind \
+                     \"shm\" or \"auto\""
                 );
             }
         }

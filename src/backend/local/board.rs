@@ -1,5 +1,5 @@
-//! Boards between the threads of this process. What a board is: `backend::board`. Here is the memory; `bell` wakes
-//! who sleeps until a post is there.
+//! Boards between the threads of this process. What a board is: `backend::board`. Here is the
+//! memory; `bell` wakes who sleeps until a post is there.
 
 use super::bell::Bell;
 use crate::backend::board::{self, Board, Places, ROOM};
@@ -37,7 +37,11 @@ impl Boards {
     }
 
     /// Reserves a place for a rank's sheet.
-    pub(super) fn reserve(&self, places: &mut Places, has_left: impl Fn(usize) -> bool) -> Option<u32> {
+    pub(super) fn reserve(
+        &self,
+        places: &mut Places,
+        has_left: impl Fn(usize) -> bool,
+    ) -> Option<u32> {
         self.room()?;
         let (place, _) = places.reserve(has_left)?;
         u32::try_from(place).ok()
@@ -55,7 +59,10 @@ impl Boards {
         // The bell of the first member's place, which all members know. Boards may share a bell.
         let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
         let Some(bell) = bell else {
-            return Some(fail!(DTL_ERROR_INTERNAL, "there is no such place for a board: {members:?}"));
+            return Some(fail!(
+                DTL_ERROR_INTERNAL,
+                "there is no such place for a board: {members:?}"
+            ));
         };
         let sheets = || room.memory.span(0, room.memory.len());
         let board = places.open([sheets(), sheets()], (self.ranks, own), context, members);

@@ -1,15 +1,15 @@
 //! Messages between ranks of one process: one copy, from the sender's buffer to the receiver's.
 //!
-//! Each rank has a side: its operations, the receives it has posted, the messages that came for it, and
-//! a lock over these. No call holds two sides' locks, so there is no order to keep and ranks that have
-//! nothing to do with each other never meet.
+//! Each rank has a side: its operations, the receives it has posted, the messages that came for it,
+//! and a lock over these. No call holds two sides' locks, so there is no order to keep and ranks
+//! that have nothing to do with each other never meet.
 //!
 //! Whoever comes second, sender or receiver, copies. Small messages are copied under the receiver's
-//! lock. A large one is copied under no lock at all: matching it takes the receive out of the posted
-//! ones (or the message out of the unexpected or probed ones), so `cancel` finds neither and withdraws
-//! neither, and both operations stay unfinished until the copy is done. By the transport's contract an
-//! unfinished operation's buffer is valid, hence both are; a wait that is given up withdraws its
-//! operation first and so waits for the copy.
+//! lock. A large one is copied under no lock at all: matching it takes the receive out of the
+//! posted ones (or the message out of the unexpected or probed ones), so `cancel` finds neither and
+//! withdraws neither, and both operations stay unfinished until the copy is done. By the
+//! transport's contract an unfinished operation's buffer is valid, hence both are; a wait that is
+//! given up withdraws its operation first and so waits for the copy.
 
 use super::board::Boards;
 use super::part::Parts;
@@ -20,7 +20,8 @@ use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, poll_of,
+    Board, Done, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
+    poll_of,
 };
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -46,8 +47,8 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
     Ok((0..count).map(endpoint).collect())
 }
 
-/// Each rank has a table of all others. Thousands of ranks need so much that a limit of this process
-/// may be in the way: asked for at once, so that it is a failure with a name.
+/// Each rank has a table of all others. Thousands of ranks need so much that a limit of this
+/// process may be in the way: asked for at once, so that it is a failure with a name.
 fn check_room(ranks: usize) -> Result<()> {
     let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<Side>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
@@ -125,7 +126,13 @@ impl Endpoint {
     }
 
     /// Copies into the posted receive, or lends the bytes to the receive to come.
-    fn send_large(&self, target: &Side, data: Region, word: u64, (id, mode): (OpId, SendMode)) -> Result<()> {
+    fn send_large(
+        &self,
+        target: &Side,
+        data: Region,
+        word: u64,
+        (id, mode): (OpId, SendMode),
+    ) -> Result<()> {
         let mut state = target.state.lock();
         if target.has_left() {
             drop(state);
@@ -150,7 +157,8 @@ impl Endpoint {
 
     /// Ends a send to a rank that has left.
     fn send_to_nobody(&self, target: &Side, word: u64, (id, mode): (OpId, SendMode)) -> Result<()> {
-        // Else a question to a rank that left after its part would fail a collective that goes well.
+        // Else a question to a rank that left after its part would fail a collective that goes
+        // well.
         if mode != SendMode::Notice {
             self.fabric.blame(target);
         }
@@ -159,17 +167,25 @@ impl Endpoint {
     }
 
     fn named(&self, select: Selector) -> Result<Option<&Side>> {
-        if select.source == DTL_ANY_SOURCE { Ok(None) } else { self.fabric.side(select.source).map(Some) }
+        if select.source == DTL_ANY_SOURCE {
+            Ok(None)
+        } else {
+            self.fabric.side(select.source).map(Some)
+        }
     }
 
     /// No message is there; whether one can still come.
     fn nothing_from<T>(&self, source: Option<&Side>) -> Result<Option<T>> {
         let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
         self.fabric.blame(source);
-        fail!(DTL_ERROR_RANK_FAILURE, "no message is left from a rank that has left the communicator")
+        fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "no message is left from a rank that has left the communicator"
+        )
     }
 
-    /// Ends a receive (`Operation::Receive` under `id`) with a message, and the send if that waits for it.
+    /// Ends a receive (`Operation::Receive` under `id`) with a message, and the send if that waits
+    /// for it.
     fn give(
         &self,
         own: &Side,
@@ -177,7 +193,9 @@ impl Endpoint {
         id: OpId,
         message: matching::Message<Message>,
     ) -> Result<()> {
-        let Some(&Operation::Receive { into, .. }) = state.operations.get(id) else { return Ok(()) };
+        let Some(&Operation::Receive { into, .. }) = state.operations.get(id) else {
+            return Ok(());
+        };
         match message.what {
             Message::Copied(copy) => {
                 let done = received(into, copy.region(), message.source, message.word);
@@ -202,7 +220,9 @@ impl Endpoint {
         let mut was_needed = false;
         for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
             let mut state = side.state.lock();
-            state.matcher.retain_unexpected(self.rank, |message| matches!(message, Message::Copied(_)));
+            state
+                .matcher
+                .retain_unexpected(self.rank, |message| matches!(message, Message::Copied(_)));
             for receive in state.matcher.take_posted_from(self.rank) {
                 was_needed = true;
                 side.finish_locked(&mut state, receive, failed(self.rank, 0));
@@ -220,8 +240,8 @@ impl Endpoint {
         if is_small && self.send_small(target, data, word) == Small::Delivered {
             return Ok(OpId::OVER);
         }
-        // To a rank that has left; and what there was no memory for is lent, as large messages are. First the
-        // operation: whoever takes the message ends it, perhaps at once.
+        // To a rank that has left; and what there was no memory for is lent, as large messages are.
+        // First the operation: whoever takes the message ends it, perhaps at once.
         let id = own.state.lock().operations.add(Operation::Send { dest })?;
         self.send_large(target, data, word, (id, mode))?;
         Ok(id)
@@ -286,7 +306,9 @@ impl Transport for Endpoint {
     fn take(&self, select: Selector) -> Result<Option<Matched>> {
         let source = self.named(select)?;
         let mut state = self.own()?.state.lock();
-        let Some(done) = state.matcher.peek(&select).map(found) else { return self.nothing_from(source) };
+        let Some(done) = state.matcher.peek(&select).map(found) else {
+            return self.nothing_from(source);
+        };
         let message = state.operations.add(Operation::Done(done))?;
         if let Some(taken) = state.matcher.take_unexpected(&select) {
             if let Some(place) = state.operations.get_mut(message) {
@@ -325,7 +347,9 @@ impl Transport for Endpoint {
         let mut test = || -> Result<bool> {
             let operations = &mut self.own()?.state.lock().operations;
             match operations.get(op) {
-                None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0),
+                None => {
+                    fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0)
+                }
                 Some(&Operation::Done(done)) => {
                     operations.remove(op);
                     *told = done;
@@ -415,8 +439,8 @@ impl Transport for Endpoint {
         self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
     }
 
-    /// A rank that left after its part is no failure; one that an operation still needed is, and then
-    /// also for ranks that wait for it only through others.
+    /// A rank that left after its part is no failure; one that an operation still needed is, and
+    /// then also for ranks that wait for it only through others.
     fn failed_count(&self) -> usize {
         self.fabric.blamed.load(Ordering::Relaxed)
     }

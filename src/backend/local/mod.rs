@@ -1,8 +1,8 @@
 //! Ranks within one process: kind "self" is one rank that sends to itself, kind "threads" has many,
 //! meant for one thread each. Not for processes (`shm`).
 //!
-//! `alone` and `threads` are the kinds, `fabric` moves the messages of both between their `side`s, `board` and `bell` are for small collectives,
-//! `part` is for windows.
+//! `alone` and `threads` are the kinds, `fabric` moves the messages of both between their `side`s,
+//! `board` and `bell` are for small collectives, `part` is for windows.
 
 mod alone;
 mod bell;

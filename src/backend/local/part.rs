@@ -1,5 +1,5 @@
-//! Memory of one rank that all ranks of this process load and store: they have the same addresses, so it may be the
-//! program's own. Here is who finds it, and the words beside it.
+//! Memory of one rank that all ranks of this process load and store: they have the same addresses,
+//! so it may be the program's own. Here is who finds it, and the words beside it.
 
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{self, Offer, PART_WORDS, PartKey};
@@ -55,7 +55,8 @@ impl Parts {
         let bytes = if let Offer::Own(bytes) = offer { bytes } else { fresh.region() };
         let mut numbered = self.0.lock();
         numbered.last += 1;
-        let made = Arc::new(Made { number: numbered.last, rank, bytes, words, among: self.again() });
+        let made =
+            Arc::new(Made { number: numbered.last, rank, bytes, words, among: self.again() });
         numbered.all.insert(made.number, Arc::downgrade(&made));
         Ok(Box::new(Part(made)))
     }
@@ -75,7 +76,8 @@ fn gone(rank: i32) -> Error {
     Error::new(
         DTL_ERROR_NOT_FOUND,
         format!(
-            "rank {rank} shares no memory under this key (any more): it was let go of, or the key is another job's"
+            "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+             is another job's"
         ),
     )
 }

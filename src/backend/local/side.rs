@@ -1,4 +1,5 @@
-//! One rank's side of a fabric: what it has in flight, what has come for it, and who sleeps until something does.
+//! One rank's side of a fabric: what it has in flight, what has come for it, and who sleeps until
+//! something does.
 
 use crate::abi::status::*;
 use crate::backend::matching::{self, Matcher};
@@ -55,8 +56,12 @@ pub(super) enum Message {
 
 impl Side {
     pub(super) fn new(ranks: usize) -> Self {
-        let state =
-            State { operations: Operations::new(), matcher: Matcher::new(ranks), events: 0, sleepers: 0 };
+        let state = State {
+            operations: Operations::new(),
+            matcher: Matcher::new(ranks),
+            events: 0,
+            sleepers: 0,
+        };
         Side {
             state: Mutex::new(state),
             woken: Condvar::new(),
@@ -76,8 +81,8 @@ impl Side {
         self.wake(state);
     }
 
-    /// Removes the message that `sender` sent by its operation `send`, if its receive has not started.
-    /// Returns true if the caller must end the send.
+    /// Removes the message that `sender` sent by its operation `send`, if its receive has not
+    /// started. Returns true if the caller must end the send.
     pub(super) fn withdraw(&self, sender: i32, send: OpId) -> bool {
         let is = |message: &Message| matches!(message, Message::Lent(_, by) if *by == send);
         let mut state = self.state.lock();

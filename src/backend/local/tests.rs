@@ -4,13 +4,16 @@ use super::alone::SelfComm;
 use super::fabric::{EAGER, endpoints};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::runtime::backend::{Comm, Done, Offer, OpenArgs, PART_WORDS, Selector, SendMode, Transport};
+use crate::runtime::backend::{
+    Comm, Done, Offer, OpenArgs, PART_WORDS, Selector, SendMode, Transport,
+};
 use crate::sys::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
 
 fn buffer(bytes: &[u8]) -> Scratch {
     // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
-    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) }).expect("memory")
+    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) })
+        .expect("memory")
 }
 
 fn bytes(scratch: &Scratch) -> &[u8] {
@@ -44,9 +47,11 @@ fn self_sends_to_itself_before_and_after_the_receive() {
         let (data, into) = (buffer(&vec![size as u8 | 1; size]), buffer(&vec![0; size]));
         for receive_first in [true, false] {
             into.region().fill(0);
-            let early = receive_first.then(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
+            let early =
+                receive_first.then(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
             let send = comm.isend(data.region(), 0, 3, SendMode::Standard).expect("isend");
-            let receive = early.unwrap_or_else(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
+            let receive =
+                early.unwrap_or_else(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
             let done = comm.outcome(receive).expect("test").expect("over");
             assert_eq!(done, Done { source: 0, status: DTL_SUCCESS, word: 3, size: size as u64 });
             assert_eq!(comm.outcome(send).expect("test").expect("over").status, DTL_SUCCESS);
@@ -80,7 +85,10 @@ fn truncation_cancel_and_bad_ranks() {
         comm.isend(data.region(), 1, 1, SendMode::Standard).expect_err("rank").status(),
         DTL_ERROR_INVALID_RANK
     );
-    assert_eq!(comm.irecv(into.region(), from(-7, 1)).expect_err("rank").status(), DTL_ERROR_INVALID_RANK);
+    assert_eq!(
+        comm.irecv(into.region(), from(-7, 1)).expect_err("rank").status(),
+        DTL_ERROR_INVALID_RANK
+    );
 }
 
 #[test]
@@ -96,7 +104,8 @@ fn three_endpoints_exchange() {
         })
         .collect();
     for rank in 0..3 {
-        let receive = ends[rank].irecv(into[rank].region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
+        let receive =
+            ends[rank].irecv(into[rank].region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
         let done = ends[rank].outcome(receive).expect("test").expect("over");
         assert_eq!(done.source, (rank as i32 + 2) % 3);
         assert_eq!(bytes(&into[rank])[0], done.source as u8 + 1);
@@ -107,7 +116,10 @@ fn three_endpoints_exchange() {
     ends[1].close().expect("close");
     assert_eq!((ends[0].failed_ranks(), ends[0].failed_count()), (vec![1], 0), "nobody needs it");
     let notice = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Notice).expect("isend");
-    assert_eq!(ends[0].outcome(notice).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
+    assert_eq!(
+        ends[0].outcome(notice).expect("test").expect("over").status,
+        DTL_ERROR_RANK_FAILURE
+    );
     assert_eq!(ends[0].failed_count(), 0, "nobody needs a notice to arrive");
     let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
     assert_eq!(ends[0].outcome(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
@@ -121,14 +133,20 @@ fn parts_are_found_by_their_keys_while_somebody_has_them() {
     let fresh = offer(0, Offer::Fresh(1000)).expect("memory");
     let mine = buffer(b"program");
     let own = offer(1, Offer::Own(mine.region())).expect("memory");
-    assert_eq!((own.region(), fresh.region().len(), fresh.words().len()), (mine.region(), 1000, PART_WORDS));
+    assert_eq!(
+        (own.region(), fresh.region().len(), fresh.words().len()),
+        (mine.region(), 1000, PART_WORDS)
+    );
     fresh.words()[PART_WORDS - 1].store(5, Ordering::Relaxed);
     let found = ranks[1].find_part(0, fresh.key()).expect("there");
     assert_eq!((found.region(), found.key()), (fresh.region(), fresh.key()));
     assert_eq!(found.words()[PART_WORDS - 1].load(Ordering::Relaxed), 5);
     let (key, [number, check]) = (fresh.key(), own.key());
     for (rank, wrong) in [(0, own.key()), (1, [number, check + 8]), (1, [77, check]), (1, [0, 0])] {
-        assert_eq!(ranks[0].find_part(rank, wrong).err().expect("wrong").status(), DTL_ERROR_NOT_FOUND);
+        assert_eq!(
+            ranks[0].find_part(rank, wrong).err().expect("wrong").status(),
+            DTL_ERROR_NOT_FOUND
+        );
     }
     drop(fresh);
     assert!(ranks[1].find_part(0, key).is_ok(), "one still has it");

@@ -21,7 +21,8 @@ impl Comm for Threads {
     fn open(&self, _args: &OpenArgs) -> Result<Box<dyn Transport>> {
         fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "kind \"threads\" opens all its ranks at once, in one process: call dtl_comm_threads and give \
+            "kind \"threads\" opens all its ranks at once, in one process: call dtl_comm_threads \
+             and give \
              each thread its communicator"
         )
     }

@@ -1,5 +1,5 @@
-//! Which of MPI's communicators one of ours is opened over: the world, or one that the program names by
-//! its Fortran handle.
+//! Which of MPI's communicators one of ours is opened over: the world, or one that the program
+//! names by its Fortran handle.
 
 use super::abi::Family;
 use super::find;
@@ -23,7 +23,8 @@ pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
     if let Some(named) = args.named.filter(|named| *named != (rank, size)) {
         return fail!(
             DTL_ERROR_INVALID_RANK,
-            "the description names rank {} of {}, but MPI says {rank} of {size}: leave them out (size 0)",
+            "the description names rank {} of {}, but MPI says {rank} of {size}: leave them out \
+             (size 0)",
             named.0,
             named.1
         );
@@ -31,7 +32,8 @@ pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
     match args.launched {
         Some((_, launched)) if args.native.is_null() && launched != size => fail!(
             DTL_ERROR_UNAVAILABLE,
-            "the launcher started {launched} ranks, but MPI_COMM_WORLD has {size}: {} is not the MPI of this launcher; \
+            "the launcher started {launched} ranks, but MPI_COMM_WORLD has {size}: {} is not the \
+             MPI of this launcher; \
              use that library's own mpirun, or the launcher's library (DTL_MPI_LIBRARY)",
             mpi.file
         ),
@@ -64,7 +66,8 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
     if comm == 0 || comm == mpi.k.comm_null {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "comm {fint} is MPI_COMM_NULL, and this process none of its ranks, or the number is no communicator's: pass \
+            "comm {fint} is MPI_COMM_NULL, and this process none of its ranks, or the number is no \
+             communicator's: pass \
              what MPI_Comm_c2f (libmpi_abi: MPI_Comm_toint) gives"
         );
     }
@@ -92,8 +95,8 @@ fn convert(mpi: &Mpi, fint: c_int) -> Handle {
     }
 }
 
-/// In MPICH both handles are the same number. Asking after one that is no communicator's would end the
-/// process, so the kind that the number tells is looked at first; 0: it is none.
+/// In MPICH both handles are the same number. Asking after one that is no communicator's would end
+/// the process, so the kind that the number tells is looked at first; 0: it is none.
 fn of_mpich(fint: c_int) -> Handle {
     const COMMUNICATOR: u32 = 1;
     let word = u32::from_ne_bytes(fint.to_ne_bytes());

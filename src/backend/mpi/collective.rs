@@ -1,7 +1,7 @@
 //! MPI's own collectives: the arguments of ours in MPI's terms.
 //!
-//! Data that is only moved travels as bytes. Blocks of different sizes become counts and displacements from
-//! the first of them in memory. What `int` does not count is in `large`.
+//! Data that is only moved travels as bytes. Blocks of different sizes become counts and
+//! displacements from the first of them in memory. What `int` does not count is in `large`.
 
 use super::functions::{Count, Handle};
 use super::ids::id_of;
@@ -20,8 +20,8 @@ use std::ptr::null_mut;
 /// Most bytes or elements that MPI's older counts hold.
 pub(super) const MOST: usize = c_int::MAX as usize;
 
-/// Whether MPI's counts hold it. Decided from what all ranks pass alike; blocks of different sizes are not
-/// known to all, and find a unit in which they fit.
+/// Whether MPI's counts hold it. Decided from what all ranks pass alike; blocks of different sizes
+/// are not known to all, and find a unit in which they fit.
 pub(super) fn takes(endpoint: &Endpoint, call: &Collective) -> bool {
     let is_various = matches!(
         call,
@@ -37,7 +37,8 @@ pub(super) fn takes(endpoint: &Endpoint, call: &Collective) -> bool {
 /// What this rank has to count up to.
 fn bytes(call: &Collective, size: c_int) -> usize {
     let ranks = size.unsigned_abs() as usize;
-    let with = |own: &Option<Region>, blocks: &[Region]| own.map_or(0, Region::len).max(span(blocks));
+    let with =
+        |own: &Option<Region>, blocks: &[Region]| own.map_or(0, Region::len).max(span(blocks));
     match call {
         Collective::Barrier => 0,
         Collective::Bcast { data, .. } => data.len(),
@@ -62,10 +63,11 @@ fn span(blocks: &[Region]) -> usize {
     used().map(|block| block.addr().get() - first + block.len()).max().unwrap_or(0)
 }
 
-/// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB beside it,
-/// MPI_Iallgatherv). All ranks pass the same sizes.
+/// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB
+/// beside it, MPI_Iallgatherv). All ranks pass the same sizes.
 fn has_empty_block(call: &Collective) -> bool {
-    matches!(call, Collective::Allgatherv { blocks, .. } if blocks.iter().any(|block| block.is_empty()))
+    matches!(call, Collective::Allgatherv { blocks, .. } if blocks
+        .iter().any(|block| block.is_empty()))
 }
 
 /// Runs one to its end, if it [`takes`] it.
@@ -122,13 +124,14 @@ impl Kept {
     }
 }
 
-/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of them.
+/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of
+/// them.
 macro_rules! mpi {
     ($self:ident, $now:ident, $later:ident $(, $arg:expr)*) => {{
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
         let code = match $self.request.as_deref_mut() {
-            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists are kept
-            // as long; counts fit, by `takes`.
+            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
+            // are kept as long; counts fit, by `takes`.
             None => unsafe { (mpi.call.$now)($($arg,)* comm) },
             // SAFETY: as above.
             Some(request) => unsafe { (mpi.call.$later)($($arg,)* comm, request) },
@@ -183,7 +186,8 @@ impl Call<'_> {
         let elements = |bytes: Region| count(bytes.len() / by.element.max(1));
         match call {
             Collective::Reduce { send, recv, root, .. } => {
-                let (n, from) = (elements(send.unwrap_or(*recv)), self.reduced_from(*send, *recv, *root)?);
+                let (n, from) =
+                    (elements(send.unwrap_or(*recv)), self.reduced_from(*send, *recv, *root)?);
                 mpi!(self, MPI_Reduce, MPI_Ireduce, from, at(*recv), n, datatype, op, *root)
             }
             Collective::Allreduce { send, recv, .. } => {
@@ -205,13 +209,23 @@ impl Call<'_> {
                     Some(_) => (self.own(*send), at(*recv)),
                     None => self.scattered_in_place(blocks)?,
                 };
-                mpi!(self, MPI_Reduce_scatter, MPI_Ireduce_scatter, from, into, counts, datatype, op)
+                mpi!(
+                    self,
+                    MPI_Reduce_scatter,
+                    MPI_Ireduce_scatter,
+                    from,
+                    into,
+                    counts,
+                    datatype,
+                    op
+                )
             }
             _ => fail!(DTL_ERROR_INTERNAL, "no reduction"),
         }
     }
 
-    /// What a reduce takes. MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more than 2 KiB).
+    /// What a reduce takes. MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more
+    /// than 2 KiB).
     pub(super) fn reduced_from(
         &mut self,
         send: Option<Region>,
@@ -222,10 +236,13 @@ impl Call<'_> {
         if hides { self.copied(recv) } else { Ok(self.own(send)) }
     }
 
-    /// The two buffers of a reduce_scatter in place. Its data begins where the first block that has any does,
-    /// whoever's that is. MPICH copies a rank's own block to there, and ends the process if the two overlap: those
-    /// are passed as a copy.
-    pub(super) fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
+    /// The two buffers of a reduce_scatter in place. Its data begins where the first block that has
+    /// any does, whoever's that is. MPICH copies a rank's own block to there, and ends the process
+    /// if the two overlap: those are passed as a copy.
+    pub(super) fn scattered_in_place(
+        &mut self,
+        blocks: &[Region],
+    ) -> Result<(*mut c_void, *mut c_void)> {
         let in_place = self.endpoint.mpi.k.in_place.ptr();
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
             return Ok((in_place, null_mut()));
@@ -243,7 +260,11 @@ impl Call<'_> {
     /// A copy of data that this MPI does not reduce in place, kept until the collective is over.
     fn copied(&mut self, data: Region) -> Result<*mut c_void> {
         let Some(copy) = Scratch::new(data.len()) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduction in place", data.len());
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {} bytes for a reduction in place",
+                data.len()
+            );
         };
         copy.region().copy_from(data);
         let from = copy.region().addr().ptr();
@@ -278,24 +299,55 @@ impl Call<'_> {
         match call {
             Collective::Gatherv { send: own, blocks, .. }
             | Collective::Allgatherv { send: own, blocks }
-            | Collective::Scatterv { recv: own, blocks, .. } => self.blocks_and_own(call, blocks, *own),
+            | Collective::Scatterv { recv: own, blocks, .. } => {
+                self.blocks_and_own(call, blocks, *own)
+            }
             Collective::Alltoallv { send, blocks } => self.alltoallv(send.as_deref(), blocks),
             _ => fail!(DTL_ERROR_INTERNAL, "no blocks of several sizes"),
         }
     }
 
     /// Those with a block for each rank on one side and this rank's own part on the other.
-    fn blocks_and_own(&mut self, call: &Collective, blocks: &[Region], own: Option<Region>) -> Result<()> {
+    fn blocks_and_own(
+        &mut self,
+        call: &Collective,
+        blocks: &[Region],
+        own: Option<Region>,
+    ) -> Result<()> {
         let all = self.spread(blocks)?;
         let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
         let bytes = Bytes::of(self.endpoint.mpi, own.map_or(0, Region::len))?;
         let (at, n, kind) = (self.own(own), bytes.count, bytes.datatype);
         let ended = match call {
             Collective::Gatherv { root, .. } => {
-                mpi!(self, MPI_Gatherv, MPI_Igatherv, at, n, kind, base, counts, places, unit, *root)
+                mpi!(
+                    self,
+                    MPI_Gatherv,
+                    MPI_Igatherv,
+                    at,
+                    n,
+                    kind,
+                    base,
+                    counts,
+                    places,
+                    unit,
+                    *root
+                )
             }
             Collective::Scatterv { root, .. } => {
-                mpi!(self, MPI_Scatterv, MPI_Iscatterv, base, counts, places, unit, at, n, kind, *root)
+                mpi!(
+                    self,
+                    MPI_Scatterv,
+                    MPI_Iscatterv,
+                    base,
+                    counts,
+                    places,
+                    unit,
+                    at,
+                    n,
+                    kind,
+                    *root
+                )
             }
             _ => {
                 mpi!(self, MPI_Allgatherv, MPI_Iallgatherv, at, n, kind, base, counts, places, unit)
@@ -314,8 +366,19 @@ impl Call<'_> {
             None => (self.endpoint.mpi.k.in_place.ptr(), into.counts, into.places, into.unit),
         };
         let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit);
-        let ended =
-            mpi!(self, MPI_Alltoallv, MPI_Ialltoallv, base, counts, places, unit, room, takes, gaps, kind);
+        let ended = mpi!(
+            self,
+            MPI_Alltoallv,
+            MPI_Ialltoallv,
+            base,
+            counts,
+            places,
+            unit,
+            room,
+            takes,
+            gaps,
+            kind
+        );
         self.end(&into)?;
         from.map_or(Ok(()), |from| self.end(&from))?;
         ended
@@ -331,14 +394,16 @@ impl Call<'_> {
     fn spread(&mut self, blocks: &[Region]) -> Result<Spread> {
         let used = || blocks.iter().filter(|block| !block.is_empty());
         let base = used().map(|block| block.addr()).min().unwrap_or(Addr::NULL);
-        let place = |block: &Region| if block.is_empty() { 0 } else { block.addr().get() - base.get() };
+        let place =
+            |block: &Region| if block.is_empty() { 0 } else { block.addr().get() - base.get() };
         let end = used().map(|block| place(block) + block.len()).max().unwrap_or(0);
         let unit = unit_of(used().flat_map(|block| [place(block), block.len()]), end)?;
         let in_units = |bytes: usize| count(bytes / unit);
         let counts = blocks.iter().map(|block| in_units(block.len())).collect();
         let places = blocks.iter().map(|block| in_units(place(block))).collect();
         let (counts, places) = (self.keep(counts), self.keep(places));
-        let made = if unit > 1 { Some(message::make_unit(self.endpoint.mpi, count(unit))?) } else { None };
+        let made =
+            if unit > 1 { Some(message::make_unit(self.endpoint.mpi, count(unit))?) } else { None };
         Ok(Spread {
             base: base.ptr(),
             counts,
@@ -366,7 +431,8 @@ fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
     }
     fail!(
         DTL_ERROR_LIMIT,
-        "blocks over {end} bytes whose places and sizes are multiples of {most} only: MPI counts to 2^31; align them to more bytes"
+        "blocks over {end} bytes whose places and sizes are multiples of {most} only: MPI counts \
+         to 2^31; align them to more bytes"
     )
 }
 

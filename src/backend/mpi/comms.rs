@@ -16,7 +16,8 @@ pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     Ok(copy)
 }
 
-/// The outcome. If it is a failure, communicators of ours that were made for it are freed: MPI has few (MPICH 2048).
+/// The outcome. If it is a failure, communicators of ours that were made for it are freed: MPI has
+/// few (MPICH 2048).
 pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Result<T> {
     outcome.inspect_err(|_| {
         for comm in comms {

@@ -124,7 +124,11 @@ impl Constants {
     /// An array of two handles as it lies in memory.
     #[must_use]
     pub fn pair(&self, first: Handle, second: Handle) -> [Handle; 2] {
-        if self.handle_size == size_of::<Handle>() { [first, second] } else { [first | second << 32, 0] }
+        if self.handle_size == size_of::<Handle>() {
+            [first, second]
+        } else {
+            [first | second << 32, 0]
+        }
     }
 
     /// MPI's datatype for a built-in dtype; `None`: it has none of the same layout and meaning.

@@ -63,7 +63,8 @@ impl Endpoint {
         // Taken before: once it is over, MPI gives its number to a request of another thread.
         let odd = self.odd.any().then(|| self.odd.take(asked)).flatten();
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
-        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
+        let code =
+            unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         *told = match (code, over, odd) {
             (0, 0, odd) => {
                 odd.into_iter().for_each(|odd| self.odd.add(asked, odd));

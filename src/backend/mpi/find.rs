@@ -1,5 +1,6 @@
-//! Which MPI library: the one that is in the process already, else the one that is named, else the one
-//! that fits the launcher (`launcher`). A second MPI in one process would end it, so that is never tried.
+//! Which MPI library: the one that is in the process already, else the one that is named, else the
+//! one that fits the launcher (`launcher`). A second MPI in one process would end it, so that is
+//! never tried.
 //!
 //! Not here: what is done with it (`session`).
 
@@ -23,8 +24,8 @@ pub struct Found {
 }
 
 enum Place {
-    /// The program's own search finds it. Then data must be found that way too: a program that is linked with
-    /// the library can have its copy of them (copy relocations).
+    /// The program's own search finds it. Then data must be found that way too: a program that is
+    /// linked with the library can have its copy of them (copy relocations).
     Process,
     /// Only its handle does: somebody loaded it for himself.
     Module(Module),
@@ -53,8 +54,8 @@ impl Found {
         Some(found)
     }
 
-    /// Lets the parts that the library itself loads when it starts see its symbols. After this it can
-    /// be found by the program's own search.
+    /// Lets the parts that the library itself loads when it starts see its symbols. After this it
+    /// can be found by the program's own search.
     pub fn publish(&self) {
         if matches!(self.place, Place::Module(_)) {
             // It is loaded, so the loader cannot but find it.
@@ -72,12 +73,13 @@ pub fn present() -> Option<Found> {
         files.iter().find_map(|file| Found::at(Place::Module(Module::loaded(file)?)))
     })?;
     Some(Found {
-        why: "it is in this process already: the program is linked with it or has loaded it".to_owned(),
+        why: "it is in this process already: the program is linked with it or has loaded it"
+            .to_owned(),
         ..found
     })
 }
 
-/// libmpi.so.12, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so …: all that MPIs are called.
+/// libmpi.so.12, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so ...: all that MPIs are called.
 fn is_called_as_an_mpi(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("libmpi") && name.contains(".so")
@@ -92,7 +94,8 @@ pub fn locate(named: Option<&str>) -> Result<Found> {
             Ok(found) => Ok(Found { why: "DTL_MPI_LIBRARY names it".to_owned(), ..found }),
             Err(why) => fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI library of this \
+                "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI \
+                 library of this \
                  machine (libmpi.so.40, libmpich.so.12 …), or unset it"
             ),
         },
@@ -108,7 +111,8 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
     }
     fail!(
         DTL_ERROR_UNAVAILABLE,
-        "DTL_MPI_LIBRARY={name} would be a second MPI in this process, which has {}: unset it, or set it to \
+        "DTL_MPI_LIBRARY={name} would be a second MPI in this process, which has {}: unset it, or \
+         set it to \
          that file",
         file.display()
     )
@@ -123,7 +127,8 @@ fn load_named(name: &str) -> std::result::Result<Found, String> {
 fn load(path: &Path) -> std::result::Result<Found, String> {
     // SAFETY: an MPI library, by its name or because the user says so, whose constructors may run.
     let module = unsafe { Module::open(path) }?;
-    Found::at(Place::Module(module)).ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
+    Found::at(Place::Module(module))
+        .ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
 }
 
 fn search() -> Result<Found> {
@@ -139,7 +144,8 @@ fn search() -> Result<Found> {
     }
     fail!(
         DTL_ERROR_UNAVAILABLE,
-        "no MPI: {}; install one, put its folder into LD_LIBRARY_PATH, or set DTL_MPI_LIBRARY to its libmpi",
+        "no MPI: {}; install one, put its folder into LD_LIBRARY_PATH, or set DTL_MPI_LIBRARY to \
+         its libmpi",
         tried.join("; ")
     )
 }
@@ -194,7 +200,8 @@ fn is_standard_file(name: &OsStr) -> bool {
     name.to_string_lossy().starts_with("libmpi_abi")
 }
 
-/// Libraries have this function whatever their handles are; it gives -1 where those are not the standard's.
+/// Libraries have this function whatever their handles are; it gives -1 where those are not the
+/// standard's.
 fn speaks_standard(call: &Functions) -> bool {
     let Some(version) = call.MPI_Abi_get_version else { return false };
     let (mut major, mut minor): (c_int, c_int) = (-1, -1);
@@ -206,7 +213,9 @@ fn speaks_standard(call: &Functions) -> bool {
 /// All that share the binary interface of MPICH.
 fn is_mpich(version: &str) -> bool {
     let version = version.to_lowercase();
-    ["mpich", "intel(r) mpi", "mvapich", "cray", "parastation"].iter().any(|name| version.contains(name))
+    ["mpich", "intel(r) mpi", "mvapich", "cray", "parastation"]
+        .iter()
+        .any(|name| version.contains(name))
 }
 
 #[cold]
@@ -214,7 +223,8 @@ fn unknown(version: &str) -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_UNAVAILABLE,
         format!(
-            "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH family and libmpi_abi are); \
+            "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH \
+             family and libmpi_abi are); \
              use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
             first_line(version)
         ),
@@ -249,7 +259,10 @@ mod tests {
     #[test]
     fn short_names() {
         for (version, name) in [
-            ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4", "Open MPI 4.1.4"),
+            (
+                "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4",
+                "Open MPI 4.1.4",
+            ),
             ("MPICH Version:\t4.0.2\nMPICH Release date:\tThu", "MPICH 4.0.2"),
             ("MVAPICH Version :      3.0", "MVAPICH 3.0"),
             ("Intel(R) MPI Library 2021.19.0 for Linux* OS\n", "Intel MPI 2021.19.0"),
@@ -261,9 +274,12 @@ mod tests {
 
     #[test]
     fn versions_tell_the_family() {
-        for text in
-            ["MPICH Version:\t4.0.2\n", "Intel(R) MPI Library 2021", "MVAPICH Version : 3.0", "CRAY MPICH 8"]
-        {
+        for text in [
+            "MPICH Version:\t4.0.2\n",
+            "Intel(R) MPI Library 2021",
+            "MVAPICH Version : 3.0",
+            "CRAY MPICH 8",
+        ] {
             assert!(is_mpich(text), "{text}");
         }
         assert!(!is_mpich("MPI-Serial 2.3") && !is_mpich("Open MPI v4.1.4"));

@@ -1,13 +1,14 @@
-//! MPI's functions, found by name in a library that was loaded: the same C signatures for every MPI.
+//! MPI's functions, found by name in a library that was loaded: the same C signatures for every
+//! MPI.
 //!
-//! One list, at the end: of it are made the function pointers that are called, and the declarations that
-//! `tests/mpi_constants.rs` has every mpicc compare with its mpi.h. A type in it is one of Rust below, and
-//! one of the same name in that test's C program.
+//! One list, at the end: of it are made the function pointers that are called, and the declarations
+//! that `tests/mpi_constants.rs` has every mpicc compare with its mpi.h. A type in it is one of
+//! Rust below, and one of the same name in that test's C program.
 //!
 //! Handles travel as 64-bit words. MPI's own are pointers (Open MPI, standard binary interface) or
-//! `int` (MPICH family): as an argument an `int` is the low half of a register or stack slot that the
-//! callee does not look beyond, and in memory, on these little-endian machines, the first four bytes
-//! of a word that begins as zero. So one set of types serves all.
+//! `int` (MPICH family): as an argument an `int` is the low half of a register or stack slot that
+//! the callee does not look beyond, and in memory, on these little-endian machines, the first four
+//! bytes of a word that begins as zero. So one set of types serves all.
 //!
 //! Not here: constants (`abi`, `constants`), finding the library (`find`).
 
@@ -19,7 +20,7 @@ use std::ffi::{c_char, c_int, c_void};
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
 compile_error!("handles as 64-bit words need a little-endian 64-bit machine");
 
-/// A handle of MPI's: communicator, request, datatype …
+/// A handle of MPI's: communicator, request, datatype ...
 pub type Handle = u64;
 
 /// `int`
@@ -175,7 +176,8 @@ function_table! {
         MPI_Igatherv(In, Int, Datatype, Out, Ints, Ints, Datatype, Int, Comm, RequestOut) -> Int;
         MPI_Iscatterv(In, Ints, Ints, Datatype, Out, Int, Datatype, Int, Comm, RequestOut) -> Int;
         MPI_Iallgatherv(In, Int, Datatype, Out, Ints, Ints, Datatype, Comm, RequestOut) -> Int;
-        MPI_Ialltoallv(In, Ints, Ints, Datatype, Out, Ints, Ints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoallv(In, Ints, Ints, Datatype, Out, Ints, Ints, Datatype, Comm, RequestOut)
+            -> Int;
         MPI_Ireduce_scatter(In, Out, Ints, Datatype, Op, Comm, RequestOut) -> Int;
         MPI_Iscan(In, Out, Int, Datatype, Op, Comm, RequestOut) -> Int;
         MPI_Iexscan(In, Out, Int, Datatype, Op, Comm, RequestOut) -> Int;
@@ -186,7 +188,8 @@ function_table! {
         MPI_Rput(In, Int, Datatype, Int, Aint, Int, Datatype, Win, RequestOut) -> Int;
         MPI_Rget(Out, Int, Datatype, Int, Aint, Int, Datatype, Win, RequestOut) -> Int;
         MPI_Accumulate(In, Int, Datatype, Int, Aint, Int, Datatype, Op, Win) -> Int;
-        MPI_Get_accumulate(In, Int, Datatype, Out, Int, Datatype, Int, Aint, Int, Datatype, Op, Win) -> Int;
+        MPI_Get_accumulate(In, Int, Datatype, Out, Int, Datatype, Int, Aint, Int, Datatype, Op,
+            Win) -> Int;
         MPI_Fetch_and_op(In, Out, Datatype, Int, Aint, Op, Win) -> Int;
         MPI_Compare_and_swap(In, In, Out, Datatype, Int, Aint, Win) -> Int;
         MPI_Win_flush(Int, Win) -> Int;
@@ -243,10 +246,14 @@ function_table! {
         MPI_Iscatter_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
         MPI_Iallgather_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
         MPI_Ialltoall_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
-        MPI_Igatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm, RequestOut) -> Int;
-        MPI_Iscatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
-        MPI_Iallgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
-        MPI_Ialltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Igatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm, RequestOut)
+            -> Int;
+        MPI_Iscatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm, RequestOut)
+            -> Int;
+        MPI_Iallgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut)
+            -> Int;
+        MPI_Ialltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm,
+            RequestOut) -> Int;
         MPI_Ireduce_scatter_c(In, Out, Counts, Datatype, Op, Comm, RequestOut) -> Int;
         MPI_Iscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
         MPI_Iexscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;

@@ -1,8 +1,8 @@
 //! An operation's word: MPI's request, and in the two lowest bits what it is.
 //!
-//! Requests are pointers, or `int`s in words that begin as zero, so the three highest bits of one are equal and two of them can be
-//! left out. The lowest bit tells a send, the next one that is started again and again; then it is the address of what is known
-//! of that (`persistent`).
+//! Requests are pointers, or `int`s in words that begin as zero, so the three highest bits of one
+//! are equal and two of them can be left out. The lowest bit tells a send, the next one that is
+//! started again and again; then it is the address of what is known of that (`persistent`).
 
 use super::functions::Handle;
 use super::persistent::Kept;
@@ -33,7 +33,8 @@ pub(super) fn request_of(op: OpId) -> (Handle, bool) {
 /// What is known of one that is started again and again; `None`: it is an ordinary one.
 #[inline(always)]
 pub(super) fn kept<'a>(op: OpId) -> Option<&'a Kept> {
-    // SAFETY: the bit is set in words of `lend` only; runtime ends an operation once and does not name it afterwards.
+    // SAFETY: the bit is set in words of `lend` only; runtime ends an operation once and does not
+    // name it afterwards.
     is_kept(op).then(|| unsafe { &*address(op) })
 }
 

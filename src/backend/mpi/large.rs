@@ -1,7 +1,8 @@
-//! MPI's own collectives with counts that `int` does not hold (more than 2 GiB), by the _c functions of MPI 4.
+//! MPI's own collectives with counts that `int` does not hold (more than 2 GiB), by the _c
+//! functions of MPI 4.
 //!
-//! As `collective`, which has the others and what the two share. Where these functions cannot be used, the library's
-//! algorithms do it, or a larger unit for blocks of various sizes.
+//! As `collective`, which has the others and what the two share. Where these functions cannot be
+//! used, the library's algorithms do it, or a larger unit for blocks of various sizes.
 
 use super::collective::{Call, Item, MOST, at};
 use super::functions::{Count, Handle};
@@ -12,8 +13,8 @@ use crate::runtime::backend::Collective;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Whether this MPI has them, and they are known to work: MPICH from 5 on. In MPICH 4.0 MPI_Ibcast_c of 2.2 GiB fails,
-/// which nobody can know of those made from it.
+/// Whether this MPI has them, and they are known to work: MPICH from 5 on. In MPICH 4.0
+/// MPI_Ibcast_c of 2.2 GiB fails, which nobody can know of those made from it.
 pub(super) fn can_be_used(mpi: &Mpi) -> bool {
     let has_all = mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some();
     has_all && is_known_to_work(&mpi.version)
@@ -28,19 +29,23 @@ fn is_known_to_work(version: &str) -> bool {
 pub(super) fn take(mpi: &Mpi, call: &Collective) -> bool {
     let (by, bytes) = match call {
         Collective::Reduce { send, recv, by, .. } => (by, send.unwrap_or(*recv).len()),
-        Collective::Allreduce { recv, by, .. } | Collective::Scan { recv, by, .. } => (by, recv.len()),
+        Collective::Allreduce { recv, by, .. } | Collective::Scan { recv, by, .. } => {
+            (by, recv.len())
+        }
         Collective::ReduceScatter { blocks, by, .. } => (by, blocks.iter().map(|b| b.len()).sum()),
         _ => return can_be_used(mpi),
     };
     can_be_used(mpi) && (bytes / by.element.max(1) <= MOST || op::is_mpis(mpi, by))
 }
 
-/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of them.
+/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of
+/// them.
 macro_rules! large {
     ($self:ident, $now:ident, $later:ident $(, $arg:expr)*) => {{
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
         let code = match ($self.request.as_deref_mut(), mpi.call.$now, mpi.call.$later) {
-            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists are kept as long.
+            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
+            // are kept as long.
             (None, Some(call), _) => unsafe { call($($arg,)* comm) },
             // SAFETY: as above.
             (Some(request), _, Some(call)) => unsafe { call($($arg,)* comm, request) },
@@ -96,7 +101,8 @@ impl Call<'_> {
         let elements = |bytes: Region| (bytes.len() / element) as Count;
         match call {
             Collective::Reduce { send, recv, root, .. } => {
-                let (n, from) = (elements(send.unwrap_or(*recv)), self.reduced_from(*send, *recv, *root)?);
+                let (n, from) =
+                    (elements(send.unwrap_or(*recv)), self.reduced_from(*send, *recv, *root)?);
                 large!(self, MPI_Reduce_c, MPI_Ireduce_c, from, at(*recv), n, datatype, op, *root)
             }
             Collective::Allreduce { send, recv, .. } => {
@@ -112,12 +118,22 @@ impl Call<'_> {
                 }
             }
             Collective::ReduceScatter { send, blocks, recv, .. } => {
-                let counts = self.keep_counts(blocks.iter().map(|block| elements(*block)).collect());
+                let counts =
+                    self.keep_counts(blocks.iter().map(|block| elements(*block)).collect());
                 let (from, into) = match send {
                     Some(_) => (self.own(*send), at(*recv)),
                     None => self.scattered_in_place(blocks)?,
                 };
-                large!(self, MPI_Reduce_scatter_c, MPI_Ireduce_scatter_c, from, into, counts, datatype, op)
+                large!(
+                    self,
+                    MPI_Reduce_scatter_c,
+                    MPI_Ireduce_scatter_c,
+                    from,
+                    into,
+                    counts,
+                    datatype,
+                    op
+                )
             }
             _ => fail!(DTL_ERROR_INTERNAL, "no reduction"),
         }
@@ -132,7 +148,18 @@ impl Call<'_> {
             }
             Collective::Scatter { send, recv, len, root } => {
                 let (into, n) = (self.own(*recv), *len as Count);
-                large!(self, MPI_Scatter_c, MPI_Iscatter_c, at(*send), n, byte, into, n, byte, *root)
+                large!(
+                    self,
+                    MPI_Scatter_c,
+                    MPI_Iscatter_c,
+                    at(*send),
+                    n,
+                    byte,
+                    into,
+                    n,
+                    byte,
+                    *root
+                )
             }
             Collective::Allgather { send, recv, len } => {
                 let (from, n) = (self.own(*send), *len as Count);
@@ -153,29 +180,26 @@ impl Call<'_> {
             Collective::Gatherv { send, blocks, root } => {
                 let Spread { base, counts, places } = self.spread_far(blocks);
                 let (from, n) = (self.own(*send), own(*send));
-                large!(self, MPI_Gatherv_c, MPI_Igatherv_c, from, n, byte, base, counts, places, byte, *root)
+                large! {
+                    self, MPI_Gatherv_c, MPI_Igatherv_c,
+                    from, n, byte, base, counts, places, byte, *root
+                }
             }
             Collective::Scatterv { blocks, recv, root } => {
                 let Spread { base, counts, places } = self.spread_far(blocks);
                 let (into, n) = (self.own(*recv), own(*recv));
-                large!(
-                    self,
-                    MPI_Scatterv_c,
-                    MPI_Iscatterv_c,
-                    base,
-                    counts,
-                    places,
-                    byte,
-                    into,
-                    n,
-                    byte,
-                    *root
-                )
+                large! {
+                    self, MPI_Scatterv_c, MPI_Iscatterv_c,
+                    base, counts, places, byte, into, n, byte, *root
+                }
             }
             Collective::Allgatherv { send, blocks } => {
                 let Spread { base, counts, places } = self.spread_far(blocks);
                 let (from, n) = (self.own(*send), own(*send));
-                large!(self, MPI_Allgatherv_c, MPI_Iallgatherv_c, from, n, byte, base, counts, places, byte)
+                large! {
+                    self, MPI_Allgatherv_c, MPI_Iallgatherv_c,
+                    from, n, byte, base, counts, places, byte
+                }
             }
             Collective::Alltoallv { send, blocks } => {
                 let Spread { base, counts, places } = self.spread_far(blocks);
@@ -186,19 +210,10 @@ impl Call<'_> {
                     }
                     None => (self.own(None), counts, places),
                 };
-                large!(
-                    self,
-                    MPI_Alltoallv_c,
-                    MPI_Ialltoallv_c,
-                    from,
-                    takes,
-                    gaps,
-                    byte,
-                    base,
-                    counts,
-                    places,
-                    byte
-                )
+                large! {
+                    self, MPI_Alltoallv_c, MPI_Ialltoallv_c,
+                    from, takes, gaps, byte, base, counts, places, byte
+                }
             }
             _ => fail!(DTL_ERROR_INTERNAL, "no blocks of several sizes"),
         }
@@ -214,7 +229,8 @@ impl Call<'_> {
     fn spread_far(&mut self, blocks: &[Region]) -> Spread {
         let used = blocks.iter().filter(|block| !block.is_empty());
         let base = used.map(|block| block.addr()).min().unwrap_or(Addr::NULL);
-        let place = |block: &Region| if block.is_empty() { 0 } else { block.addr().get() - base.get() };
+        let place =
+            |block: &Region| if block.is_empty() { 0 } else { block.addr().get() - base.get() };
         let places: Vec<isize> = blocks.iter().map(|block| place(block) as isize).collect();
         let counts = self.keep_counts(blocks.iter().map(|block| count(*block)).collect());
         let at = places.as_ptr();
@@ -233,7 +249,9 @@ mod tests {
 
     #[test]
     fn only_what_was_tried_is_used() {
-        assert!(is_known_to_work("MPICH Version: 5.0.2") && is_known_to_work("MPICH Version: 12.1"));
+        assert!(
+            is_known_to_work("MPICH Version: 5.0.2") && is_known_to_work("MPICH Version: 12.1")
+        );
         for version in [
             "MPICH Version: 4.3.1",
             "Intel(R) MPI Library 2021.19",

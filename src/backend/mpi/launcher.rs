@@ -1,9 +1,9 @@
 //! Which MPI libraries fit the launcher of this process, and in which order they are tried.
 //!
-//! A launcher certainly works with the library of its own installation, and possibly with another one of its
-//! family. So libraries installed beside the program that started this process come before those that the
-//! loader finds: under MPICH 5's mpiexec the loader alone finds a distribution's MPICH 4, which has the older
-//! name.
+//! A launcher certainly works with the library of its own installation, and possibly with another
+//! one of its family. So libraries installed beside the program that started this process come
+//! before those that the loader finds: under MPICH 5's mpiexec the loader alone finds a
+//! distribution's MPICH 4, which has the older name.
 //!
 //! Not here: loading them (`find`).
 
@@ -33,7 +33,8 @@ pub struct Around<'a> {
     is_privileged: bool,
 }
 
-/// Number of ancestor processes that are examined: there are wrappers between a launcher and its ranks.
+/// Number of ancestor processes that are examined: there are wrappers between a launcher and its
+/// ranks.
 const LEVELS: usize = 16;
 
 /// The programs of launchers and of those that start ranks for them on each node.
@@ -70,7 +71,8 @@ impl Around<'_> {
 
     /// A variable that leads to libraries, unless the program is privileged.
     fn path(&self, name: &str) -> Option<PathBuf> {
-        let folder = (self.variable)(name).filter(|folder| !self.is_privileged && !folder.is_empty());
+        let folder =
+            (self.variable)(name).filter(|folder| !self.is_privileged && !folder.is_empty());
         folder.map(PathBuf::from)
     }
 
@@ -83,10 +85,11 @@ impl Around<'_> {
     }
 }
 
-/// The library's names in the families that can work with the launcher, so that not any MPI is taken where the right
-/// one is not found.
+/// The library's names in the families that can work with the launcher, so that not any MPI is
+/// taken where the right one is not found.
 fn names(launchers: Launchers) -> Vec<&'static str> {
-    const HYDRA: &[&str] = &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
+    const HYDRA: &[&str] =
+        &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
     // A launcher inside another, or none: either.
     let fits = |own: bool, other: bool| own || !other;
     let mut names = Vec::new();
@@ -103,10 +106,10 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
     names
 }
 
-/// Returns the libraries to try, in this order: the installation that the launcher's environment names, the
-/// one that the launcher belongs to, LD_LIBRARY_PATH, the loader. The loader comes last because it searches
-/// all folders for one name at a time: the first name in a system folder would be found before the second
-/// name in LD_LIBRARY_PATH.
+/// Returns the libraries to try, in this order: the installation that the launcher's environment
+/// names, the one that the launcher belongs to, LD_LIBRARY_PATH, the loader. The loader comes last
+/// because it searches all folders for one name at a time: the first name in a system folder would
+/// be found before the second name in LD_LIBRARY_PATH.
 pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);
@@ -116,14 +119,24 @@ pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
         found.extend(files.map(|name| Candidate { name, why: why.to_owned() }));
     };
     if let Some(root) = around.path("OPAL_PREFIX").filter(|_| names.contains(&"libmpi.so.40")) {
-        look(root.join("lib"), &["libmpi.so.40"], "it is in the installation that OPAL_PREFIX names");
+        look(
+            root.join("lib"),
+            &["libmpi.so.40"],
+            "it is in the installation that OPAL_PREFIX names",
+        );
     }
     if let Some(root) = around.path("I_MPI_ROOT").filter(|_| launchers.intel) {
         for lib in ["lib", "lib/release"] {
-            look(root.join(lib), &["libmpi.so.12"], "it is in the installation that I_MPI_ROOT names");
+            look(
+                root.join(lib),
+                &["libmpi.so.12"],
+                "it is in the installation that I_MPI_ROOT names",
+            );
         }
     }
-    if let Some((program, root)) = around.launcher().and_then(|file| Some((file, file.parent()?.parent()?))) {
+    if let Some((program, root)) =
+        around.launcher().and_then(|file| Some((file, file.parent()?.parent()?)))
+    {
         let why = format!("it is installed with the launcher, {}", program.display());
         let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
         for lib in ["lib", "lib64", "lib/release", &multiarch] {
@@ -135,8 +148,10 @@ pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
             look(folder, &names, "it is in LD_LIBRARY_PATH");
         }
     }
-    let by_name =
-        |name: &&str| Candidate { name: name.into(), why: "the loader finds it by this name".to_owned() };
+    let by_name = |name: &&str| Candidate {
+        name: name.into(),
+        why: "the loader finds it by this name".to_owned(),
+    };
     found.extend(names.iter().map(by_name));
     found
 }
@@ -166,12 +181,14 @@ impl Launchers {
     }
 }
 
-/// Refuses to start an MPI under a launcher of another family: each rank would be alone, or MPI_Init
-/// would end the process.
+/// Refuses to start an MPI under a launcher of another family: each rank would be alone, or
+/// MPI_Init would end the process.
 pub fn check_launcher(is_open_mpi: bool, file: &str, variable: Variable<'_>) -> Result<()> {
     let launchers = Launchers::read(variable);
     let (launcher, library, wanted) = match (launchers.open_mpi, launchers.hydra, is_open_mpi) {
-        (true, false, false) => ("Open MPI's (OMPI_COMM_WORLD_SIZE is set)", "no Open MPI", "Open MPI"),
+        (true, false, false) => {
+            ("Open MPI's (OMPI_COMM_WORLD_SIZE is set)", "no Open MPI", "Open MPI")
+        }
         (false, true, true) if !launchers.common => {
             ("Hydra, MPICH's or Intel MPI's (PMI_RANK is set)", "Open MPI", "the MPICH family")
         }
@@ -179,7 +196,8 @@ pub fn check_launcher(is_open_mpi: bool, file: &str, variable: Variable<'_>) -> 
     };
     fail!(
         DTL_ERROR_UNAVAILABLE,
-        "the launcher is {launcher}, but {file} is {library}: each rank would start alone; use that library's own \
+        "the launcher is {launcher}, but {file} is {library}: each rank would start alone; use \
+         that library's own \
          mpirun, or a library of {wanted} (DTL_MPI_LIBRARY, or the one the program is linked with)"
     )
 }
@@ -255,16 +273,24 @@ mod tests {
         assert_eq!(tried(&HYDRA, &[], false)[0], "libmpich.so.12");
         assert!(!tried(&HYDRA, &[], false).contains(&"libmpi.so.40".to_owned()));
         assert_eq!(tried(&[], &[], false).len(), 6);
-        let opt = Folder::with(&["lib/libmpi.so.12", "lib/release/libmpi.so.12", "lib/libmpi.so.40"]);
+        let opt =
+            Folder::with(&["lib/libmpi.so.12", "lib/release/libmpi.so.12", "lib/libmpi.so.40"]);
         let root = opt.at("");
         let intel = [HYDRA[0], HYDRA[1], ("I_MPI_HYDRA_UUID", "1"), ("I_MPI_ROOT", &root)];
         assert_eq!(
             tried(&intel, &[], false)[..3],
-            [opt.at("lib/libmpi.so.12"), opt.at("lib/release/libmpi.so.12"), "libmpi.so.12".to_owned()]
+            [
+                opt.at("lib/libmpi.so.12"),
+                opt.at("lib/release/libmpi.so.12"),
+                "libmpi.so.12".to_owned()
+            ]
         );
         assert_eq!(tried(&intel, &[], true)[..2], ["libmpi.so.12", "libmpich.so.12"]);
         let own = [OMPI[0], ("OPAL_PREFIX", &root)];
-        assert_eq!(tried(&own, &[], false), [opt.at("lib/libmpi.so.40"), "libmpi.so.40".to_owned()]);
+        assert_eq!(
+            tried(&own, &[], false),
+            [opt.at("lib/libmpi.so.40"), "libmpi.so.40".to_owned()]
+        );
         assert_eq!(tried(&own, &[], true), ["libmpi.so.40"]);
     }
 
@@ -285,7 +311,11 @@ mod tests {
             [five.at("lib/libmpi.so.12"), five.at("lib/libmpi_abi.so.1"), old.at("libmpich.so.12")];
         assert_eq!(tried(&environment, &programs, false)[..3], expected);
         assert_eq!(tried(&environment, &programs, false)[3], "libmpich.so.12");
-        assert_eq!(tried(&environment, &["/usr/bin/bash"], false)[0], expected[2], "no launcher above");
+        assert_eq!(
+            tried(&environment, &["/usr/bin/bash"], false)[0],
+            expected[2],
+            "no launcher above"
+        );
         assert_eq!(tried(&environment, &programs, true)[0], "libmpich.so.12");
         let open = [OMPI[0], ("LD_LIBRARY_PATH", &path)];
         let prted = five.at("bin/prted");
@@ -299,6 +329,8 @@ mod tests {
     fn the_processes_above_are_known() {
         let parent = process::program_of(process::parent_pid()).expect("its program");
         assert_eq!(Around::of_this_process().programs.first(), Some(&parent));
-        assert!(process::parent_of(process::own_pid()).is_ok_and(|pid| pid == process::parent_pid()));
+        assert!(
+            process::parent_of(process::own_pid()).is_ok_and(|pid| pid == process::parent_pid())
+        );
     }
 }

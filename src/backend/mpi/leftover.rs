@@ -1,11 +1,13 @@
-//! Messages that nobody received before their communicator was destroyed. MPI gives a freed communicator's context to one that is
-//! made later, and with it what was left: it would be received there.
+//! Messages that nobody received before their communicator was destroyed. MPI gives a freed
+//! communicator's context to one that is made later, and with it what was left: it would be
+//! received there.
 //!
-//! So when a communicator is made, what it finds is thrown away. All ranks have come by then, and so all is sent that was to be;
-//! and none goes on before all have looked, so nothing new is among it. (What a network has not delivered by then comes later still.)
+//! So when a communicator is made, what it finds is thrown away. All ranks have come by then, and
+//! so all is sent that was to be; and none goes on before all have looked, so nothing new is among
+//! it. (What a network has not delivered by then comes later still.)
 //!
-//! Before a communicator is freed, the messages that have arrived are received. MPICH since 4.1 ends the process if it
-//! finds one in MPI_Comm_free.
+//! Before a communicator is freed, the messages that have arrived are received. MPICH since 4.1
+//! ends the process if it finds one in MPI_Comm_free.
 
 use super::functions::{Handle, Status};
 use super::message;
@@ -39,7 +41,8 @@ fn meet(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     mpi.check("MPI_Barrier", unsafe { (mpi.call.MPI_Barrier)(*comm) })
 }
 
-/// Receives a message if there is one. It is sent to its end, as a communicator with sends in flight is not destroyed.
+/// Receives a message if there is one. It is sent to its end, as a communicator with sends in
+/// flight is not destroyed.
 fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
     let (mut found, mut message, mut status) = (0, 0, Status::new());
     let (source, tag) = (mpi.k.any_source, mpi.k.any_tag);
@@ -53,7 +56,10 @@ fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
     }
     let size = Reader::of(mpi).done(mpi, &status).size;
     let Some(room) = usize::try_from(size).ok().and_then(Scratch::new) else {
-        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes for a message that nobody received");
+        return fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "no {size} bytes for a message that nobody received"
+        );
     };
     let received = message::wait(mpi, message::start_matched(mpi, message, room.region())?);
     if received.is_err() {

@@ -1,4 +1,5 @@
-//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which tag, and of which memory.
+//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which
+//! tag, and of which memory.
 
 use super::functions::{Count, Handle};
 use super::session::Mpi;
@@ -49,8 +50,11 @@ fn start_large_send(
         SendMode::Standard | SendMode::Notice => (mpi.call.MPI_Isend, mpi.call.MPI_Isend_c),
     };
     if let Some(start) = start_large {
-        // SAFETY: the region stays valid until the request is over, by the contract of `start_send`.
-        let code = unsafe { start(at, data.len() as Count, mpi.k.byte, dest, tag, comm, &raw mut request) };
+        // SAFETY: the region stays valid until the request is over, by the contract of
+        // `start_send`.
+        let code = unsafe {
+            start(at, data.len() as Count, mpi.k.byte, dest, tag, comm, &raw mut request)
+        };
         return mpi.check("MPI_Isend_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;
@@ -62,29 +66,44 @@ fn start_large_send(
 
 /// Starts a receive into a region that stays valid until the request is over. In a turn.
 #[inline(always)]
-pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c_int) -> Result<Handle> {
+pub(super) fn start_recv(
+    mpi: &Mpi,
+    comm: Handle,
+    data: Region,
+    source: c_int,
+    tag: c_int,
+) -> Result<Handle> {
     if data.len() > LARGE {
         return start_large_recv(mpi, comm, data, source, tag);
     }
     let (at, count, mut request) = (data.addr().ptr(), data.len() as c_int, 0);
     // SAFETY: the region stays valid until the request is over, by this function's contract.
-    let code = unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, source, tag, comm, &raw mut request) };
+    let code =
+        unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, source, tag, comm, &raw mut request) };
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
 
 #[cold]
-fn start_large_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c_int) -> Result<Handle> {
+fn start_large_recv(
+    mpi: &Mpi,
+    comm: Handle,
+    data: Region,
+    source: c_int,
+    tag: c_int,
+) -> Result<Handle> {
     let (at, mut request) = (data.addr().ptr(), 0);
     if let Some(start) = mpi.call.MPI_Irecv_c {
         let count = data.len() as Count;
-        // SAFETY: the region stays valid until the request is over, by the contract of `start_recv`.
+        // SAFETY: the region stays valid until the request is over, by the contract of
+        // `start_recv`.
         let code = unsafe { start(at, count, mpi.byte, source, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;
     // SAFETY: as above.
-    let code =
-        unsafe { (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request) };
+    let code = unsafe {
+        (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
+    };
     bytes.release(mpi)?;
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
@@ -92,16 +111,19 @@ fn start_large_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c
 /// Ends what is over or soon will be.
 #[inline(always)]
 pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
-    // SAFETY: a request of ours that nobody else asks after; MPI's constant for a status that nobody wants.
+    // SAFETY: a request of ours that nobody else asks after; MPI's constant for a status that
+    // nobody wants.
     let code = unsafe { (mpi.call.MPI_Wait)(&raw mut request, mpi.status_ignore.ptr().cast()) };
     mpi.check("MPI_Wait", code)
 }
 
-/// The request that this MPI gives for every send that is over as it begins, if it has one: nobody need ask after such a send.
+/// The request that this MPI gives for every send that is over as it begins, if it has one: nobody
+/// need ask after such a send.
 ///
-/// What two sends share that were started and not ended can tell nothing of one of them, only that it is over. One of the two is
-/// not ended here, so that the request stays what it is: the caller ends it. In a turn; by two messages of no bytes from this
-/// rank to itself, over a communicator that nobody uses yet.
+/// What two sends share that were started and not ended can tell nothing of one of them, only that
+/// it is over. One of the two is not ended here, so that the request stays what it is: the caller
+/// ends it. In a turn; by two messages of no bytes from this rank to itself, over a communicator
+/// that nobody uses yet.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
     let recv = || start_recv(mpi, comm, Region::EMPTY, rank, 0);
     let send = || start_send(mpi, comm, Region::EMPTY, rank, 0, SendMode::Standard);
@@ -119,13 +141,15 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
     if let Some(start) = mpi.call.MPI_Imrecv_c.filter(|_| data.len() > LARGE) {
         // SAFETY: a message that was taken is received once; the region stays valid.
-        let code = unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
+        let code =
+            unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
         return mpi.check("MPI_Imrecv_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;
     // SAFETY: as above.
-    let code =
-        unsafe { (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request) };
+    let code = unsafe {
+        (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
+    };
     bytes.release(mpi)?;
     mpi.check("MPI_Imrecv", code).map(|()| request)
 }
@@ -176,12 +200,13 @@ fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
     mpi.check("MPI_Type_commit", code).map(|()| datatype)
 }
 
-/// A datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches whatever way the other
-/// side spells the same bytes.
+/// A datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches whatever way the
+/// other side spells the same bytes.
 #[cold]
 fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     const BLOCK: usize = 1 << 20;
-    let (Ok(blocks), Ok(rest)) = (c_int::try_from(len / BLOCK), c_int::try_from(len % BLOCK)) else {
+    let (Ok(blocks), Ok(rest)) = (c_int::try_from(len / BLOCK), c_int::try_from(len % BLOCK))
+    else {
         return fail!(DTL_ERROR_LIMIT, "a message of {len} bytes: MPI takes up to 2^51");
     };
     let block = make_unit(mpi, BLOCK as c_int)?;
@@ -189,15 +214,21 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     let (types, mut whole) = (mpi.k.pair(block, mpi.k.byte), 0);
     // SAFETY: three arrays of two, read during the call.
     let code = unsafe {
-        (mpi.call.MPI_Type_create_struct)(2, counts.as_ptr(), places.as_ptr(), types.as_ptr(), &raw mut whole)
+        (mpi.call.MPI_Type_create_struct)(
+            2,
+            counts.as_ptr(),
+            places.as_ptr(),
+            types.as_ptr(),
+            &raw mut whole,
+        )
     };
     mpi.check("MPI_Type_create_struct", code)?;
     free(mpi, block)?;
     commit(mpi, whole)
 }
 
-/// Whether MPI takes pointers to memory of CUDA's devices, as it says (Open MPI, the MPICH family). In a turn, as only an MPI
-/// that runs knows.
+/// Whether MPI takes pointers to memory of CUDA's devices, as it says (Open MPI, the MPICH family).
+/// In a turn, as only an MPI that runs knows.
 pub(super) fn takes_cuda(mpi: &Mpi) -> bool {
     // SAFETY: MPI runs; the function takes nothing.
     mpi.call.MPIX_Query_cuda_support.is_some_and(|query| unsafe { query() } == 1)
@@ -208,7 +239,9 @@ pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set) };
+    let code = unsafe {
+        (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set)
+    };
     mpi.check("MPI_Comm_get_attr", code)?;
     if is_set == 0 || value.is_null() {
         return fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)");

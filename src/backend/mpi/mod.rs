@@ -1,10 +1,11 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
-//! `find` (which library; `launcher`: which fits) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
-//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `ending`, `odd`, `node`
-//! and `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), `window` (its one-sided operations),
-//! or `wire` (the library's, for time limits).
-//! Both start requests in `message` and read them in `status`.
+//! `find` (which library; `launcher`: which fits) -> `functions` and `constants` (what it has;
+//! values in `abi`) -> `session` (started, entered, ended; `errors`) -> `adopt` (which
+//! communicator) -> `transport` with `ids`, `ending`, `odd`, `node` and `persistent` (MPI's own
+//! messages), `collective`, `large` and `op` (its collectives), `window` (its one-sided
+//! operations), or `wire` (the library's, for time limits). Both start requests in `message` and
+//! read them in `status`.
 
 pub mod abi;
 mod adopt;
@@ -65,8 +66,8 @@ impl Presence for Mpi {
         session::loaded().map(session::Mpi::explain).map_err(|error| error.text().to_owned())
     }
 
-    /// "comm.direct": without a time limit, messages are MPI's own. What MPI does with one that is longer than its
-    /// buffer is then as MPI has it.
+    /// "comm.direct": without a time limit, messages are MPI's own. What MPI does with one that is
+    /// longer than its buffer is then as MPI has it.
     fn supports(&self, feature: &str) -> Option<Result<bool>> {
         Some(Ok(feature == "comm.direct"))
     }
@@ -90,7 +91,11 @@ impl Comm for Opener {
 }
 
 /// Opens a transport over a communicator of MPI's; collective over its ranks.
-fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+fn connect(
+    mpi: &'static session::Mpi,
+    comm: Handle,
+    args: &OpenArgs,
+) -> Result<Box<dyn Transport>> {
     let is_borrowed = args.flags & DTL_COMM_NO_DUP != 0;
     let turn = mpi.enter()?;
     let copy = comms::duplicate(mpi, comm)?;
@@ -109,8 +114,10 @@ fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<
     mpi.free_soon(session::Left::Comm(copy))?;
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
-        "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): messages are the \
-         library's own then, and cannot be those of the program's communicator; leave one of the two out"
+        "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): \
+         messages are the \
+         library's own then, and cannot be those of the program's communicator; leave one of the \
+         two out"
     )
 }
 
@@ -118,7 +125,9 @@ fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<
 fn agree(mpi: &session::Mpi, comm: Handle, own: bool) -> Result<bool> {
     let mut any = c_int::from(own);
     let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
-    let Some(max) = mpi.k.op(DTL_OP_MAX) else { return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX") };
+    let Some(max) = mpi.k.op(DTL_OP_MAX) else {
+        return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX");
+    };
     // SAFETY: one int, in place, on a communicator that all ranks have just made.
     let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, 1, int, max, comm) };
     mpi.check("MPI_Allreduce", code).map(|()| any != 0)

@@ -1,4 +1,5 @@
-//! Where a communicator's ranks run: whether one node has them all, and whether they have a processor each there.
+//! Where a communicator's ranks run: whether one node has them all, and whether they have a
+//! processor each there.
 //!
 //! Asked once, at the opening; collective.
 
@@ -49,7 +50,9 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
             *byte |= 1 << (processor % 8);
         }
     }
-    let Some(or) = mpi.k.op(DTL_OP_BOR) else { return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR") };
+    let Some(or) = mpi.k.op(DTL_OP_BOR) else {
+        return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR");
+    };
     let (at, in_place, byte) = (bits.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
     // SAFETY: so many bytes of a local, in place.
     let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, BYTES as c_int, byte, or, here) };

@@ -18,8 +18,8 @@ pub(super) enum Odd {
     Keeps(Kept),
 }
 
-/// The odd ones among a transport's operations, by their request. Empty in most programs, and then a
-/// look costs one load: they are counted next to what every question reads.
+/// The odd ones among a transport's operations, by their request. Empty in most programs, and then
+/// a look costs one load: they are counted next to what every question reads.
 pub(super) struct Oddities {
     asking: Arc<Asking>,
     list: Mutex<Vec<(Handle, Odd)>>,

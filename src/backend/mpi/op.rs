@@ -1,8 +1,8 @@
-//! Reductions that MPI runs: its own operation where it gives what `dtl.h` promises, else one made with
-//! MPI_Op_create that calls ours.
+//! Reductions that MPI runs: its own operation where it gives what `dtl.h` promises, else one made
+//! with MPI_Op_create that calls ours.
 //!
-//! MPI tells an operation's function nothing but the datatype. So each of our pairs of dtype and operation
-//! has a datatype of its own, and one function looks up which pair it is.
+//! MPI tells an operation's function nothing but the datatype. So each of our pairs of dtype and
+//! operation has a datatype of its own, and one function looks up which pair it is.
 
 use super::functions::Handle;
 use super::message;
@@ -17,7 +17,8 @@ use crate::sys::lock::RwLock;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-/// A pair that MPI was given a datatype for. They stay: their numbers are never used again for others.
+/// A pair that MPI was given a datatype for. They stay: their numbers are never used again for
+/// others.
 struct Own {
     datatype: Handle,
     by: Reduction,
@@ -32,8 +33,11 @@ pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
     if let Some(pair) = mpis_own(mpi).get(by.dtype, by.op) {
         return Ok(pair);
     }
-    let known =
-        OWN.read().iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)).map(|own| own.datatype);
+    let known = OWN
+        .read()
+        .iter()
+        .find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op))
+        .map(|own| own.datatype);
     let datatype = match known {
         Some(datatype) => datatype,
         None => make_datatype(mpi, by)?,
@@ -57,12 +61,16 @@ pub(super) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
     })
 }
 
-/// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL. Open MPI 4 and 5 end sums of
-/// small integers at their largest and smallest value (op/avx), MPICH 4.0 takes the highest bit of unsigned ones for a
-/// sign in MIN and MAX.
+/// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL. Open MPI
+/// 4 and 5 end sums of small integers at their largest and smallest value (op/avx), MPICH 4.0 takes
+/// the highest bit of unsigned ones for a sign in MIN and MAX.
 fn is_same(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     match dtype {
-        DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16 if op == DTL_OP_SUM => false,
+        DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16
+            if op == DTL_OP_SUM =>
+        {
+            false
+        }
         DTL_DTYPE_UINT8..=DTL_DTYPE_UINT64 if [DTL_OP_MIN, DTL_OP_MAX].contains(&op) => false,
         DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 => (DTL_OP_SUM..=DTL_OP_BXOR).contains(&op),
         DTL_DTYPE_FLOAT32 | DTL_DTYPE_FLOAT64 => [DTL_OP_SUM, DTL_OP_PROD].contains(&op),
@@ -113,7 +121,7 @@ pub(super) fn release_all(mpi: &Mpi) {
     }
 }
 
-/// What MPI calls: `right = left ∘ right` over `count` elements.
+/// What MPI calls: `right = left op right` over `count` elements.
 unsafe extern "C" fn fold(
     left: *mut c_void,
     right: *mut c_void,
@@ -122,7 +130,8 @@ unsafe extern "C" fn fold(
 ) {
     // SAFETY: MPI passes the number of elements by address.
     let count = unsafe { count.read() };
-    // SAFETY: and the datatype, a handle of four bytes at least; of those with eight, all are read below.
+    // SAFETY: and the datatype, a handle of four bytes at least; of those with eight, all are read
+    // below.
     let low = unsafe { datatype.cast::<u32>().read() };
     let found = {
         let _aside = epoch::aside(); // MPI may call it in an MPI call of the program's
@@ -139,7 +148,8 @@ unsafe extern "C" fn fold(
     by.apply_to_right(left, right);
 }
 
-/// Whether a handle of eight bytes is this one also in its upper half. Those of four bytes have none.
+/// Whether a handle of eight bytes is this one also in its upper half. Those of four bytes have
+/// none.
 fn is_whole(known: Handle, datatype: *const Handle) -> bool {
     if known >> 32 == 0 {
         return true;

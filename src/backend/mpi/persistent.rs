@@ -1,7 +1,7 @@
 //! Sends and receives that are started again and again: MPI's persistent requests.
 //!
-//! MPI keeps such a request when its operation is over; but Open MPI frees one that has failed (a message that was too
-//! long), so what it was made of is kept, too, and it is made anew.
+//! MPI keeps such a request when its operation is over; but Open MPI frees one that has failed (a
+//! message that was too long), so what it was made of is kept, too, and it is made anew.
 //!
 //! Not here: how they are waited for and withdrawn, which is as for all others (`transport`).
 
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One of them.
 pub(super) struct Kept {
-    /// MPI_REQUEST_NULL if there is none just now. One thread at a time has to do with it (runtime's request has a
-    /// lock), so relaxed loads and stores are enough.
+    /// MPI_REQUEST_NULL if there is none just now. One thread at a time has to do with it
+    /// (runtime's request has a lock), so relaxed loads and stores are enough.
     request: AtomicU64,
     is_send: bool,
     data: Region,
@@ -58,7 +58,15 @@ impl Kept {
             },
             // SAFETY: as above; the length fits, by `fits`.
             (true, ..) => unsafe {
-                (call.MPI_Send_init)(at.cast_const(), len as c_int, byte, peer, tag, comm, &raw mut request)
+                (call.MPI_Send_init)(
+                    at.cast_const(),
+                    len as c_int,
+                    byte,
+                    peer,
+                    tag,
+                    comm,
+                    &raw mut request,
+                )
             },
             // SAFETY: as above.
             (false, ..) => unsafe {
@@ -70,21 +78,35 @@ impl Kept {
     }
 }
 
-/// Whether this MPI counts so many bytes. Where not, each start needs a datatype of its own: an ordinary one.
+/// Whether this MPI counts so many bytes. Where not, each start needs a datatype of its own: an
+/// ordinary one.
 fn fits(mpi: &Mpi, data: Region) -> bool {
-    data.len() <= LARGE || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
+    data.len() <= LARGE
+        || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
 }
 
 /// Makes a send; `None`: it does not fit.
-pub(super) fn make_send(endpoint: &Endpoint, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
+pub(super) fn make_send(
+    endpoint: &Endpoint,
+    data: Region,
+    dest: i32,
+    word: u64,
+) -> Option<Result<OpId>> {
     fits(endpoint.mpi, data).then(|| {
         let (comm, tag) = endpoint.place(word)?;
-        lend(endpoint, Kept { request: AtomicU64::new(0), is_send: true, data, peer: dest, tag, comm })
+        lend(
+            endpoint,
+            Kept { request: AtomicU64::new(0), is_send: true, data, peer: dest, tag, comm },
+        )
     })
 }
 
 /// Makes a receive; `None`: it does not fit.
-pub(super) fn make_recv(endpoint: &Endpoint, data: Region, select: Selector) -> Option<Result<OpId>> {
+pub(super) fn make_recv(
+    endpoint: &Endpoint,
+    data: Region,
+    select: Selector,
+) -> Option<Result<OpId>> {
     fits(endpoint.mpi, data).then(|| {
         let (peer, tag, comm) = endpoint.wanted(select)?;
         lend(endpoint, Kept { request: AtomicU64::new(0), is_send: false, data, peer, tag, comm })

@@ -1,11 +1,11 @@
 //! The MPI of this process: loaded, started, entered, ended.
 //!
-//! MPI that the program has initialised is never finalised here. What is initialised here is finalised
-//! once, when the last [`Hold`] goes: the one of the backend (in the last dtl_finalize), or that of a
-//! transport which a blocked thread keeps longer.
+//! MPI that the program has initialised is never finalised here. What is initialised here is
+//! finalised once, when the last [`Hold`] goes: the one of the backend (in the last dtl_finalize),
+//! or that of a transport which a blocked thread keeps longer.
 //!
-//! Whether MPI runs, and which threads may call it, is one word that every call reads. An attribute of
-//! MPI_COMM_SELF ends it: MPI_Finalize deletes that before anything else.
+//! Whether MPI runs, and which threads may call it, is one word that every call reads. An attribute
+//! of MPI_COMM_SELF ends it: MPI_Finalize deletes that before anything else.
 //!
 //! Not here: which library (`find`), errors (`errors`).
 
@@ -99,7 +99,9 @@ static FAILED: Mutex<Option<(Option<String>, Error)>> = Mutex::new(None);
 pub fn loaded() -> Result<&'static Mpi> {
     let named = settings::current().mpi_library;
     if let Some(mpi) = LOADED.get() {
-        return named.map_or(Ok(()), |name| find::check_same(&name, mpi.file.as_ref())).map(|()| *mpi);
+        return named
+            .map_or(Ok(()), |name| find::check_same(&name, mpi.file.as_ref()))
+            .map(|()| *mpi);
     }
     let mut failed = FAILED.lock();
     if let Some((tried, why)) = failed.as_ref() {
@@ -174,7 +176,8 @@ impl Mpi {
         Ok(begun != 0 && over == 0)
     }
 
-    /// Initialises MPI with MPI_THREAD_MULTIPLE, collectively, unless the program has. The caller has a [`Hold`].
+    /// Initialises MPI with MPI_THREAD_MULTIPLE, collectively, unless the program has. The caller
+    /// has a [`Hold`].
     pub fn start(&'static self) -> Result<()> {
         let _one_changes = self.change.lock();
         match self.state.load(Ordering::Acquire) {
@@ -186,7 +189,9 @@ impl Mpi {
             if self.state.load(Ordering::Acquire) == OVER {
                 return over();
             }
-            launcher::check_launcher(self.is_open_mpi(), &self.file, &|name| std::env::var(name).ok())?;
+            launcher::check_launcher(self.is_open_mpi(), &self.file, &|name| {
+                std::env::var(name).ok()
+            })?;
             let mut level = 0;
             let (argc, argv, wanted) = (ptr::null_mut(), ptr::null_mut(), self.k.thread_multiple);
             // SAFETY: MPI takes NULL for both arguments of main.
@@ -227,7 +232,9 @@ impl Mpi {
         let mut key = 0;
         let own = ptr::from_ref(self).cast_mut().cast::<c_void>();
         // SAFETY: two functions of the right kind, and `self`, live for ever.
-        let code = unsafe { (self.call.MPI_Comm_create_keyval)(copy_nothing, note_end, &raw mut key, own) };
+        let code = unsafe {
+            (self.call.MPI_Comm_create_keyval)(copy_nothing, note_end, &raw mut key, own)
+        };
         self.check("MPI_Comm_create_keyval", code)?;
         // SAFETY: the key made above; the value is not read by MPI.
         let code = unsafe { (self.call.MPI_Comm_set_attr)(k.comm_self, key, own) };
@@ -238,16 +245,20 @@ impl Mpi {
         Ok(())
     }
 
-    /// MPI_ERRORS_RETURN. Of the standard's binary interface there is a library (Intel's) that follows a draft,
-    /// where it has another value, and this one ends the process; the draft's key of MPI_LASTUSEDCODE is another
-    /// too. (An error handler of our own that does nothing would do, but MPICH 5.0 then returns success.)
+    /// MPI_ERRORS_RETURN. Of the standard's binary interface there is a library (Intel's) that
+    /// follows a draft, where it has another value, and this one ends the process; the draft's key
+    /// of MPI_LASTUSEDCODE is another too. (An error handler of our own that does nothing would do,
+    /// but MPICH 5.0 then returns success.)
     fn errors_return(&self) -> Result<Handle> {
         let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
         let (comm, at) = (self.k.comm_world, (&raw mut value).cast());
         // SAFETY: the attribute's value is written to a writable local.
-        let code = unsafe { (self.call.MPI_Comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set) };
+        let code = unsafe {
+            (self.call.MPI_Comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set)
+        };
         let is_known = code == 0 && is_set != 0 && !value.is_null();
-        // SAFETY: an attribute that is set is the address of a number that lives as long as MPI does.
+        // SAFETY: an attribute that is set is the address of a number that lives as long as MPI
+        // does.
         let is_final = is_known && unsafe { value.read() } >= self.k.err_lastcode;
         let is_draft = self.family == Family::Standard && !is_final;
         Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
@@ -256,14 +267,17 @@ impl Mpi {
     /// Lets errors on a communicator of ours return.
     pub fn make_quiet(&self, comm: Handle) -> Result<()> {
         // SAFETY: a live communicator and MPI's own error handler.
-        let code = unsafe { (self.call.MPI_Comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire)) };
+        let code = unsafe {
+            (self.call.MPI_Comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire))
+        };
         self.check("MPI_Comm_set_errhandler", code)
     }
 
     /// The same for a window.
     pub fn make_window_quiet(&self, win: Handle) -> Result<()> {
         // SAFETY: a live window and MPI's own error handler.
-        let code = unsafe { (self.call.MPI_Win_set_errhandler)(win, self.quiet.load(Ordering::Acquire)) };
+        let code =
+            unsafe { (self.call.MPI_Win_set_errhandler)(win, self.quiet.load(Ordering::Acquire)) };
         self.check("MPI_Win_set_errhandler", code)
     }
 
@@ -275,12 +289,14 @@ impl Mpi {
         }
         fail!(
             DTL_ERROR_INVALID_STATE,
-            "MPI was started in process {process}, of which this one is a fork: MPI does not survive that; open kind \
+            "MPI was started in process {process}, of which this one is a fork: MPI does not \
+             survive that; open kind \
              \"mpi\" in processes of their own"
         )
     }
 
-    /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns (else it costs a load).
+    /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns
+    /// (else it costs a load).
     #[inline(always)]
     pub fn enter(&self) -> Result<Turn<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
@@ -311,7 +327,8 @@ impl Mpi {
         }
     }
 
-    /// Ends something of ours. Where this thread may not call MPI, the next one that may does. In no turn.
+    /// Ends something of ours. Where this thread may not call MPI, the next one that may does. In
+    /// no turn.
     pub fn free_soon(&self, left: Left) -> Result<()> {
         match self.enter_unless_over() {
             Ok(Some(_turn)) => self.free_now(left),
@@ -329,7 +346,9 @@ impl Mpi {
             Left::Over(request) => message::wait(self, request),
             Left::Request(mut request) => {
                 // SAFETY: a persistent request of ours, freed once.
-                self.check("MPI_Request_free", unsafe { (self.call.MPI_Request_free)(&raw mut request) })
+                self.check("MPI_Request_free", unsafe {
+                    (self.call.MPI_Request_free)(&raw mut request)
+                })
             }
         }
     }
@@ -343,7 +362,8 @@ impl Mpi {
                 let level = if state == SINGLE { "SINGLE" } else { "FUNNELED" };
                 fail!(
                     DTL_ERROR_NOT_SUPPORTED,
-                    "MPI gave MPI_THREAD_{level}, and this is not the thread that initialised it: call from that one, or \
+                    "MPI gave MPI_THREAD_{level}, and this is not the thread that initialised it: \
+                     call from that one, or \
                      initialise MPI with MPI_Init_thread and MPI_THREAD_MULTIPLE"
                 )
             }
@@ -361,11 +381,14 @@ impl Mpi {
     fn is_main_thread(&self) -> Result<bool> {
         let mut is_main = 0;
         // SAFETY: a writable number; MPI runs, and allows the call in any thread.
-        self.check("MPI_Is_thread_main", unsafe { (self.call.MPI_Is_thread_main)(&raw mut is_main) })?;
+        self.check("MPI_Is_thread_main", unsafe {
+            (self.call.MPI_Is_thread_main)(&raw mut is_main)
+        })?;
         Ok(is_main != 0)
     }
 
-    /// Whether MPI is finalised, or about to be: then nothing of MPI may be called, and nothing need be freed.
+    /// Whether MPI is finalised, or about to be: then nothing of MPI may be called, and nothing
+    /// need be freed.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -374,7 +397,8 @@ impl Mpi {
 
     /// How operations of MPI's are asked after, by a patient caller so many times.
     pub(super) fn asking(&'static self, often: u32) -> Asking {
-        // SAFETY: MPI_Test, of requests of MPI's; the words are those of `ids`. Where all threads may call MPI it is called without a turn.
+        // SAFETY: MPI_Test, of requests of MPI's; the words are those of `ids`. Where all threads
+        // may call MPI it is called without a turn.
         unsafe { Asking::new(self.call.MPI_Test, self.status_ignore, &self.state, MULTIPLE, often) }
     }
 
@@ -408,7 +432,11 @@ impl Mpi {
         let state = self.state.load(Ordering::Acquire);
         let runs = state != UNSTARTED && state != OVER;
         let is_held = HELD.load(Ordering::Acquire) != 0;
-        if !runs || is_held || !self.is_ours.load(Ordering::Relaxed) || self.check_process().is_err() {
+        if !runs
+            || is_held
+            || !self.is_ours.load(Ordering::Relaxed)
+            || self.check_process().is_err()
+        {
             return;
         }
         let outcome = self.enter().and_then(|_turn| {
@@ -423,8 +451,10 @@ impl Mpi {
 }
 
 /// Said of everything after MPI_Finalize.
-pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a process; use communicators over MPI \
-                             before MPI_Finalize, or the last dtl_finalize if MPI was initialised by the library";
+pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a process; use \
+    communicators over MPI \
+                             before MPI_Finalize, or the last dtl_finalize if MPI was initialised \
+                             by the library";
 
 #[cold]
 fn over() -> Result<()> {
@@ -472,7 +502,12 @@ unsafe extern "C" fn copy_nothing(
 }
 
 /// MPI_Finalize has begun.
-unsafe extern "C" fn note_end(_comm: Handle, _key: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
+unsafe extern "C" fn note_end(
+    _comm: Handle,
+    _key: c_int,
+    value: *mut c_void,
+    _extra: *mut c_void,
+) -> c_int {
     // SAFETY: the value is the `Mpi` that set the attribute; it lives for ever.
     let mpi = unsafe { &*value.cast::<Mpi>().cast_const() };
     super::op::release_all(mpi);

@@ -1,8 +1,9 @@
 //! What a status of MPI's tells: who sent, with which tag, and how many bytes a message had.
 //!
-//! For the last MPI has a function, called after every receive. Where a status keeps the number is no part of
-//! any standard, but the families keep it where they always have: `Counter::of` lets MPI write numbers into a
-//! status and looks whether they are there. Where they are not, the function is called.
+//! For the last MPI has a function, called after every receive. Where a status keeps the number is
+//! no part of any standard, but the families keep it where they always have: `Counter::of` lets MPI
+//! write numbers into a status and looks whether they are there. Where they are not, the function
+//! is called.
 
 use super::functions::Status;
 use super::session::Mpi;
@@ -47,7 +48,8 @@ impl Reader {
 enum Counter {
     /// Open MPI: one number, after three `int`s and one that tells of a withdrawal.
     Field,
-    /// MPICH and its family: 63 bits in front, the lowest bit of the upper half tells of a withdrawal.
+    /// MPICH and its family: 63 bits in front, the lowest bit of the upper half tells of a
+    /// withdrawal.
     Halves,
     /// By MPI's function.
     Call,
@@ -68,7 +70,8 @@ impl Counter {
     fn size(self, mpi: &Mpi, status: &Status) -> u64 {
         match self {
             Counter::Field => status.long(16),
-            // One after the other, as MPI has written them: together they would have to reach the cache first.
+            // One after the other, as MPI has written them: together they would have to reach the
+            // cache first.
             Counter::Halves => {
                 let [low, high] = [0, 4].map(|offset| u64::from(status.int(offset) as u32));
                 high >> 1 << 32 | low

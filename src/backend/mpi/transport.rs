@@ -1,12 +1,12 @@
-//! Messages as MPI's own, for communicators without time limits: MPI matches them, and what MPI has begun it
-//! does not give back. A communicator of the library's is two of MPI's: the program's own messages travel
-//! on one, with nothing but their tag, the library's on the other.
+//! Messages as MPI's own, for communicators without time limits: MPI matches them, and what MPI has
+//! begun it does not give back. A communicator of the library's is two of MPI's: the program's own
+//! messages travel on one, with nothing but their tag, the library's on the other.
 //!
-//! An operation's word is MPI's request itself (`ids`): nothing is allocated or locked. What is more than a
-//! request is in `odd`.
+//! An operation's word is MPI's request itself (`ids`): nothing is allocated or locked. What is
+//! more than a request is in `odd`.
 //!
-//! Not here: how an operation ends (`ending`), communicators with time limits (`wire`), collectives (`collective`), which MPI (`find`,
-//! `session`).
+//! Not here: how an operation ends (`ending`), communicators with time limits (`wire`), collectives
+//! (`collective`), which MPI (`find`, `session`).
 
 use super::collective;
 use super::comms::{duplicate, or_free, place_in};
@@ -71,13 +71,18 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens one over two communicators of MPI's with the same ranks; collective over them. A borrowed `user` stays
-    /// the program's; what is ours is freed if it fails. In a turn.
-    pub(super) fn open(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
+    /// Opens one over two communicators of MPI's with the same ranks; collective over them. A
+    /// borrowed `user` stays the program's; what is ours is freed if it fails. In a turn.
+    pub(super) fn open(
+        mpi: &'static Mpi,
+        user: Handle,
+        inner: Handle,
+        is_borrowed: bool,
+    ) -> Result<Self> {
         let both = [inner, user];
         let ours = both.get(..2 - usize::from(is_borrowed)).unwrap_or(&both);
-        let opened =
-            leftover::discard(mpi, ours).and_then(|()| Endpoint::over(mpi, user, inner, is_borrowed));
+        let opened = leftover::discard(mpi, ours)
+            .and_then(|()| Endpoint::over(mpi, user, inner, is_borrowed));
         or_free(mpi, ours, opened)
     }
 
@@ -123,19 +128,21 @@ impl Endpoint {
                 self.mpi.version,
                 self.tag_limit
             ),
-            // The three kinds of messages of the library's share a communicator: odd tags, 0, and every fourth.
+            // The three kinds of messages of the library's share a communicator: odd tags, 0, and
+            // every fourth.
             COLLECTIVE => Ok((self.inner, (tag & mask() >> 1) << 1 | 1)),
             SERVICE => Ok((self.inner, 0)),
             _ => Ok((self.inner, (tag & mask() >> 2) << 2 | 2)),
         }
     }
 
-    /// The tag of a message that goes to MPI as it is: the program's own, not too long, while MPI may be called at any time.
-    /// `None`: look closer.
+    /// The tag of a message that goes to MPI as it is: the program's own, not too long, while MPI
+    /// may be called at any time. `None`: look closer.
     #[inline(always)]
     fn plain_tag(&self, data: Region, word: u64) -> Option<c_int> {
         // In the upper bits of a word's half is its class, 0 of the program's.
-        let is_plain = word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple();
+        let is_plain =
+            word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple();
         is_plain.then_some(word as c_int)
     }
 
@@ -144,7 +151,8 @@ impl Endpoint {
     pub(super) fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
         let (comm, tag) = self.place(select.word)?;
         let any_tag = select.ignore != 0 && select.word >> 28 & 0xF == USER;
-        let source = if select.source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { select.source };
+        let source =
+            if select.source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { select.source };
         Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
     }
 
@@ -153,7 +161,11 @@ impl Endpoint {
         let _turn = self.mpi.enter()?;
         let everybody = ranks.len() == self.size.unsigned_abs() as usize
             && (0..).zip(ranks).all(|(at, rank)| at == *rank);
-        let comm = if everybody { duplicate(self.mpi, self.user)? } else { self.group_comm(ranks, number)? };
+        let comm = if everybody {
+            duplicate(self.mpi, self.user)?
+        } else {
+            self.group_comm(ranks, number)?
+        };
         let copy = or_free(self.mpi, &[comm], duplicate(self.mpi, comm))?;
         let mut some = Endpoint::open(self.mpi, comm, copy, false)?;
         // Those that are left out run on.
@@ -173,7 +185,8 @@ impl Endpoint {
         let code = unsafe { (call.MPI_Group_incl)(all, count, ranks.as_ptr(), &raw mut some) };
         self.mpi.check("MPI_Group_incl", code)?;
         let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
-        // SAFETY: a group of the communicator's ranks; all of them call this, by `Transport::subset`.
+        // SAFETY: a group of the communicator's ranks; all of them call this, by
+        // `Transport::subset`.
         let made = unsafe { (call.MPI_Comm_create_group)(self.inner, some, tag, &raw mut comm) };
         for group in [&mut some, &mut all] {
             // SAFETY: made above, freed once.
@@ -202,10 +215,20 @@ impl Endpoint {
 
     /// In a turn.
     #[inline(always)]
-    fn send_on(&self, comm: Handle, data: Region, dest: i32, tag: c_int, mode: SendMode) -> Result<()> {
+    fn send_on(
+        &self,
+        comm: Handle,
+        data: Region,
+        dest: i32,
+        tag: c_int,
+        mode: SendMode,
+    ) -> Result<()> {
         let (at, count) = (data.addr().ptr().cast_const(), data.len() as c_int);
-        let send =
-            if mode == SendMode::Synchronous { self.mpi.call.MPI_Ssend } else { self.mpi.call.MPI_Send };
+        let send = if mode == SendMode::Synchronous {
+            self.mpi.call.MPI_Ssend
+        } else {
+            self.mpi.call.MPI_Send
+        };
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
         let code = unsafe { send(at, count, self.mpi.byte, dest, tag, comm) };
         self.mpi.check("MPI_Send", code)
@@ -219,10 +242,19 @@ impl Endpoint {
 
     /// In a turn.
     #[inline(always)]
-    fn allreduce_on(&self, from: Addr, into: Addr, count: c_int, (datatype, op): Named) -> Result<()> {
+    fn allreduce_on(
+        &self,
+        from: Addr,
+        into: Addr,
+        count: c_int,
+        (datatype, op): Named,
+    ) -> Result<()> {
         let from = if from == Addr::NULL { self.mpi.k.in_place } else { from }.ptr();
-        // SAFETY: `count` elements of the datatype at either address, which are valid during the call.
-        let code = unsafe { (self.mpi.call.MPI_Allreduce)(from, into.ptr(), count, datatype, op, self.user) };
+        // SAFETY: `count` elements of the datatype at either address, which are valid during the
+        // call.
+        let code = unsafe {
+            (self.mpi.call.MPI_Allreduce)(from, into.ptr(), count, datatype, op, self.user)
+        };
         self.mpi.check("MPI_Allreduce", code)
     }
 
@@ -239,8 +271,9 @@ impl Endpoint {
     fn recv_on(&self, comm: Handle, data: Region, source: c_int, tag: c_int, told: &mut Done) {
         let (at, count, mut status) = (data.addr().ptr(), data.len() as c_int, Status::new());
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
-        let code =
-            unsafe { (self.mpi.call.MPI_Recv)(at, count, self.mpi.byte, source, tag, comm, &raw mut status) };
+        let code = unsafe {
+            (self.mpi.call.MPI_Recv)(at, count, self.mpi.byte, source, tag, comm, &raw mut status)
+        };
         if code == 0 {
             if !told.is_unasked() {
                 self.reader.tell(self.mpi, &status, told);
@@ -263,7 +296,8 @@ impl Transport for Endpoint {
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         let (comm, tag) = self.place(word)?;
         let _turn = self.mpi.enter()?;
-        message::start_send(self.mpi, comm, data, dest, tag, mode).map(|request| id_of(request, true))
+        message::start_send(self.mpi, comm, data, dest, tag, mode)
+            .map(|request| id_of(request, true))
     }
 
     #[unsafe(link_section = ".text.hot.dtl")]
@@ -271,7 +305,8 @@ impl Transport for Endpoint {
         let Some(tag) = self.plain_tag(data, word) else {
             return self.isend(data, dest, word, SendMode::Standard);
         };
-        let request = message::start_send(self.mpi, self.user, data, dest, tag, SendMode::Standard)?;
+        let request =
+            message::start_send(self.mpi, self.user, data, dest, tag, SendMode::Standard)?;
         if request == self.over_at_once {
             return message::wait(self.mpi, request).map(|()| OpId::OVER);
         }
@@ -283,7 +318,8 @@ impl Transport for Endpoint {
         let Some(tag) = self.plain_tag(data, word) else {
             return self.irecv(data, Selector { source, word, ignore: 0 });
         };
-        message::start_recv(self.mpi, self.user, data, source, tag).map(|request| id_of(request, false))
+        message::start_recv(self.mpi, self.user, data, source, tag)
+            .map(|request| id_of(request, false))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
@@ -297,7 +333,9 @@ impl Transport for Endpoint {
         let _turn = self.mpi.enter()?;
         let (mut found, mut status) = (0, Status::new());
         // SAFETY: our communicator; writable locals.
-        let code = unsafe { (self.mpi.call.MPI_Iprobe)(source, tag, comm, &raw mut found, &raw mut status) };
+        let code = unsafe {
+            (self.mpi.call.MPI_Iprobe)(source, tag, comm, &raw mut found, &raw mut status)
+        };
         self.mpi.check("MPI_Iprobe", code)?;
         Ok((found != 0).then(|| self.done(false, &status)))
     }
@@ -308,7 +346,14 @@ impl Transport for Endpoint {
         let (mut found, mut message, mut status) = (0, 0, Status::new());
         // SAFETY: our communicator; writable locals.
         let code = unsafe {
-            (self.mpi.call.MPI_Improbe)(source, tag, comm, &raw mut found, &raw mut message, &raw mut status)
+            (self.mpi.call.MPI_Improbe)(
+                source,
+                tag,
+                comm,
+                &raw mut found,
+                &raw mut message,
+                &raw mut status,
+            )
         };
         self.mpi.check("MPI_Improbe", code)?;
         if found == 0 {
@@ -326,9 +371,11 @@ impl Transport for Endpoint {
             let at = all.iter().position(|(known, _)| *known == taken.0);
             at.map_or(0, |at| all.swap_remove(at).1)
         };
-        // MPI leaves open what a receive writes that is too short: it goes into room for all, then what fits.
+        // MPI leaves open what a receive writes that is too short: it goes into room for all, then
+        // what fits.
         let is_cut = size > data.len() as u64;
-        let room = if is_cut { Scratch::new(usize::try_from(size).unwrap_or(usize::MAX)) } else { None };
+        let room =
+            if is_cut { Scratch::new(usize::try_from(size).unwrap_or(usize::MAX)) } else { None };
         let into = room.as_ref().map_or(data, Scratch::region);
         let request = message::start_matched(self.mpi, taken.0, into)?;
         if let Some(room) = room {
@@ -355,7 +402,13 @@ impl Transport for Endpoint {
         let (mut found, mut status) = (0, Status::new());
         // SAFETY: our communicator; writable locals. Only asked to make MPI move.
         let _moved = unsafe {
-            (self.mpi.call.MPI_Iprobe)(self.mpi.k.any_source, 0, self.inner, &raw mut found, &raw mut status)
+            (self.mpi.call.MPI_Iprobe)(
+                self.mpi.k.any_source,
+                0,
+                self.inner,
+                &raw mut found,
+                &raw mut status,
+            )
         };
     }
 
@@ -364,7 +417,8 @@ impl Transport for Endpoint {
         if is_send && !self.mpi.is_over() {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "{} does not give a message back once its send has begun: wait for it (its receiver must take \
+                "{} does not give a message back once its send has begun: wait for it (its \
+                 receiver must take \
                  it), or use communicators with a time limit",
                 self.mpi.version
             );
@@ -401,7 +455,14 @@ impl Transport for Endpoint {
     }
 
     #[unsafe(link_section = ".text.hot.dtl")]
-    fn recv(&self, data: Region, source: i32, word: u64, told: &mut Done, ignore: u64) -> Option<Result<()>> {
+    fn recv(
+        &self,
+        data: Region,
+        source: i32,
+        word: u64,
+        told: &mut Done,
+        ignore: u64,
+    ) -> Option<Result<()>> {
         let whole = data.len() <= LARGE;
         whole.then(|| match self.plain_tag(data, word) {
             Some(tag) if source >= 0 && ignore == 0 => {
@@ -480,7 +541,11 @@ impl Transport for Endpoint {
 
     fn describe(&self) -> String {
         let device = if self.takes_cuda { "; takes memory of CUDA's devices" } else { "" };
-        format!("{}; MPI's own messages and collectives; {}{device}", self.mpi.name, self.mpi.level().text())
+        format!(
+            "{}; MPI's own messages and collectives; {}{device}",
+            self.mpi.name,
+            self.mpi.level().text()
+        )
     }
 
     fn failure_text(&self) -> Option<String> {

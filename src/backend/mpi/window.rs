@@ -1,10 +1,12 @@
-//! One-sided operations as MPI's own: a window of MPI's for each of the library's, of memory that MPI allocates where it
-//! may, as it then can be shared by the ranks of a node.
+//! One-sided operations as MPI's own: a window of MPI's for each of the library's, of memory that
+//! MPI allocates where it may, as it then can be shared by the ranks of a node.
 //!
-//! The window is locked for all ranks (shared) from its making to its end, so every operation is allowed at any time and
-//! MPI waits for others in flushes only. The library's own locks and fences are its own, over it.
+//! The window is locked for all ranks (shared) from its making to its end, so every operation is
+//! allowed at any time and MPI waits for others in flushes only. The library's own locks and fences
+//! are its own, over it.
 //!
-//! Only where all threads may call MPI: a thread has to move MPI on while the program computes, and calls wait here.
+//! Only where all threads may call MPI: a thread has to move MPI on while the program computes, and
+//! calls wait here.
 
 use super::functions::{Handle, Status};
 use super::message::Bytes;
@@ -23,7 +25,8 @@ use std::ptr::null_mut;
 
 /// What `dtl_win_allocate` promises.
 const ALIGN: usize = 64;
-/// MPICH 4.0 takes the address of memory that it is given as if it were a multiple of 16, and puts before it if not.
+/// MPICH 4.0 takes the address of memory that it is given as if it were a multiple of 16, and puts
+/// before it if not.
 const ALIGN_OF_GIVEN: usize = 16;
 /// Most elements of one accumulating call.
 const PIECE: usize = 1 << 28;
@@ -36,8 +39,8 @@ pub(super) fn support(mpi: &Mpi) -> Windows {
         return Windows::None("MPI's windows need MPI_THREAD_MULTIPLE");
     }
     match open_mpi_major(mpi) {
-        // Between ranks of a node MPI_Compare_and_swap of 4.1 calls a NULL (osc/rdma over btl/vader), and osc/pt2pt
-        // refuses MPI_THREAD_MULTIPLE.
+        // Between ranks of a node MPI_Compare_and_swap of 4.1 calls a NULL (osc/rdma over
+        // btl/vader), and osc/pt2pt refuses MPI_THREAD_MULTIPLE.
         Some(major) if major < 5 => Windows::None("MPI's windows are used from Open MPI 5 on"),
         _ => Windows::OfItsOwn,
     }
@@ -49,13 +52,15 @@ fn open_mpi_major(mpi: &Mpi) -> Option<u32> {
 }
 
 fn major_of(version: &str) -> u32 {
-    let number = version.split(|other: char| !other.is_ascii_digit()).find(|digits| !digits.is_empty());
+    let number =
+        version.split(|other: char| !other.is_ascii_digit()).find(|digits| !digits.is_empty());
     number.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// MPI_Win_flush_all of MPICH 4.0 returns while large puts to other ranks of the node are still being copied (raw MPI, three
-/// ranks, 4 puts of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15). MPICH 5.0 does not (0 of 15); of its family before that,
-/// nothing is known that would tell the good from the bad.
+/// MPI_Win_flush_all of MPICH 4.0 returns while large puts to other ranks of the node are still
+/// being copied (raw MPI, three ranks, 4 puts of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15).
+/// MPICH 5.0 does not (0 of 15); of its family before that, nothing is known that would tell the
+/// good from the bad.
 fn is_flush_all_early(mpi: &Mpi) -> bool {
     let is_mended = mpi.version.starts_with("MPICH") && major_of(&mpi.version) >= 5;
     !mpi.is_open_mpi() && !is_mended
@@ -98,7 +103,8 @@ pub(super) fn make(endpoint: &Endpoint, part: WindowPart<'_>) -> Result<MpiWindo
         free(mpi, win)?;
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "this MPI's windows are not MPI_WIN_UNIFIED, or their memory is not {ALIGN}-byte aligned"
+            "this MPI's windows are not MPI_WIN_UNIFIED, or their memory is not {ALIGN}-byte \
+             aligned"
         );
     }
     if part.memory.is_none() {
@@ -115,7 +121,8 @@ pub(super) fn make(endpoint: &Endpoint, part: WindowPart<'_>) -> Result<MpiWindo
 fn create(mpi: &Mpi, comm: Handle, memory: Region) -> Result<Handle> {
     let (at, len, mut win) = (memory.addr().ptr(), memory.len() as isize, 0);
     // SAFETY: the memory stays valid until the window is closed, by `WindowPart`.
-    let code = unsafe { (mpi.call.MPI_Win_create)(at, len, 1, mpi.k.info_null, comm, &raw mut win) };
+    let code =
+        unsafe { (mpi.call.MPI_Win_create)(at, len, 1, mpi.k.info_null, comm, &raw mut win) };
     mpi.check("MPI_Win_create", code).map(|()| win)
 }
 
@@ -125,7 +132,8 @@ fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
     let (mut at, mut win): (*mut c_void, Handle) = (null_mut(), 0);
     let (room, base) = (room.unwrap_or(isize::MAX), (&raw mut at).cast::<c_void>());
     // SAFETY: MPI writes an address and a handle to writable locals.
-    let code = unsafe { (mpi.call.MPI_Win_allocate)(room, 1, mpi.k.info_null, comm, base, &raw mut win) };
+    let code =
+        unsafe { (mpi.call.MPI_Win_allocate)(room, 1, mpi.k.info_null, comm, base, &raw mut win) };
     mpi.check("MPI_Win_allocate", code)?;
     let memory = if len == 0 { Region::EMPTY } else { Region::allocated(Addr::new(at), len) };
     Ok((win, memory))
@@ -144,7 +152,8 @@ fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     // SAFETY: the attribute's value is written to a writable local.
     let code = unsafe { (mpi.call.MPI_Win_get_attr)(win, mpi.k.win_model, at, &raw mut is_set) };
     mpi.check("MPI_Win_get_attr", code)?;
-    // SAFETY: an attribute that is set is the address of a number that lives as long as the window does.
+    // SAFETY: an attribute that is set is the address of a number that lives as long as the window
+    // does.
     Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.k.win_unified)
 }
 
@@ -172,7 +181,9 @@ impl MpiWindow {
         let (target, win) = (to.target, self.win);
         // SAFETY: `count` elements at both places, which are valid until the flush, by `Window`.
         let code = unsafe {
-            (self.mpi.call.MPI_Accumulate)(at, count, datatype, target, place, count, datatype, op, win)
+            (self.mpi.call.MPI_Accumulate)(
+                at, count, datatype, target, place, count, datatype, op, win,
+            )
         };
         self.mpi.check("MPI_Accumulate", code)
     }
@@ -195,14 +206,23 @@ impl MpiWindow {
     }
 
     /// Where `from` is not read it may be empty; MPI gets an address all the same.
-    fn fetch_piece(&self, to: Spot, from: Region, result: Region, count: c_int, by: &Element) -> Result<()> {
-        let (into, place, &Element { datatype, op }) = (result.addr().ptr(), to.offset as isize, by);
+    fn fetch_piece(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Region,
+        count: c_int,
+        by: &Element,
+    ) -> Result<()> {
+        let (into, place, &Element { datatype, op }) =
+            (result.addr().ptr(), to.offset as isize, by);
         let at = if from.is_empty() { into } else { from.addr().ptr() };
         let (target, win) = (to.target, self.win);
         if count == 1 {
             // SAFETY: one element at all places, which are valid until the flush, by `Window`.
-            let code =
-                unsafe { (self.mpi.call.MPI_Fetch_and_op)(at, into, datatype, target, place, op, win) };
+            let code = unsafe {
+                (self.mpi.call.MPI_Fetch_and_op)(at, into, datatype, target, place, op, win)
+            };
             return self.mpi.check("MPI_Fetch_and_op", code);
         }
         // SAFETY: as above, of `count` elements.
@@ -214,11 +234,21 @@ impl MpiWindow {
         self.mpi.check("MPI_Get_accumulate", code)
     }
 
-    /// Does an operation by MPI_Compare_and_swap, and waits for it: looks at the elements, and swaps those that have not
-    /// changed meanwhile, until all are swapped.
-    fn by_swaps(&self, to: Spot, from: Region, result: Option<Region>, by: &Reduction) -> Result<()> {
+    /// Does an operation by MPI_Compare_and_swap, and waits for it: looks at the elements, and
+    /// swaps those that have not changed meanwhile, until all are swapped.
+    fn by_swaps(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
         let Some(cells) = Scratch::new(3 * to.len) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for an operation at a target", 3 * to.len);
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {} bytes for an operation at a target",
+                3 * to.len
+            );
         };
         let swapped = self.swap_in(cells.region(), to, from, result, by);
         if swapped.is_err() {
@@ -263,10 +293,11 @@ impl MpiWindow {
     fn is_right(&self, by: &Reduction) -> bool {
         match by.op {
             DTL_OP_SUM | DTL_OP_PROD | DTL_OP_REPLACE | DTL_OP_NO_OP => true,
-            // Of unsigned ones MPICH 4.0 and Open MPI 5.0 (osc/rdma) take the highest bit for a sign.
+            // Of unsigned ones MPICH 4.0 and Open MPI 5.0 (osc/rdma) take the highest bit for a
+            // sign.
             DTL_OP_MIN | DTL_OP_MAX => [DTL_DTYPE_INT32, DTL_DTYPE_INT64].contains(&by.dtype),
-            // On one element, where btl/sm does the network's atomics, Open MPI 5.0 mistakes one of them for another: its
-            // MPI_BXOR with 0 gives 0.
+            // On one element, where btl/sm does the network's atomics, Open MPI 5.0 mistakes one of
+            // them for another: its MPI_BXOR with 0 gives 0.
             _ => !self.mpi.is_open_mpi(),
         }
     }
@@ -322,7 +353,8 @@ impl Window for MpiWindow {
         let _turn = self.mpi.enter()?;
         let bytes = Bytes::of(self.mpi, from.len)?;
         let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
-        let (at, place, rank, win) = (into.addr().ptr(), from.offset as isize, from.target, self.win);
+        let (at, place, rank, win) =
+            (into.addr().ptr(), from.offset as isize, from.target, self.win);
         let code = if asked {
             // SAFETY: both places are valid until the operation is over, by `Window`.
             unsafe { (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
@@ -340,7 +372,8 @@ impl Window for MpiWindow {
         };
         let (mut over, mut status) = (0, Status::new());
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
-        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
+        let code =
+            unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         self.mpi.check("MPI_Test", code).map(|()| over != 0)
     }
 
@@ -355,15 +388,21 @@ impl Window for MpiWindow {
         Ok(None)
     }
 
-    /// Integers of 4 and 8 bytes. Of smaller ones Open MPI's sums end at the largest value (op/avx), of floats MPI leaves
-    /// open what MIN and MAX make of NaN, half of the others it does not have: of such dtypes nothing is MPI's, so that
-    /// all is atomic.
+    /// Integers of 4 and 8 bytes. Of smaller ones Open MPI's sums end at the largest value
+    /// (op/avx), of floats MPI leaves open what MIN and MAX make of NaN, half of the others it does
+    /// not have: of such dtypes nothing is MPI's, so that all is atomic.
     #[inline]
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
     }
 
-    fn accumulate(&self, to: Spot, from: Region, result: Option<Region>, by: &Reduction) -> Result<()> {
+    fn accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
         let _turn = self.mpi.enter()?;
         let element = self.element(by.dtype, by.op)?;
         let is_right = self.is_right(by);
@@ -386,11 +425,14 @@ impl Window for MpiWindow {
         let Some(datatype) = self.mpi.k.datatype(swap.dtype) else {
             return fail!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype);
         };
-        let [value, expected, result] = [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
+        let [value, expected, result] =
+            [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
         let (place, target, win) = (to.offset as isize, to.target, self.win);
         // SAFETY: one element at all places, which are valid until the flush, by `Window`.
         let code = unsafe {
-            (self.mpi.call.MPI_Compare_and_swap)(value, expected, result, datatype, target, place, win)
+            (self.mpi.call.MPI_Compare_and_swap)(
+                value, expected, result, datatype, target, place, win,
+            )
         };
         self.mpi.check("MPI_Compare_and_swap", code)
     }

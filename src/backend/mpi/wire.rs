@@ -1,5 +1,5 @@
-//! MPI as a wire, for communicators with time limits or the library's own algorithms: `frames` makes
-//! messages of it that can be withdrawn, whatever MPI can.
+//! MPI as a wire, for communicators with time limits or the library's own algorithms: `frames`
+//! makes messages of it that can be withdrawn, whatever MPI can.
 
 use super::comms::place_in;
 use super::functions::{Handle, Status};
@@ -29,8 +29,8 @@ struct MpiWire {
     _hold: Hold,
 }
 
-/// A transport over a communicator of MPI's that is ours. Frees it if that is not possible. In no turn: messages
-/// may go to and fro.
+/// A transport over a communicator of MPI's that is ours. Frees it if that is not possible. In no
+/// turn: messages may go to and fro.
 pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
     let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
@@ -41,13 +41,23 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
         mpi.free_soon(Left::Comm(comm))?;
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them up to {highest}: \
+            "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them \
+             up to {highest}: \
              open the communicator without",
             mpi.version
         );
     }
     let (canceled, said) = (Mutex::new(Vec::new()), Mutex::new(None));
-    frames::open(Box::new(MpiWire { mpi, comm, rank, size, reader, canceled, said, _hold: Hold::new() }))
+    frames::open(Box::new(MpiWire {
+        mpi,
+        comm,
+        rank,
+        size,
+        reader,
+        canceled,
+        said,
+        _hold: Hold::new(),
+    }))
 }
 
 impl Wire for MpiWire {
@@ -87,7 +97,8 @@ impl Wire for MpiWire {
         };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
-        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
+        let code =
+            unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         if code == 0 && over == 0 {
             return Ok(None);
         }
@@ -101,7 +112,8 @@ impl Wire for MpiWire {
         let mut canceled = 0;
         if was_canceled {
             // SAFETY: the status of a request that is over.
-            let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
+            let code =
+                unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
             self.mpi.check("MPI_Test_cancelled", code)?;
         }
         Ok(Some(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } }))
@@ -122,7 +134,10 @@ impl Wire for MpiWire {
 
     fn describe(&self) -> String {
         let (name, level) = (&self.mpi.name, self.mpi.level().text());
-        format!("{name}; messages and collectives of the library, for time limits or determinism; {level}")
+        format!(
+            "{name}; messages and collectives of the library, for time limits or determinism; \
+             {level}"
+        )
     }
 
     fn failure_text(&self) -> Option<String> {
@@ -130,10 +145,9 @@ impl Wire for MpiWire {
     }
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
-        Err(
-            "MPI's windows are used without a time limit, determinism and MPI_THREAD_SERIALIZED, on all ranks: they may wait \
-             for ever inside MPI",
-        )
+        Err("MPI's windows are used without a time limit, determinism and MPI_THREAD_SERIALIZED, \
+             on all ranks: they may wait \
+             for ever inside MPI")
     }
 
     fn close(&mut self) -> Result<()> {

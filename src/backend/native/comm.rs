@@ -13,11 +13,27 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 type Close = unsafe extern "C" fn(*mut c_void, *mut c_void) -> i32;
-type Isend = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, u64, i32, u64, *mut u64) -> i32;
-type Irecv = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, u64, i32, u64, u64, *mut u64) -> i32;
-type Test = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *mut i32, *mut dtl_comm_done_t) -> i32;
-type Open =
-    unsafe extern "C" fn(*mut c_void, *const dtl_comm_open_t, *mut *mut c_void, *mut i32, *mut i32) -> i32;
+type Isend =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_void, u64, i32, u64, *mut u64) -> i32;
+type Irecv = unsafe extern "C" fn(
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    u64,
+    i32,
+    u64,
+    u64,
+    *mut u64,
+) -> i32;
+type Test =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *mut i32, *mut dtl_comm_done_t) -> i32;
+type Open = unsafe extern "C" fn(
+    *mut c_void,
+    *const dtl_comm_open_t,
+    *mut *mut c_void,
+    *mut i32,
+    *mut i32,
+) -> i32;
 
 #[derive(Clone, Copy)]
 struct Slots {
@@ -48,7 +64,10 @@ impl NativeComm {
         };
         let bits = table.match_bits;
         if bits != 0 && !(28..=64).contains(&bits) {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits is {bits}: use 28 to 64, or 0 for 64");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "comm.match_bits is {bits}: use 28 to 64, or 0 for 64"
+            );
         }
         if table.flags & !DTL_COMM_ONLY_IN_CALLS != 0 {
             return fail!(
@@ -89,8 +108,11 @@ impl Comm for NativeComm {
             &raw mut size
         )?;
         let (owner, comm) = (Arc::clone(&self.owner), Addr::new(comm));
-        let windows =
-            self.slots.windows.map(|slots| NativeWindows { owner: Arc::clone(&owner), slots, comm });
+        let windows = self.slots.windows.map(|slots| NativeWindows {
+            owner: Arc::clone(&owner),
+            slots,
+            comm,
+        });
         let mut wire = NativeWire { owner, slots: self.slots, comm, rank, size, windows };
         if !(0..size).contains(&rank) {
             wire.close()?;
@@ -114,9 +136,9 @@ struct NativeWire {
 }
 
 impl NativeWire {
-    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and turns a number that is not a
-    /// status into DTL_ERROR_NATIVE_BACKEND. An invalid boolean is an error: only 1 reports the end of an
-    /// operation, so the transport may still use its buffer.
+    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and turns a number that
+    /// is not a status into DTL_ERROR_NATIVE_BACKEND. An invalid boolean is an error: only 1
+    /// reports the end of an operation, so the transport may still use its buffer.
     #[cold]
     fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) -> Result<()> {
         if done != 1 {
@@ -129,7 +151,8 @@ impl NativeWire {
         }
         keep_said(before, result.status);
         if !is_status(result.status) {
-            let wrong = format!("wrote status {} into its result, which is not a status", result.status);
+            let wrong =
+                format!("wrote status {} into its result, which is not a status", result.status);
             super::leave_error_text(format!("{} {wrong}", self.completes()));
             result.status = DTL_ERROR_NATIVE_BACKEND;
         }
@@ -192,7 +215,8 @@ impl Wire for NativeWire {
 
     fn test(&mut self, op: OpId) -> Result<Option<Done>> {
         let mut done = 0;
-        let mut result = dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
+        let mut result =
+            dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
         let before = Mark::now();
         call!(
             self.owner,
@@ -239,7 +263,8 @@ impl Wire for NativeWire {
     }
 
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
-        let windows = self.windows.as_mut().ok_or("the backend's table has no slots for windows")?;
+        let windows =
+            self.windows.as_mut().ok_or("the backend's table has no slots for windows")?;
         Ok(windows)
     }
 

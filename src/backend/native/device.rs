@@ -38,7 +38,9 @@ impl NativeDevice {
     #[cold]
     fn not_device(&self, device: i32) -> Error {
         let count = self.known.load(Ordering::Relaxed);
-        let text = format!("wrote device {device}, and device.count {count}: use a number below it, from 0");
+        let text = format!(
+            "wrote device {device}, and device.count {count}: use a number below it, from 0"
+        );
         self.owner.invalid("device.get", &text)
     }
 }
@@ -48,7 +50,9 @@ impl Device for NativeDevice {
         let mut count = 0;
         call!(self.owner, "device.count", self.count, &raw mut count)?;
         if count < 0 {
-            return Err(self.owner.invalid("device.count", &format!("wrote {count}: use a number from 0")));
+            return Err(self
+                .owner
+                .invalid("device.count", &format!("wrote {count}: use a number from 0")));
         }
         // Only a bound to compare with, which `get` reads anew before it fails.
         self.known.store(count, Ordering::Relaxed);
@@ -83,7 +87,8 @@ impl Device for NativeDevice {
     fn memory_info(&self, device: i32) -> Option<Result<(u64, u64)>> {
         let slot = self.table.memory_info?;
         let (mut free, mut total) = (0, 0);
-        let answer = call!(self.owner, "device.memory_info", slot, device, &raw mut free, &raw mut total);
+        let answer =
+            call!(self.owner, "device.memory_info", slot, device, &raw mut free, &raw mut total);
         Some(answer.map(|()| (free, total)))
     }
 

@@ -28,7 +28,8 @@ impl Calls for NativeCalls {
         let mut why: [c_char; 512] = [0; 512];
         let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the function does
         let before = begin();
-        // SAFETY: who described the environment promised the header's contract for it; room as is said.
+        // SAFETY: who described the environment promised the header's contract for it; room as is
+        // said.
         let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr(), room) };
         if status == DTL_SUCCESS {
             return Ok(());
@@ -44,7 +45,8 @@ impl Calls for NativeCalls {
     fn init(&self, state: Addr) -> Result<()> {
         let Some(init) = self.init else { return Ok(()) };
         let before = begin();
-        // SAFETY: the header's contract, as above; `state` is the block, of the size that was asked for.
+        // SAFETY: the header's contract, as above; `state` is the block, of the size that was asked
+        // for.
         match unsafe { init(self.user.ptr(), state.ptr()) } {
             DTL_SUCCESS => Ok(()),
             status => Err(foreign_error("its init", status, before)),

@@ -63,7 +63,14 @@ impl Exec for NativeExec {
 
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token> {
         let mut stream = std::ptr::null_mut();
-        call!(self.owner, "exec.stream_create", slot!(self, stream_create), device, flags, &raw mut stream)?;
+        call!(
+            self.owner,
+            "exec.stream_create",
+            slot!(self, stream_create),
+            device,
+            flags,
+            &raw mut stream
+        )?;
         self.owner.not_null("exec.stream_create", stream)
     }
 
@@ -87,7 +94,12 @@ impl Exec for NativeExec {
         Some(call!(self.owner, "exec.stream_wait_event", slot, stream.ptr(), event.ptr()))
     }
 
-    fn stream_host_callback(&self, stream: Token, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
+    fn stream_host_callback(
+        &self,
+        stream: Token,
+        task: dtl_task_fn_t,
+        user: Addr,
+    ) -> Option<Result<()>> {
         let slot = self.table.stream_host_callback?;
         Some(call!(self.owner, "exec.stream_host_callback", slot, stream.ptr(), task, user.ptr()))
     }
@@ -109,7 +121,13 @@ impl Exec for NativeExec {
 
     fn event_query(&self, event: Token) -> Result<bool> {
         let mut done = 0;
-        call!(self.owner, "exec.event_query", slot!(self, event_query), event.ptr(), &raw mut done)?;
+        call!(
+            self.owner,
+            "exec.event_query",
+            slot!(self, event_query),
+            event.ptr(),
+            &raw mut done
+        )?;
         self.owner.boolean("exec.event_query", done)
     }
 
@@ -121,7 +139,10 @@ impl Exec for NativeExec {
     fn event_elapsed(&self, start: Token, stop: Token) -> Option<Result<u64>> {
         let slot = self.table.event_elapsed?;
         let mut ns = 0;
-        Some(call!(self.owner, "exec.event_elapsed", slot, start.ptr(), stop.ptr(), &raw mut ns).map(|()| ns))
+        Some(
+            call!(self.owner, "exec.event_elapsed", slot, start.ptr(), stop.ptr(), &raw mut ns)
+                .map(|()| ns),
+        )
     }
 
     fn launch(&self, stream: Token, launch: &Launch<'_>) -> Option<Result<()>> {
@@ -149,9 +170,24 @@ impl Exec for NativeExec {
         call!(self.owner, "exec.execute", slot!(self, execute), task, user.ptr())
     }
 
-    fn parallel_for(&self, range: (u64, u64), grain: u64, body: dtl_range_fn_t, user: Addr) -> Result<()> {
+    fn parallel_for(
+        &self,
+        range: (u64, u64),
+        grain: u64,
+        body: dtl_range_fn_t,
+        user: Addr,
+    ) -> Result<()> {
         let (begin, end) = range;
-        call!(self.owner, "exec.parallel_for", slot!(self, parallel_for), begin, end, grain, body, user.ptr())
+        call!(
+            self.owner,
+            "exec.parallel_for",
+            slot!(self, parallel_for),
+            begin,
+            end,
+            grain,
+            body,
+            user.ptr()
+        )
     }
 
     fn max_parallelism(&self) -> Result<u32> {

@@ -1,7 +1,9 @@
 //! A program's functions of a dispatcher's handler as [`Handler`].
 
 use super::foreign_error;
-use crate::abi::dispatch::{dtl_dispatch_destroy_fn_t, dtl_dispatch_fn_t, dtl_dispatch_predicate_fn_t};
+use crate::abi::dispatch::{
+    dtl_dispatch_destroy_fn_t, dtl_dispatch_fn_t, dtl_dispatch_predicate_fn_t,
+};
 use crate::abi::handle::dtl_event_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Result, fail};
@@ -41,7 +43,8 @@ impl Handler for NativeHandler {
     fn accepts(&self, query: &Query) -> Result<bool> {
         let Some(predicate) = self.predicate else { return Ok(true) };
         let before = Mark::now();
-        // SAFETY: who registered it gave this function for exactly these arguments; the query lives through the call.
+        // SAFETY: who registered it gave this function for exactly these arguments; the query lives
+        // through the call.
         let answer = unsafe { predicate(query, self.user.ptr()) };
         if answer < 0 {
             return Err(foreign_error(
@@ -68,7 +71,8 @@ impl Handler for NativeHandler {
         match event {
             Some(event) if event.id != 0 && !objects::is_live::<Event>(event.id) => fail!(
                 DTL_ERROR_NATIVE_BACKEND,
-                "handler \"{}\" has succeeded and wrote {:#x} to out_event, which is not the handle of an event",
+                "handler \"{}\" has succeeded and wrote {:#x} to out_event, which is not the \
+                 handle of an event",
                 self.name,
                 event.id
             ),

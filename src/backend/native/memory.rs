@@ -18,7 +18,8 @@ use std::sync::Arc;
 type Alloc = unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut *mut c_void) -> i32;
 type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64) -> i32;
 type Export = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64, *mut c_void) -> i32;
-type Import = unsafe extern "C" fn(*mut c_void, *const c_void, u64, u64, u64, *mut *mut c_void) -> i32;
+type Import =
+    unsafe extern "C" fn(*mut c_void, *const c_void, u64, u64, u64, *mut *mut c_void) -> i32;
 type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *const c_void, u64, u64) -> i32;
 
 pub(super) struct NativeMemory {
@@ -53,7 +54,8 @@ impl Crossing {
 
 impl NativeMemory {
     pub(super) fn new(owner: Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Self> {
-        let pairs = (table.alloc_async, table.free_async, table.register_host, table.unregister_host);
+        let pairs =
+            (table.alloc_async, table.free_async, table.register_host, table.unregister_host);
         whole(
             "memory",
             "stream-ordered",
@@ -86,7 +88,8 @@ impl NativeMemory {
         Err(self.owner.invalid("memory.kind_info", &text))
     }
 
-    /// The memory that `pointer_info` described, if the description is one of memory at the address.
+    /// The memory that `pointer_info` described, if the description is one of memory at the
+    /// address.
     fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<Found> {
         const SLOT: &str = "memory.pointer_info";
         let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
@@ -96,7 +99,9 @@ impl NativeMemory {
             return Err(self.owner.invalid(SLOT, &text));
         }
         if device < 0 {
-            let text = format!("described {addr:?} as memory of device {device}: devices are counted from 0");
+            let text = format!(
+                "described {addr:?} as memory of device {device}: devices are counted from 0"
+            );
             return Err(self.owner.invalid(SLOT, &text));
         }
         let offset = addr.get().checked_sub(base.get()).map_or(u64::MAX, |offset| offset as u64);
@@ -130,7 +135,11 @@ impl Memory for NativeMemory {
         call!(self.owner, "memory.free", self.free, addr.ptr(), size, align, kind)
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+    fn kind_info(
+        &self,
+        kind: dtl_enum_word_t,
+        out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
         let slot = self.table.kind_info?;
         out.struct_size = size_of::<dtl_mem_kind_info_t>() as u32;
         let answer = call!(self.owner, "memory.kind_info", slot, kind, &raw mut *out);
@@ -173,19 +182,23 @@ impl Memory for NativeMemory {
     }
 
     fn register(&self, region: Region) -> Option<Result<()>> {
-        let (slot, at, size) = (self.table.register_host?, region.addr().ptr(), region.len() as u64);
+        let (slot, at, size) =
+            (self.table.register_host?, region.addr().ptr(), region.len() as u64);
         Some(call!(self.owner, "memory.register_host", slot, at, size))
     }
 
     fn unregister(&self, region: Region) -> Option<Result<()>> {
-        let (slot, at, size) = (self.table.unregister_host?, region.addr().ptr(), region.len() as u64);
+        let (slot, at, size) =
+            (self.table.unregister_host?, region.addr().ptr(), region.len() as u64);
         Some(call!(self.owner, "memory.unregister_host", slot, at, size))
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let (slot, at, size) = (self.table.export_dmabuf?, region.addr().ptr(), region.len() as u64);
+        let (slot, at, size) =
+            (self.table.export_dmabuf?, region.addr().ptr(), region.len() as u64);
         let (mut fd, mut offset) = (-1, 0);
-        let answer = call!(self.owner, "memory.export_dmabuf", slot, at, size, &raw mut fd, &raw mut offset);
+        let answer =
+            call!(self.owner, "memory.export_dmabuf", slot, at, size, &raw mut fd, &raw mut offset);
         Some(answer.map(|()| (fd, offset)))
     }
 
@@ -203,7 +216,8 @@ impl Memory for NativeMemory {
             base: std::ptr::null_mut(),
             size_bytes: 0,
         };
-        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host buffer.
+        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host
+        // buffer.
         let before = Mark::now();
         let status = status_of!(self.owner, "memory.pointer_info", slot, addr.ptr(), &raw mut info);
         if status == DTL_ERROR_NOT_FOUND {
@@ -229,7 +243,16 @@ impl Exports for Crossing {
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
         let (Extent { kind, size, align }, from) = (extent, ticket.as_ptr().cast());
         let mut out = std::ptr::null_mut();
-        call!(self.owner, "memory.import_handle", self.import, from, size, align, kind, &raw mut out)?;
+        call!(
+            self.owner,
+            "memory.import_handle",
+            self.import,
+            from,
+            size,
+            align,
+            kind,
+            &raw mut out
+        )?;
         Ok(Addr::new(out))
     }
 
@@ -262,7 +285,17 @@ impl Transfer for NativeTransfer {
         let slot = self.table.copy_async?;
         let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
         let size = src.region.len() as u64;
-        Some(call!(self.owner, "transfer.copy_async", slot, stream.ptr(), to, dst.kind, from, src.kind, size))
+        Some(call!(
+            self.owner,
+            "transfer.copy_async",
+            slot,
+            stream.ptr(),
+            to,
+            dst.kind,
+            from,
+            src.kind,
+            size
+        ))
     }
 
     fn copy_2d(
@@ -294,12 +327,29 @@ impl Transfer for NativeTransfer {
     fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
         let slot = self.table.fill?;
         let size = dst.region.len() as u64;
-        Some(call!(self.owner, "transfer.fill", slot, dst.region.addr().ptr(), dst.kind, value, size))
+        Some(call!(
+            self.owner,
+            "transfer.fill",
+            slot,
+            dst.region.addr().ptr(),
+            dst.kind,
+            value,
+            size
+        ))
     }
 
     fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
         let (slot, at) = (self.table.prefetch?, place.region.addr().ptr());
         let size = place.region.len() as u64;
-        Some(call!(self.owner, "transfer.prefetch", slot, stream.ptr(), at, place.kind, size, device))
+        Some(call!(
+            self.owner,
+            "transfer.prefetch",
+            slot,
+            stream.ptr(),
+            at,
+            place.kind,
+            size,
+            device
+        ))
     }
 }

@@ -88,7 +88,10 @@ impl Owner {
 
     #[cold]
     fn not_boolean(&self, slot: &str, value: i32) -> Error {
-        let text = format!("backend {}: {slot} wrote {value} into its boolean output: use 0 or 1", self.name);
+        let text = format!(
+            "backend {}: {slot} wrote {value} into its boolean output: use 0 or 1",
+            self.name
+        );
         Error::new(DTL_ERROR_NATIVE_BACKEND, text)
     }
 
@@ -149,8 +152,8 @@ pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
-/// A status that foreign code tells otherwise than by returning it, after the mark: if it leaves no text, a call of ours
-/// may have said one.
+/// A status that foreign code tells otherwise than by returning it, after the mark: if it leaves no
+/// text, a call of ours may have said one.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
@@ -159,8 +162,8 @@ fn keep_said(before: Mark, status: dtl_status_t) {
     });
 }
 
-/// The error for a failing status of foreign code that was called after the mark, in this thread: with the text that it
-/// has left, else with that of a call of ours whose status it passes on.
+/// The error for a failing status of foreign code that was called after the mark, in this thread:
+/// with the text that it has left, else with that of a call of ours whose status it passes on.
 #[cold]
 pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {
     let left = take_error_text();
@@ -240,7 +243,9 @@ fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
         Some(_) if slots.iter().all(|(_, present)| !present) => Ok(false),
         Some((name, _)) => Err(Error::new(
             DTL_ERROR_INVALID_ARGUMENT,
-            format!("{component}.{name} is NULL: the {group} slots come all together or not at all"),
+            format!(
+                "{component}.{name} is NULL: the {group} slots come all together or not at all"
+            ),
         )),
     }
 }
@@ -256,7 +261,8 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<O
     });
     let share = || Arc::clone(&owner);
     let presence = NativePresence { owner: share(), table: tables.main };
-    let priority = if tables.main.auto_priority == 0 { DEFAULT_PRIORITY } else { tables.main.auto_priority };
+    let priority =
+        if tables.main.auto_priority == 0 { DEFAULT_PRIORITY } else { tables.main.auto_priority };
     let c_name = CString::new(name).unwrap_or_default();
     let mut backend = Backend::new(&c_name, priority, false, Box::new(presence));
     backend.flags = tables.main.flags;
@@ -280,7 +286,8 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<O
     if backend.components() == 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "all component tables are NULL: set at least one of device, memory, transfer, exec, comm"
+            "all component tables are NULL: set at least one of device, memory, transfer, exec, \
+             comm"
         );
     }
     Ok((backend, owner))
@@ -290,14 +297,16 @@ fn check_main(main: &dtl_backend_vtable_t) -> Result<()> {
     if !(OLDEST_ABI..=DTL_ABI_VERSION).contains(&main.abi_version) {
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "dtl_backend_vtable_t.abi_version is {}: this library speaks {OLDEST_ABI} to {DTL_ABI_VERSION} (set it to DTL_ABI_VERSION)",
+            "dtl_backend_vtable_t.abi_version is {}: this library speaks {OLDEST_ABI} to \
+             {DTL_ABI_VERSION} (set it to DTL_ABI_VERSION)",
             main.abi_version
         );
     }
     if main.reserved != 0 || main.flags & !DTL_BACKEND_NO_COMPUTE != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_backend_vtable_t: reserved is {}, flags {:#x}: only DTL_BACKEND_NO_COMPUTE is known",
+            "dtl_backend_vtable_t: reserved is {}, flags {:#x}: only DTL_BACKEND_NO_COMPUTE is \
+             known",
             main.reserved,
             main.flags
         );
@@ -315,7 +324,9 @@ fn check_reserved(tables: &Tables) -> Result<()> {
     ];
     match words.iter().find(|(_, word)| *word != 0) {
         None => Ok(()),
-        Some((name, word)) => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}.reserved is {word}: it must be 0"),
+        Some((name, word)) => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}.reserved is {word}: it must be 0")
+        }
     }
 }
 
@@ -337,10 +348,15 @@ impl Presence for NativePresence {
         let mut why: [c_char; 512] = [0; 512];
         let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the slot does
         let before = Mark::now();
-        let status = status_of!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
+        let status =
+            status_of!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
         if let Err(error) = self.owner.check("is_available", status, before) {
             // A failure is a reason why it cannot run here; what is no status is no answer.
-            return if error::is_status(status) { Ok(Err(error.text().to_owned())) } else { Err(error) };
+            return if error::is_status(status) {
+                Ok(Err(error.text().to_owned()))
+            } else {
+                Err(error)
+            };
         }
         if self.owner.boolean("is_available", yes)? {
             return Ok(Ok(()));

@@ -15,7 +15,10 @@ pub(super) struct NativeModules {
 
 impl NativeModules {
     /// `None` if the table has none of the slots.
-    pub(super) fn of(owner: Arc<Owner>, table: &dtl_exec_vtable_t) -> Result<Option<Box<dyn Modules>>> {
+    pub(super) fn of(
+        owner: Arc<Owner>,
+        table: &dtl_exec_vtable_t,
+    ) -> Result<Option<Box<dyn Modules>>> {
         let is_there = whole(
             "exec",
             "modules",
@@ -45,7 +48,8 @@ unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
     if user.is_null() || text.is_null() {
         return;
     }
-    // SAFETY: `user` is the list that `compile` passes along; its slot calls one after another, during the call.
+    // SAFETY: `user` is the list that `compile` passes along; its slot calls one after another,
+    // during the call.
     let log = unsafe { &mut *user.cast::<Vec<u8>>() };
     // SAFETY: `size` bytes by the slot's contract.
     log.extend_from_slice(unsafe { std::slice::from_raw_parts(text.cast(), size as usize) });
@@ -67,7 +71,8 @@ fn file((file, name): (&SourceFile, &CString)) -> dtl_source_file_t {
 
 impl Modules for NativeModules {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
-        let options: Vec<*const c_char> = source.options.iter().map(|option| option.as_ptr()).collect();
+        let options: Vec<*const c_char> =
+            source.options.iter().map(|option| option.as_ptr()).collect();
         let names: Vec<CString> = source.files.iter().map(|file| c_text(&file.name)).collect();
         let files: Vec<dtl_source_file_t> = source.files.iter().zip(&names).map(file).collect();
         let given = dtl_source_t {
@@ -111,7 +116,15 @@ impl Modules for NativeModules {
         let signature = signature.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
         let mut kernel = std::ptr::null_mut();
         let slot = slot!(self, kernel_get);
-        call!(self.owner, "exec.kernel_get", slot, module.ptr(), name.as_ptr(), signature, &raw mut kernel)?;
+        call!(
+            self.owner,
+            "exec.kernel_get",
+            slot,
+            module.ptr(),
+            name.as_ptr(),
+            signature,
+            &raw mut kernel
+        )?;
         Ok((Compiled::Own(self.owner.not_null("exec.kernel_get", kernel)?), None))
     }
 

@@ -1,15 +1,16 @@
-//! Calls of slots: if an exception leaves a slot, backend and slot are logged before the process ends.
+//! Calls of slots: if an exception leaves a slot, backend and slot are logged before the process
+//! ends.
 //!
-//! Nothing here can catch a foreign exception: the first `catch_unwind` that it reaches ends the process.
-//! Before that, the frames that it passes are cleaned up, and this cleanup writes the log. A call that
-//! returns pays nothing for it.
+//! Nothing here can catch a foreign exception: the first `catch_unwind` that it reaches ends the
+//! process. Before that, the frames that it passes are cleaned up, and this cleanup writes the log.
+//! A call that returns pays nothing for it.
 
 use super::Owner;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
-/// Function pointer of a slot, convertible to one that may unwind: otherwise the compiler drops the cleanup
-/// around the call.
+/// Function pointer of a slot, convertible to one that may unwind: otherwise the compiler drops the
+/// cleanup around the call.
 pub(super) trait Slot {
     /// The type of the function that may unwind.
     type Unwinding;
@@ -22,7 +23,8 @@ macro_rules! slots {
         impl<$($argument),+> Slot for unsafe extern "C" fn($($argument),+) -> dtl_status_t {
             type Unwinding = unsafe extern "C-unwind" fn($($argument),+) -> dtl_status_t;
             fn unwinding(self) -> Self::Unwinding {
-                // SAFETY: the two conventions pass arguments and results alike; they differ in what unwinding does.
+                // SAFETY: the two conventions pass arguments and results alike; they differ in what
+                // unwinding does.
                 unsafe { std::mem::transmute::<Self, Self::Unwinding>(self) }
             }
         }
@@ -76,5 +78,7 @@ impl Drop for Inside<'_> {
 #[inline(never)]
 fn exception_left(owner: &Owner, slot: &str) {
     let name = &owner.name;
-    log::error!("backend {name}: an exception left {slot}, which must return a status; the process ends");
+    log::error!(
+        "backend {name}: an exception left {slot}, which must return a status; the process ends"
+    );
 }

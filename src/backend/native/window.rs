@@ -20,7 +20,8 @@ type Create = unsafe extern "C" fn(
     *mut c_void,
     *mut u32,
 ) -> i32;
-type Attach = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, i32, *const c_void, u32) -> i32;
+type Attach =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, i32, *const c_void, u32) -> i32;
 type Destroy = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> i32;
 type Put = unsafe extern "C" fn(
     *mut c_void,
@@ -32,10 +33,19 @@ type Put = unsafe extern "C" fn(
     u64,
     *mut u64,
 ) -> i32;
-type Get =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void, u64, i32, u64, *mut u64) -> i32;
+type Get = unsafe extern "C" fn(
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    u64,
+    i32,
+    u64,
+    *mut u64,
+) -> i32;
 type Flush = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, i32, *mut u64) -> i32;
-type Atomics = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, dtl_dtype_t, *mut i32) -> i32;
+type Atomics =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, dtl_dtype_t, *mut i32) -> i32;
 type Accumulate = unsafe extern "C" fn(
     *mut c_void,
     *mut c_void,
@@ -151,7 +161,10 @@ struct Key([u8; DTL_WIN_KEY_BYTES as usize]);
 impl NativeWindows {
     fn atomics(&self) -> Result<&AtomicSlots> {
         let absent = || {
-            Error::new(DTL_ERROR_NATIVE_BACKEND, format!("backend {} has no atomic slots", self.owner.name))
+            Error::new(
+                DTL_ERROR_NATIVE_BACKEND,
+                format!("backend {} has no atomic slots", self.owner.name),
+            )
         };
         self.slots.atomics.as_ref().ok_or_else(absent)
     }
@@ -162,7 +175,8 @@ impl NativeWindows {
         if bytes > DTL_WIN_KEY_BYTES {
             self.destroy(window)?;
             let text = format!(
-                "backend {}: comm.win_create answered a key of {bytes} bytes; there is room for {DTL_WIN_KEY_BYTES}",
+                "backend {}: comm.win_create answered a key of {bytes} bytes; there is room for \
+                 {DTL_WIN_KEY_BYTES}",
                 self.owner.name
             );
             return Err(Error::new(DTL_ERROR_NATIVE_BACKEND, text));

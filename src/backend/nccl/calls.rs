@@ -1,5 +1,5 @@
-//! Our collectives in NCCL's terms. Data that is only moved travels as bytes; those that NCCL does not have are groups of its
-//! sends and receives where these do the same.
+//! Our collectives in NCCL's terms. Data that is only moved travels as bytes; those that NCCL does
+//! not have are groups of its sends and receives where these do the same.
 
 use super::codes::SUCCESS;
 use super::functions::*;
@@ -35,7 +35,8 @@ pub(super) fn refuses(call: &Collective) -> Option<String> {
         | Collective::Scatterv { .. }
         | Collective::Allgatherv { .. }
         | Collective::Alltoallv { .. } => Some(
-            "NCCL has blocks of one size only, and a rank without data cannot tell where the others' is"
+            "NCCL has blocks of one size only, and a rank without data cannot tell where the \
+             others' is"
                 .to_owned(),
         ),
         Collective::Barrier
@@ -117,26 +118,41 @@ impl Target {
 
     fn broadcast(&self, data: Region, root: i32) -> Code {
         let (at, comm, stream) = (address(data), self.comm, self.stream);
-        // SAFETY: a communicator and a stream that are there; memory of the device until the collective is over.
+        // SAFETY: a communicator and a stream that are there; memory of the device until the
+        // collective is over.
         unsafe { (self.calls.ncclBroadcast)(at, at, data.len(), UINT8, root, comm, stream) }
     }
 
     fn reduce(&self, call: &Collective) -> Code {
         let (comm, stream) = (self.comm, self.stream);
-        let terms = |by: &Reduction| (kind(by.dtype).unwrap_or(UINT8), operation(by.op).unwrap_or(SUM));
+        let terms =
+            |by: &Reduction| (kind(by.dtype).unwrap_or(UINT8), operation(by.op).unwrap_or(SUM));
         match call {
             Collective::Reduce { send, recv, root, by } => {
                 let (from, (kind, op)) = (send.unwrap_or(*recv), terms(by));
                 let into = if self.rank == *root { address(*recv) } else { ptr::null_mut() };
                 let count = from.len() / by.element.max(1);
                 // SAFETY: as in `broadcast`.
-                unsafe { (self.calls.ncclReduce)(address(from), into, count, kind, op, *root, comm, stream) }
+                unsafe {
+                    (self.calls.ncclReduce)(
+                        address(from),
+                        into,
+                        count,
+                        kind,
+                        op,
+                        *root,
+                        comm,
+                        stream,
+                    )
+                }
             }
             Collective::Allreduce { send, recv, by } => {
                 let (from, (kind, op)) = (address(send.unwrap_or(*recv)), terms(by));
                 let count = recv.len() / by.element.max(1);
                 // SAFETY: as in `broadcast`.
-                unsafe { (self.calls.ncclAllReduce)(from, address(*recv), count, kind, op, comm, stream) }
+                unsafe {
+                    (self.calls.ncclAllReduce)(from, address(*recv), count, kind, op, comm, stream)
+                }
             }
             _ => SUCCESS,
         }
@@ -153,7 +169,9 @@ impl Target {
         let own = usize::try_from(self.rank).ok().and_then(|rank| blocks.get(rank)).copied();
         let (Some(first), Some(own)) = (blocks.first(), own) else { return (SUCCESS, None) };
         let into = if send.is_some() { recv } else { own };
-        let (Some(kind), Some(op)) = (kind(by.dtype), operation(by.op)) else { return (SUCCESS, None) };
+        let (Some(kind), Some(op)) = (kind(by.dtype), operation(by.op)) else {
+            return (SUCCESS, None);
+        };
         let count = own.len() / by.element.max(1);
         // SAFETY: as in `broadcast`.
         let code = unsafe {
@@ -211,12 +229,16 @@ impl Target {
 
     fn send(&self, data: Region, to: i32) -> Code {
         // SAFETY: as in `broadcast`.
-        unsafe { (self.calls.ncclSend)(address(data), data.len(), UINT8, to, self.comm, self.stream) }
+        unsafe {
+            (self.calls.ncclSend)(address(data), data.len(), UINT8, to, self.comm, self.stream)
+        }
     }
 
     fn recv(&self, data: Region, from: i32) -> Code {
         // SAFETY: as in `broadcast`.
-        unsafe { (self.calls.ncclRecv)(address(data), data.len(), UINT8, from, self.comm, self.stream) }
+        unsafe {
+            (self.calls.ncclRecv)(address(data), data.len(), UINT8, from, self.comm, self.stream)
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! One rank's part of a communicator of NCCL's: opened, used, ended.
 //!
-//! NCCL's communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long goes on by itself, and no other is
-//! made until it is done. So collectives wait here in a line; whoever asks after one moves all on. They are queued on one stream
-//! in the order of their calls, so they end in that order, and their numbers tell which are over.
+//! NCCL's communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long goes on
+//! by itself, and no other is made until it is done. So collectives wait here in a line; whoever
+//! asks after one moves all on. They are queued on one stream in the order of their calls, so they
+//! end in that order, and their numbers tell which are over.
 
 use super::calls::{Behind, Target, refuses};
 use super::codes::{IN_PROGRESS, SUCCESS};
@@ -24,7 +25,8 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::Arc;
 
-/// How long the ranks take their leave of each other, and how long what was given up may take to end.
+/// How long the ranks take their leave of each other, and how long what was given up may take to
+/// end.
 const LEAVE_NS: u64 = 2_000_000_000;
 
 /// See the module's text.
@@ -72,7 +74,12 @@ impl State {
 }
 
 impl Clique {
-    pub(super) fn new(nccl: Arc<Nccl>, cuda: Arc<Cuda>, devices: Arc<Backend>, queue: Queue) -> Self {
+    pub(super) fn new(
+        nccl: Arc<Nccl>,
+        cuda: Arc<Cuda>,
+        devices: Arc<Backend>,
+        queue: Queue,
+    ) -> Self {
         Clique { nccl, cuda, devices, state: Mutex::new(State::new()), queue }
     }
 
@@ -80,7 +87,8 @@ impl Clique {
     fn ask(&self, state: &State) -> Code {
         let mut code = SUCCESS;
         // SAFETY: a communicator of NCCL's that is there, and room for a code.
-        let asked = unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
+        let asked =
+            unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
         if asked == SUCCESS { code } else { asked }
     }
 
@@ -203,7 +211,8 @@ impl Clique {
 
     /// Leaves the other ranks in good order, or gives up what they and this rank do not end.
     fn end(&self, state: &mut State) {
-        let is_idle = state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
+        let is_idle =
+            state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
         let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
         let destroyed = Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed");
         if may_leave && self.finalize(state) {
@@ -246,7 +255,8 @@ impl DeviceComm for Clique {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
         let _inside = self.queue.enter()?;
-        let (mut comm, mut config, mut state) = (ptr::null_mut(), Config::NON_BLOCKING, self.state.lock());
+        let (mut comm, mut config, mut state) =
+            (ptr::null_mut(), Config::NON_BLOCKING, self.state.lock());
         let (ranks, own): (Int, Int) = (size, rank);
         // SAFETY: room for a communicator, and a description in a local, which the call copies.
         let code = unsafe {

@@ -35,16 +35,19 @@ impl Functions {
         let (status, advice) = match code {
             1 => (
                 DTL_ERROR_NCCL,
-                "; a call of CUDA's failed within it: is the driver that the loader finds (libcuda.so.1) the one of backend \
+                "; a call of CUDA's failed within it: is the driver that the loader finds \
+                 (libcuda.so.1) the one of backend \
                  cuda, and new enough for this NCCL? NCCL_DEBUG=WARN tells more",
             ),
             2 => (
                 DTL_ERROR_NCCL,
-                "; a system call failed within it: NCCL_DEBUG=WARN tells which (memory locked, files, network)",
+                "; a system call failed within it: NCCL_DEBUG=WARN tells which (memory locked, \
+                 files, network)",
             ),
             INVALID_USAGE => (
                 DTL_ERROR_INVALID_ARGUMENT,
-                "; each rank needs a device of its own: choose it with dtl_backend_set_device (or CUDA_VISIBLE_DEVICES) before \
+                "; each rank needs a device of its own: choose it with dtl_backend_set_device (or \
+                 CUDA_VISIBLE_DEVICES) before \
                  the communicator is opened",
             ),
             REMOTE_ERROR => (
@@ -58,11 +61,14 @@ impl Functions {
 
     /// "NCCL says ncclX (17), its text (what it said last)".
     fn words(&self, code: Code) -> String {
-        let name =
-            NAMES.iter().find(|(known, _)| *known == code).map_or("a code without a name", |(_, name)| name);
+        let name = NAMES
+            .iter()
+            .find(|(known, _)| *known == code)
+            .map_or("a code without a name", |(_, name)| name);
         // SAFETY: takes a number; what comes back is null or a text that is never freed.
         let text = told(unsafe { (self.ncclGetErrorString)(code) });
-        // SAFETY: takes no communicator, by nccl.h; what comes back is null or a text of the library's.
+        // SAFETY: takes no communicator, by nccl.h; what comes back is null or a text of the
+        // library's.
         let last = self.ncclGetLastError.and_then(|last| told(unsafe { last(ptr::null_mut()) }));
         let mut words = format!("NCCL says {name} ({code})");
         for (before, said) in [(", ", text), (": ", last)] {

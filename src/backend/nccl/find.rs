@@ -58,7 +58,8 @@ pub fn find() -> std::result::Result<Nccl, String> {
     let nccl = Nccl { calls, version };
     if !(OLDEST..TOO_NEW).contains(&version) {
         return Err(format!(
-            "it is NCCL {} ({}), and a version from {} up to, without, {} is needed: install one, or name it with \
+            "it is NCCL {} ({}), and a version from {} up to, without, {} is needed: install one, \
+             or name it with \
              DTL_NCCL_LIBRARY",
             number(version),
             nccl.file().display(),
@@ -77,10 +78,12 @@ fn open(named: Option<&str>) -> std::result::Result<&'static Functions, String> 
     let opened = unsafe { LIBRARY.open(name, &resolve) };
     opened.map_err(|why| match named {
         Some(name) => format!(
-            "DTL_NCCL_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's NCCL (libnccl.so.2), or unset it"
+            "DTL_NCCL_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's NCCL \
+             (libnccl.so.2), or unset it"
         ),
         None => format!(
-            "no NCCL: {why}; install it (Debian of NVIDIA's: libnccl2, PyPI: nvidia-nccl-cu12) where the loader finds it, or \
+            "no NCCL: {why}; install it (Debian of NVIDIA's: libnccl2, PyPI: nvidia-nccl-cu12) \
+             where the loader finds it, or \
              name its libnccl.so.2 with DTL_NCCL_LIBRARY"
         ),
     })

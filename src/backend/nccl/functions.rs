@@ -1,7 +1,8 @@
-//! NCCL's functions, found by name in the libnccl.so.2 that was opened; its types and the constants that are used.
+//! NCCL's functions, found by name in the libnccl.so.2 that was opened; its types and the constants
+//! that are used.
 //!
-//! Types and values are those of NVIDIA's nccl.h; `tests/nccl_constants.rs` has the C compiler compare them. Results stay plain
-//! integers: a newer library may answer codes that no list knows.
+//! Types and values are those of NVIDIA's nccl.h; `tests/nccl_constants.rs` has the C compiler
+//! compare them. Results stay plain integers: a newer library may answer codes that no list knows.
 
 pub use crate::backend::table::Function;
 use crate::backend::table::function_table;
@@ -67,7 +68,8 @@ impl Config {
     };
 }
 
-/// The oldest version: its communicators can be given up while they are being opened. As ncclGetVersion counts.
+/// The oldest version: its communicators can be given up while they are being opened. As
+/// ncclGetVersion counts.
 pub const OLDEST: Int = 2_14_00;
 /// The first that may be another interface.
 pub const TOO_NEW: Int = 3_00_00;

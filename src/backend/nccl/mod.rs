@@ -1,8 +1,9 @@
-//! Kind "nccl": collectives of the memory of NVIDIA's devices by NCCL, beside a communicator of another kind. The library is
-//! found when somebody asks for this kind.
+//! Kind "nccl": collectives of the memory of NVIDIA's devices by NCCL, beside a communicator of
+//! another kind. The library is found when somebody asks for this kind.
 //!
-//! Order of the files: `functions` what NCCL has, `codes` what it answers, `find` which NCCL; `clique` one rank's part of a
-//! communicator of NCCL's and what runs on it, `calls` our collectives in NCCL's terms.
+//! Order of the files: `functions` what NCCL has, `codes` what it answers, `find` which NCCL;
+//! `clique` one rank's part of a communicator of NCCL's and what runs on it, `calls` our
+//! collectives in NCCL's terms.
 
 mod calls;
 mod clique;
@@ -15,7 +16,9 @@ use super::cuda::queue::Queue;
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::backend::library::Found;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Availability, Comm, DeviceComm, DeviceComms, OpenArgs, Presence, Transport};
+use crate::runtime::backend::{
+    Availability, Comm, DeviceComm, DeviceComms, OpenArgs, Presence, Transport,
+};
 use crate::runtime::registry::Backend;
 use clique::Clique;
 use find::Nccl;

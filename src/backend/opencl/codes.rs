@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 pub const PLATFORM_NOT_FOUND: Int = -1001;
 /// A platform without a device of the kind asked for.
 pub const DEVICE_NOT_FOUND: Int = -1;
-/// The compiler found errors in the source …
+/// The compiler found errors in the source ...
 pub const BUILD_FAILED: Int = -11;
-/// … in the options.
+/// ... in the options.
 pub const BAD_OPTIONS: Int = -43;
 /// An argument is invalid. From clCreateProgramWithIL: the module is malformed or not supported.
 pub const INVALID_VALUE: Int = -30;
@@ -70,7 +70,10 @@ pub(super) fn name(code: Int) -> &'static str {
     if code == PLATFORM_NOT_FOUND {
         return "CL_PLATFORM_NOT_FOUND_KHR";
     }
-    NAMES.iter().find(|(known, _)| *known == code).map_or("a code without a name here", |(_, name)| name)
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == code)
+        .map_or("a code without a name here", |(_, name)| name)
 }
 
 /// A result as one of the library's; `what` was done.

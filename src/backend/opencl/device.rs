@@ -76,7 +76,8 @@ impl Device for Arc<OpenCl> {
 
     fn synchronize(&self, device: i32) -> Option<Result<()>> {
         // Streams are the runtime's to wait for.
-        let copies = || self.driver.get()?.copies_so_far(device)?.map_or(Ok(()), |queue| queue.finish());
+        let copies =
+            || self.driver.get()?.copies_so_far(device)?.map_or(Ok(()), |queue| queue.finish());
         Some(copies())
     }
 
@@ -90,7 +91,8 @@ impl Device for Arc<OpenCl> {
             if !is_cpu(card) {
                 return (DLPACK_OPENCL, device);
             }
-            // What a CPU computes with any code of the process can reach. The first one is number 0.
+            // What a CPU computes with any code of the process can reach. The first one is number
+            // 0.
             let before = driver.devices.iter().take(device as usize).filter(|card| is_cpu(card));
             (DLPACK_CPU, before.count() as i32)
         };

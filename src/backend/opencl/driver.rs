@@ -1,7 +1,9 @@
-//! The loader and what it finds: platforms, devices, their contexts. Everything is asked for when it is first needed.
+//! The loader and what it finds: platforms, devices, their contexts. Everything is asked for when
+//! it is first needed.
 //!
-//! One context for each platform with all its devices, so that memory, copies and waits cross between them without the
-//! host. Devices are counted GPUs first, then accelerators, then CPUs; among equals as the loader lists them.
+//! One context for each platform with all its devices, so that memory, copies and waits cross
+//! between them without the host. Devices are counted GPUs first, then accelerators, then CPUs;
+//! among equals as the loader lists them.
 
 use super::codes::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, check, error};
 use super::functions::*;
@@ -46,11 +48,11 @@ pub(super) struct Card {
     pub(super) id: Addr,
     /// Its platform's place in the list.
     pub(super) platform: usize,
-    /// DTL_DEVICE_…
+    /// DTL_DEVICE_...
     pub(super) kind: dtl_enum_word_t,
     /// Its name and its platform's.
     pub(super) name: String,
-    /// CL_DEVICE_SVM_… bits; 0 = the host and the device share no pointers.
+    /// CL_DEVICE_SVM_... bits; 0 = the host and the device share no pointers.
     pub(super) sharing: u64,
     /// The queue of copies that wait.
     copies: OnceLock<Arc<Queue>>,
@@ -69,7 +71,9 @@ impl Driver {
     pub(super) fn card(&self, device: i32) -> Result<&Card> {
         match usize::try_from(device).ok().and_then(|place| self.devices.get(place)) {
             Some(card) => Ok(card),
-            None => fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", self.devices.len()),
+            None => {
+                fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", self.devices.len())
+            }
         }
     }
 
@@ -88,7 +92,8 @@ impl Driver {
         let properties = [CL_CONTEXT_PLATFORM as isize, platform.id.get() as isize, 0];
         let ids: Vec<Object> = platform.devices.iter().map(|id| id.ptr()).collect();
         let mut code = 0;
-        // SAFETY: a list that ends with 0, and as many devices of that platform as are said; all locals.
+        // SAFETY: a list that ends with 0, and as many devices of that platform as are said; all
+        // locals.
         let context = unsafe {
             (self.cl.clCreateContext)(
                 properties.as_ptr(),
@@ -155,24 +160,28 @@ impl Drop for Driver {
 fn open() -> std::result::Result<&'static Functions, String> {
     let named = settings::current().device_library;
     let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
-    // SAFETY: functions of that one library, which is an OpenCL loader or what the user says is one.
+    // SAFETY: functions of that one library, which is an OpenCL loader or what the user says is
+    // one.
     let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
     // SAFETY: an OpenCL loader, by its name or because the user says so.
     let opened = unsafe { LIBRARY.open(name, &resolve) };
     opened.map_err(|why| match &named {
         Some(name) => format!(
-            "DTL_OPENCL_LIBRARY={name}: {why}; set it to the path or soname of an OpenCL loader (libOpenCL.so.1), or \
+            "DTL_OPENCL_LIBRARY={name}: {why}; set it to the path or soname of an OpenCL loader \
+             (libOpenCL.so.1), or \
              unset it"
         ),
         None => format!(
-            "no OpenCL: {why}; install a loader (Debian: ocl-icd-libopencl1) and the device's driver, or name the loader \
+            "no OpenCL: {why}; install a loader (Debian: ocl-icd-libopencl1) and the device's \
+             driver, or name the loader \
              with DTL_OPENCL_LIBRARY"
         ),
     })
 }
 
 fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, String> {
-    let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names one): install the one of \
+    let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names \
+        one): install the one of \
                      your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
         // SAFETY: room for as many as are said.
@@ -236,7 +245,12 @@ fn add(driver: &mut Driver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
             making: Mutex::new(()),
         });
     }
-    driver.platforms.push(Platform { id, devices, context: OnceLock::new(), making: Mutex::new(()) });
+    driver.platforms.push(Platform {
+        id,
+        devices,
+        context: OnceLock::new(),
+        making: Mutex::new(()),
+    });
 }
 
 fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, Int> {
@@ -288,8 +302,11 @@ fn device_number<T: Plain>(cl: &Functions, device: Addr, what: i64) -> Result<T>
     // More room than needed: a device may have more dimensions than three.
     let mut values = [T::default(); 8];
     let (room, out) = (size_of_val(&values), values.as_mut_ptr().cast());
-    // SAFETY: a device of the loader's, and room for as many bytes as are said, of a type without wrong values.
-    let code = unsafe { (cl.clGetDeviceInfo)(device.ptr(), what as Uint, room, out, std::ptr::null_mut()) };
+    // SAFETY: a device of the loader's, and room for as many bytes as are said, of a type without
+    // wrong values.
+    let code = unsafe {
+        (cl.clGetDeviceInfo)(device.ptr(), what as Uint, room, out, std::ptr::null_mut())
+    };
     check(code, &format!("clGetDeviceInfo({what:#x})"))?;
     Ok(values.first().copied().unwrap_or_default())
 }

@@ -1,7 +1,8 @@
 //! Streams and events: tokens to what `lane` has.
 //!
-//! A stream's token is its `cl_command_queue`, so that programs can use OpenCL beside the library. An event's is a
-//! pointer to what is below: one event can be recorded often, an OpenCL event is a single point.
+//! A stream's token is its `cl_command_queue`, so that programs can use OpenCL beside the library.
+//! An event's is a pointer to what is below: one event can be recorded often, an OpenCL event is a
+//! single point.
 
 use super::OpenCl;
 use super::lane::{Lane, Record};
@@ -85,7 +86,12 @@ impl Exec for Arc<OpenCl> {
         Some(record_of(event).map_or(Ok(()), wait))
     }
 
-    fn stream_host_callback(&self, stream: Token, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
+    fn stream_host_callback(
+        &self,
+        stream: Token,
+        task: dtl_task_fn_t,
+        user: Addr,
+    ) -> Option<Result<()>> {
         Some(self.lane(stream).and_then(|lane| lane.call(task, user)))
     }
 
@@ -122,10 +128,16 @@ impl Exec for Arc<OpenCl> {
 fn elapsed(start: Token, stop: Token) -> Result<u64> {
     let time = |token, role| {
         let Some(record) = record_of(token) else {
-            return fail!(DTL_ERROR_INVALID_STATE, "the {role} event was never recorded; record it first");
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the {role} event was never recorded; record it first"
+            );
         };
         let Some(time) = record.time()? else {
-            return fail!(DTL_ERROR_INVALID_STATE, "the {role} event is still pending; wait for it first");
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the {role} event is still pending; wait for it first"
+            );
         };
         Ok(time)
     };
@@ -133,11 +145,14 @@ fn elapsed(start: Token, stop: Token) -> Result<u64> {
     if device != other {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "the events are of devices {device} and {other}, whose clocks differ; record both on one device"
+            "the events are of devices {device} and {other}, whose clocks differ; record both on \
+             one device"
         );
     }
     match to.checked_sub(from) {
         Some(elapsed) => Ok(elapsed),
-        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them"),
+        None => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them")
+        }
     }
 }

@@ -1,7 +1,8 @@
-//! OpenCL's functions, found by name in the loader that was opened; its types and the constants that are used.
+//! OpenCL's functions, found by name in the loader that was opened; its types and the constants
+//! that are used.
 //!
-//! Types and values are those of Khronos' CL/cl.h; `tests/opencl_constants.rs` has the C compiler compare them.
-//! Results stay plain integers: a driver may answer codes that no list knows.
+//! Types and values are those of Khronos' CL/cl.h; `tests/opencl_constants.rs` has the C compiler
+//! compare them. Results stay plain integers: a driver may answer codes that no list knows.
 //!
 //! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
 
@@ -17,7 +18,8 @@ pub type IntOut = *mut i32;
 pub type Uint = u32;
 /// `cl_uint *`
 pub type UintOut = *mut u32;
-/// `cl_bitfield` and what is one: `cl_device_type`, `cl_svm_mem_flags`, `cl_command_queue_properties`
+/// `cl_bitfield` and what is one: `cl_device_type`, `cl_svm_mem_flags`,
+/// `cl_command_queue_properties`
 pub type Bits = u64;
 /// `size_t`
 pub type Size = usize;
@@ -33,7 +35,8 @@ pub type Texts = *const *const c_char;
 pub type In = *const c_void;
 /// `void *`
 pub type Out = *mut c_void;
-/// `cl_platform_id`, `cl_device_id`, `cl_context`, `cl_command_queue`, `cl_event`: each points to what only the driver knows
+/// `cl_platform_id`, `cl_device_id`, `cl_context`, `cl_command_queue`, `cl_event`: each points to
+/// what only the driver knows
 pub type Object = *mut c_void;
 /// an array of them that is read
 pub type Objects = *const Object;
@@ -46,7 +49,8 @@ pub type Notify = Option<unsafe extern "C" fn(*const c_char, *const c_void, usiz
 /// what clBuildProgram calls when it is done; none is passed, so it returns then
 pub type Built = Option<unsafe extern "C" fn(Object, *mut c_void)>;
 
-const _: () = assert!(size_of::<c_int>() == 4 && size_of::<c_uint>() == 4 && size_of::<c_ulong>() == 8);
+const _: () =
+    assert!(size_of::<c_int>() == 4 && size_of::<c_uint>() == 4 && size_of::<c_ulong>() == 8);
 
 constants! {
     CL_TRUE = 1;
@@ -119,7 +123,8 @@ function_table! {
         clEnqueueBarrierWithWaitList(Object, Uint, Objects, ObjectsOut) -> Int;
         clCreateBuffer(Object, Bits, Size, Out, IntOut) -> Object;
         clReleaseMemObject(Object) -> Int;
-        clEnqueueMapBuffer(Object, Object, Uint, Bits, Size, Size, Uint, Objects, ObjectsOut, IntOut) -> Out;
+        clEnqueueMapBuffer(Object, Object, Uint, Bits, Size, Size, Uint, Objects, ObjectsOut,
+            IntOut) -> Out;
         clEnqueueUnmapMemObject(Object, Object, Out, Uint, Objects, ObjectsOut) -> Int;
         clCreateProgramWithSource(Object, Uint, Texts, Sizes, IntOut) -> Object;
         clCreateProgramWithBinary(Object, Uint, Objects, Sizes, Texts, IntOut, IntOut) -> Object;
@@ -132,7 +137,8 @@ function_table! {
         clGetKernelArgInfo(Object, Uint, Uint, Size, Out, SizeOut) -> Int;
         clGetKernelWorkGroupInfo(Object, Object, Uint, Size, Out, SizeOut) -> Int;
         clSetKernelArg(Object, Uint, Size, In) -> Int;
-        clEnqueueNDRangeKernel(Object, Object, Uint, Sizes, Sizes, Sizes, Uint, Objects, ObjectsOut) -> Int;
+        clEnqueueNDRangeKernel(Object, Object, Uint, Sizes, Sizes, Sizes, Uint, Objects,
+            ObjectsOut) -> Int;
     }
     optional {
         clSetKernelArgSVMPointer(Object, Uint, In) -> Int;

@@ -1,7 +1,8 @@
 //! Kernels of programs, their arguments, and what a launch needs.
 //!
-//! A `cl_kernel` keeps the arguments that were set last, so two threads cannot share one. Each kernel of the library's has some
-//! and a launch takes one for itself: it has been read when the launch is queued, and goes back.
+//! A `cl_kernel` keeps the arguments that were set last, so two threads cannot share one. Each
+//! kernel of the library's has some and a launch takes one for itself: it has been read when the
+//! launch is queued, and goes back.
 
 use super::codes::{BAD_BLOCK, check, error};
 use super::driver::{Plain, text};
@@ -17,7 +18,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// How many `cl_kernel`s of a kernel wait for the next launches; more are made and given up as threads need them.
+/// How many `cl_kernel`s of a kernel wait for the next launches; more are made and given up as
+/// threads need them.
 const IDLE: usize = 8;
 
 /// A `cl_kernel`.
@@ -44,7 +46,13 @@ impl Instance {
         let (room, out) = (size_of::<Uint>(), (&raw mut count).cast());
         // SAFETY: a live kernel, and room for the `cl_uint` that is asked for.
         let code = unsafe {
-            (self.cl.clGetKernelInfo)(self.id.ptr(), CL_KERNEL_NUM_ARGS as Uint, room, out, ptr::null_mut())
+            (self.cl.clGetKernelInfo)(
+                self.id.ptr(),
+                CL_KERNEL_NUM_ARGS as Uint,
+                room,
+                out,
+                ptr::null_mut(),
+            )
         };
         check(code, "clGetKernelInfo").map(|()| count)
     }
@@ -53,7 +61,8 @@ impl Instance {
     fn group_info<T: Plain>(&self, card: Addr, what: i64) -> Result<T> {
         let mut value = T::default();
         let (room, out) = (size_of::<T>(), (&raw mut value).cast());
-        // SAFETY: a live kernel, its device, and room for as many bytes as are said, of a type without wrong values.
+        // SAFETY: a live kernel, its device, and room for as many bytes as are said, of a type
+        // without wrong values.
         let code = unsafe {
             (self.cl.clGetKernelWorkGroupInfo)(
                 self.id.ptr(),
@@ -74,7 +83,8 @@ impl Instance {
             return Ok((Pass::Shared, POINTER));
         }
         // Images are "global" too, and no pointers: their objects are passed by value.
-        let is_object = self.told(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)? != CL_KERNEL_ARG_ACCESS_NONE;
+        let is_object =
+            self.told(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)? != CL_KERNEL_ARG_ACCESS_NONE;
         if place != CL_KERNEL_ARG_ADDRESS_PRIVATE && !is_object {
             return Ok((Pass::Pointer, POINTER));
         }
@@ -89,9 +99,17 @@ impl Instance {
     fn told(&self, index: Uint, what: i64) -> Result<i64> {
         let mut word: Uint = 0;
         let (room, out) = (size_of::<Uint>(), (&raw mut word).cast());
-        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is asked for.
+        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is asked
+        // for.
         let code = unsafe {
-            (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what as Uint, room, out, ptr::null_mut())
+            (self.cl.clGetKernelArgInfo)(
+                self.id.ptr(),
+                index,
+                what as Uint,
+                room,
+                out,
+                ptr::null_mut(),
+            )
         };
         check(code, "clGetKernelArgInfo").map(|()| i64::from(word))
     }
@@ -117,7 +135,8 @@ pub(super) struct Kernel {
     /// For messages.
     pub(super) shown: Arc<str>,
     arguments: Vec<Pass>,
-    /// Bytes of memory of the block that launches can still say: the device's less what its source takes.
+    /// Bytes of memory of the block that launches can still say: the device's less what its source
+    /// takes.
     shared_room: u64,
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }
@@ -142,14 +161,16 @@ impl Kernel {
                 told.into_iter().unzip()
             }
             (Err(_), Some(pointers)) => {
-                let pass = |is_pointer: &bool| if *is_pointer { Pass::Pointer } else { Pass::Value };
+                let pass =
+                    |is_pointer: &bool| if *is_pointer { Pass::Pointer } else { Pass::Value };
                 // Not as many: the caller compares the sizes' number.
                 (pointers.iter().map(pass).collect(), vec![0; count as usize])
             }
             (Err(why), None) => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "kernel '{shown}' tells nothing of its arguments ({}): say which are pointers, by a signature",
+                    "kernel '{shown}' tells nothing of its arguments ({}): say which are pointers, \
+                     by a signature",
                     why.text()
                 );
             }
@@ -187,7 +208,12 @@ impl Kernel {
     fn put(&self, instance: Instance) {
         let none = ptr::null_mut();
         for slot in &self.idle {
-            let put = slot.compare_exchange(none, instance.id.ptr(), Ordering::Release, Ordering::Relaxed);
+            let put = slot.compare_exchange(
+                none,
+                instance.id.ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
             if put.is_ok() {
                 std::mem::forget(instance); // the slot has it
                 return;
@@ -210,7 +236,8 @@ impl Kernel {
         let ready = Ready { kernel: self, instance: Some(self.take()?) };
         let given = self.arguments.iter().zip(launch.args).zip(launch.sizes).zip(0..);
         for (((pass, arg), size), index) in given {
-            let code = self.set(ready.id(), index, *pass, *arg, *size, launch.shape.shared_bytes)?;
+            let code =
+                self.set(ready.id(), index, *pass, *arg, *size, launch.shape.shared_bytes)?;
             check_argument(code, index, &self.shown)?;
         }
         Ok(ready)
@@ -232,7 +259,8 @@ impl Kernel {
         if parts * u64::from(bytes) > self.shared_room {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "shared_bytes is {bytes} for each of {parts} __local arguments of kernel '{}', and device {} has {} bytes \
+                "shared_bytes is {bytes} for each of {parts} __local arguments of kernel '{}', and \
+                 device {} has {} bytes \
                  for them in a block",
                 self.shown,
                 self.program.device,
@@ -242,14 +270,23 @@ impl Kernel {
         Ok(())
     }
 
-    fn set(&self, id: Addr, index: Uint, pass: Pass, arg: Addr, size: u64, shared: u32) -> Result<Int> {
+    fn set(
+        &self,
+        id: Addr,
+        index: Uint,
+        pass: Pass,
+        arg: Addr,
+        size: u64,
+        shared: u32,
+    ) -> Result<Int> {
         let cl = self.program.cl;
         let (value, bytes) = match pass {
             Pass::Value => (arg.ptr().cast_const(), size as usize),
             Pass::Shared if shared == 0 => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "argument {index} of kernel '{}' is memory of the block (__local): say how many bytes in \
+                    "argument {index} of kernel '{}' is memory of the block (__local): say how \
+                     many bytes in \
                      dtl_launch_t.shared_bytes",
                     self.shown
                 );
@@ -269,13 +306,15 @@ impl Kernel {
                     let Some(set) = cl.clSetKernelArgSVMPointer else {
                         return Err(super::queue::absent("clSetKernelArgSVMPointer"));
                     };
-                    // SAFETY: a kernel that no other thread has, one of its arguments; the program vouches for the pointer.
+                    // SAFETY: a kernel that no other thread has, one of its arguments; the program
+                    // vouches for the pointer.
                     return Ok(unsafe { set(id.ptr(), index, pointer) });
                 }
                 (ptr::null(), POINTER as usize)
             }
         };
-        // SAFETY: a kernel that no other thread has, one of its arguments, as many bytes as are said or null.
+        // SAFETY: a kernel that no other thread has, one of its arguments, as many bytes as are
+        // said or null.
         Ok(unsafe { (cl.clSetKernelArg)(id.ptr(), index, bytes, value) })
     }
 }
@@ -318,7 +357,8 @@ impl Ready<'_> {
             _ => "fewer threads in a block".to_owned(),
         };
         let text = format!(
-            "{what}: it does not take a block of {block:?}: {most} on this device, or the shape that its source wants \
+            "{what}: it does not take a block of {block:?}: {most} on this device, or the shape \
+             that its source wants \
              (reqd_work_group_size); OpenCL says CL_INVALID_WORK_GROUP_SIZE ({code})"
         );
         Error::new(DTL_ERROR_INVALID_ARGUMENT, text)
@@ -333,13 +373,15 @@ impl Drop for Ready<'_> {
     }
 }
 
-/// What a kernel that takes so much memory of the block leaves of it. Drivers launch one that takes more, and end the program.
+/// What a kernel that takes so much memory of the block leaves of it. Drivers launch one that takes
+/// more, and end the program.
 fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
     match program.shared_most.checked_sub(own) {
         Some(room) => Ok(room),
         None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "kernel '{kernel}' has {own} bytes of __local memory (DTL_SHARED) in its source, and device {} has {} for a block",
+            "kernel '{kernel}' has {own} bytes of __local memory (DTL_SHARED) in its source, and \
+             device {} has {} for a block",
             program.device,
             program.shared_most
         ),
@@ -355,8 +397,10 @@ fn check_argument(code: Int, index: Uint, kernel: &str) -> Result<()> {
 
 /// A signature says pointer where the source has one, as far as both reach.
 fn agree(kernel: &str, told: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
-    let differs =
-        told.iter().zip(pointers).position(|((pass, _), pointer)| (*pass != Pass::Value) != *pointer);
+    let differs = told
+        .iter()
+        .zip(pointers)
+        .position(|((pass, _), pointer)| (*pass != Pass::Value) != *pointer);
     let Some(index) = differs else { return Ok(()) };
     let (has, says) = match pointers.get(index) {
         Some(true) => ("is none", "a pointer (p)"),
@@ -364,6 +408,7 @@ fn agree(kernel: &str, told: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
     };
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "the signature says {says} for argument {index} of kernel '{kernel}', which {has} in its source"
+        "the signature says {says} for argument {index} of kernel '{kernel}', which {has} in its \
+         source"
     )
 }

@@ -1,7 +1,9 @@
-//! A stream: a queue, and what `lanes` keeps beside it. OpenCL tells of a command's failure by that command's event alone.
+//! A stream: a queue, and what `lanes` keeps beside it. OpenCL tells of a command's failure by that
+//! command's event alone.
 //!
-//! Callbacks have a thread of their own, not a driver's: they may block. A barrier behind an event of the host's holds
-//! the queue meanwhile. It is completed even if the callback failed: later work runs.
+//! Callbacks have a thread of their own, not a driver's: they may block. A barrier behind an event
+//! of the host's holds the queue meanwhile. It is completed even if the callback failed: later work
+//! runs.
 
 use super::codes;
 use super::kernel::Kernel;
@@ -29,7 +31,7 @@ pub(super) struct Lane {
 enum Work {
     Copy(Mark),
     Fill(Mark),
-    /// … of the kernel of this name.
+    /// ... of the kernel of this name.
     Launch(Mark, Arc<str>),
     /// A barrier for another stream's record.
     Wait(Mark, Arc<Record>),
@@ -39,9 +41,9 @@ enum Work {
 pub(super) struct Record {
     lane: Arc<Lane>,
     mark: Mark,
-    /// Failures of work after this …
+    /// Failures of work after this ...
     after: u64,
-    /// … and up to this are the record's.
+    /// ... and up to this are the record's.
     upto: u64,
 }
 
@@ -119,7 +121,13 @@ impl Lane {
     /// A stream over a queue.
     #[must_use]
     pub(super) fn new(queue: Queue, wrapped: bool) -> Self {
-        Lane { queue, wrapped, log: Arc::default(), probe: Mutex::new(None), worker: Mutex::new(None) }
+        Lane {
+            queue,
+            wrapped,
+            log: Arc::default(),
+            probe: Mutex::new(None),
+            worker: Mutex::new(None),
+        }
     }
 
     /// The queue, to ask it what it is.
@@ -167,7 +175,8 @@ impl Lane {
     /// Later work waits for the record; its failure is this stream's.
     pub(super) fn wait_for(&self, record: Arc<Record>) -> Result<()> {
         if record.lane.queue.platform != self.queue.platform {
-            return self.host_work(Task::Own(Box::new(move || record.wait()))); // a driver does not know another's events
+            // A driver does not know another's events.
+            return self.host_work(Task::Own(Box::new(move || record.wait())));
         }
         self.add(|queue| queue.barrier(&record.mark).map(|mark| Work::Wait(mark, record)))
     }
@@ -212,7 +221,8 @@ impl Lane {
         let mut probe = self.probe.lock();
         let log = self.log.lock();
         let last = log.last;
-        // A program that queues on a stream of the library's by itself asks OpenCL for the end of that.
+        // A program that queues on a stream of the library's by itself asks OpenCL for the end of
+        // that.
         if log.ended == last && !self.wrapped {
             return log.untold(last).map(|()| true);
         }

@@ -1,8 +1,9 @@
-//! Memory that the host and devices share by pointer (OpenCL's SVM): the only kind of a device's that a pointer can name.
+//! Memory that the host and devices share by pointer (OpenCL's SVM): the only kind of a device's
+//! that a pointer can name.
 //!
-//! DEVICE is coarse-grained: for devices, and for the library's copies and fills. MANAGED is fine-grained: the host
-//! reads and writes it, too, whenever no device does. PINNED is the host's, made by the driver (a buffer that stays mapped),
-//! which can copy from and to it without a detour.
+//! DEVICE is coarse-grained: for devices, and for the library's copies and fills. MANAGED is
+//! fine-grained: the host reads and writes it, too, whenever no device does. PINNED is the host's,
+//! made by the driver (a buffer that stays mapped), which can copy from and to it without a detour.
 
 use super::OpenCl;
 use super::driver::{Card, Driver};
@@ -61,7 +62,8 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
     if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend opencl has no memory kind {}: use DEVICE, MANAGED or PINNED (plain memory of the host is backend host's)",
+            "backend opencl has no memory kind {}: use DEVICE, MANAGED or PINNED (plain memory of \
+             the host is backend host's)",
             describe(kind)
         );
     }
@@ -69,7 +71,8 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
     if !has(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "device {} has no shared virtual memory (SVM, OpenCL 2.0), so no pointer can name its memory: use another \
+            "device {} has no shared virtual memory (SVM, OpenCL 2.0), so no pointer can name its \
+             memory: use another \
              device or driver, or backend host",
             card.name
         );
@@ -80,7 +83,8 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
     if !has(CL_DEVICE_SVM_FINE_GRAIN_BUFFER) {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "device {} has no fine-grained shared virtual memory, which kind MANAGED is: use DEVICE and copies",
+            "device {} has no fine-grained shared virtual memory, which kind MANAGED is: use \
+             DEVICE and copies",
             card.name
         );
     }
@@ -130,13 +134,23 @@ impl Memory for Arc<OpenCl> {
         Ok(())
     }
 
-    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+    fn kind_info(
+        &self,
+        kind: dtl_enum_word_t,
+        out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
         Some(self.describe(kind, out))
     }
 }
 
 impl OpenCl {
-    fn alloc_pinned(&self, driver: &Arc<Driver>, device: i32, size: u64, align: u64) -> Result<Addr> {
+    fn alloc_pinned(
+        &self,
+        driver: &Arc<Driver>,
+        device: i32,
+        size: u64,
+        align: u64,
+    ) -> Result<Addr> {
         let queue = driver.copies(device)?;
         // OpenCL does not say how a mapped buffer is aligned.
         let align = align.max(ALIGNMENT);
@@ -159,7 +173,10 @@ impl OpenCl {
         out.alignment = ALIGNMENT;
         if kind == DTL_MEMORY_PINNED {
             out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
-            copy_text(&mut out.name, "OpenCL, a mapped CL_MEM_ALLOC_HOST_PTR buffer: no argument of kernels");
+            copy_text(
+                &mut out.name,
+                "OpenCL, a mapped CL_MEM_ALLOC_HOST_PTR buffer: no argument of kernels",
+            );
             return Ok(());
         }
         let flags = flags(card, kind)?;
@@ -184,7 +201,8 @@ fn no_memory(driver: &Driver, card: &Card, size: u64, align: u64) -> Result<Addr
     let total: u64 = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0);
     fail!(
         DTL_ERROR_OUT_OF_MEMORY,
-        "clSVMAlloc gave no {size} bytes aligned to {align} (it tells no code): device {} has {total} bytes and gives \
+        "clSVMAlloc gave no {size} bytes aligned to {align} (it tells no code): device {} has \
+         {total} bytes and gives \
          {most} at once (CL_DEVICE_MAX_MEM_ALLOC_SIZE)",
         card.name
     )

@@ -1,9 +1,11 @@
-//! OpenCL: devices of every driver that the machine's loader finds, memory that they share with the host by pointer,
-//! copies, streams, events, kernels from source. The loader is found when somebody asks for this backend.
+//! OpenCL: devices of every driver that the machine's loader finds, memory that they share with the
+//! host by pointer, copies, streams, events, kernels from source. The loader is found when somebody
+//! asks for this backend.
 //!
-//! Order of the files: `functions` what a loader has, `codes` what it answers, `driver` platforms and devices, `queue`
-//! command queues and events as objects, `lane` what makes a stream of a queue, `source`, `program` and `kernel` what is compiled; then one for each
-//! component: `device`, `memory`, `transfer`, `exec`, `modules`.
+//! Order of the files: `functions` what a loader has, `codes` what it answers, `driver` platforms
+//! and devices, `queue` command queues and events as objects, `lane` what makes a stream of a
+//! queue, `source`, `program` and `kernel` what is compiled; then one for each component: `device`,
+//! `memory`, `transfer`, `exec`, `modules`.
 
 pub mod codes;
 mod device;
@@ -70,7 +72,8 @@ impl Presence for Arc<OpenCl> {
         // Drivers are large: programs that name no backend load them only where there may be a GPU.
         if settings::current().device_library.is_none() && !may_have_a_gpu() {
             return Some(
-                "no GPU's device file is in /dev (dri/render…, nvidia…, kfd, mali… and the like), and OpenCL on a CPU \
+                "no GPU's device file is in /dev (dri/render…, nvidia…, kfd, mali… and the like), \
+                 and OpenCL on a CPU \
                  comes behind the host"
                     .into(),
             );
@@ -84,7 +87,8 @@ impl Presence for Arc<OpenCl> {
 /// Whether the kernel has a device that could be a GPU.
 fn may_have_a_gpu() -> bool {
     let has = |folder: &str, beginnings: &[&str]| {
-        let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let names =
+            fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let mut names = names.map(|name| name.to_string_lossy().into_owned());
         names.any(|name| beginnings.iter().any(|beginning| name.starts_with(beginning)))
     };

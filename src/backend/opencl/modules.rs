@@ -21,7 +21,8 @@ fn token<T>(object: T) -> Token {
 
 impl Modules for Arc<OpenCl> {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
-        Program::compile(&*self.driver.get()?, device, source, log).map(|program| token(Arc::new(program)))
+        Program::compile(&*self.driver.get()?, device, source, log)
+            .map(|program| token(Arc::new(program)))
     }
 
     fn destroy(&self, module: Token) -> Result<()> {
@@ -50,7 +51,8 @@ impl Modules for Arc<OpenCl> {
         if compiled != here {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "kernel '{}' was compiled for device {compiled} and the stream is of device {here}: compile its source \
+                "kernel '{}' was compiled for device {compiled} and the stream is of device \
+                 {here}: compile its source \
                  for that one, too",
                 kernel.shown
             );

@@ -17,9 +17,9 @@ use std::ptr;
 pub(super) struct Program {
     pub(super) cl: &'static Functions,
     id: Addr,
-    /// The device that it was compiled for …
+    /// The device that it was compiled for ...
     pub(super) device: i32,
-    /// … and its `cl_device_id`.
+    /// ... and its `cl_device_id`.
     pub(super) card: Addr,
     /// Bytes of `__local` memory that a block can have there.
     pub(super) shared_most: u64,
@@ -27,7 +27,12 @@ pub(super) struct Program {
 
 impl Program {
     /// Compiles for a device; what the compiler says is added to `log`.
-    pub(super) fn compile(driver: &Driver, device: i32, source: &Source, log: &mut String) -> Result<Self> {
+    pub(super) fn compile(
+        driver: &Driver,
+        device: i32,
+        source: &Source,
+        log: &mut String,
+    ) -> Result<Self> {
         let card = driver.card(device)?;
         let options = options(source)?;
         let id = match source.language {
@@ -40,7 +45,8 @@ impl Program {
             }
             other => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend opencl does not compile language {}: give it DTL_LANGUAGE_OPENCL, DTL_LANGUAGE_SPIRV, \
+                "backend opencl does not compile language {}: give it DTL_LANGUAGE_OPENCL, \
+                 DTL_LANGUAGE_SPIRV, \
                  DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h",
                 describe(other)
             ),
@@ -53,7 +59,8 @@ impl Program {
             shared_most: driver.number(card, CL_DEVICE_LOCAL_MEM_SIZE)?,
         };
         let card_id = card.id.ptr();
-        // SAFETY: a program of the device's context, that device, options that end with NUL; it returns when it is done.
+        // SAFETY: a program of the device's context, that device, options that end with NUL; it
+        // returns when it is done.
         let code = unsafe {
             (driver.cl.clBuildProgram)(
                 id.ptr(),
@@ -72,9 +79,8 @@ impl Program {
                 card.name,
                 codes::name(code)
             ),
-            _ => {
-                check(code, &format!("compiling for device {} (clBuildProgram)", card.name)).map(|()| program)
-            }
+            _ => check(code, &format!("compiling for device {} (clBuildProgram)", card.name))
+                .map(|()| program),
         }
     }
 
@@ -107,7 +113,8 @@ impl Program {
         if code == NO_KERNEL {
             return fail!(
                 DTL_ERROR_NOT_FOUND,
-                "it has no kernel '{name}': write it as DTL_KERNEL({name}, (type, name), …) or __kernel void {name}(…)"
+                "it has no kernel '{name}': write it as DTL_KERNEL({name}, (type, name), …) or \
+                 __kernel void {name}(…)"
             );
         }
         Err(error(code.min(-1), &format!("making kernel '{name}' (clCreateKernel)")))
@@ -121,7 +128,8 @@ impl Drop for Program {
     }
 }
 
-/// The options as one text. The library's own first: what a kernel's arguments are can be asked then.
+/// The options as one text. The library's own first: what a kernel's arguments are can be asked
+/// then.
 fn options(source: &Source) -> Result<CString> {
     let mut all = b"-cl-kernel-arg-info".to_vec();
     for (option, index) in source.options.iter().zip(0..) {
@@ -129,7 +137,8 @@ fn options(source: &Source) -> Result<CString> {
         if bytes.iter().any(u8::is_ascii_whitespace) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "option {index} ({option:?}) has a space, at which OpenCL would cut it: give each word by itself"
+                "option {index} ({option:?}) has a space, at which OpenCL would cut it: give each \
+                 word by itself"
             );
         }
         all.push(b' ');
@@ -162,13 +171,22 @@ fn from_text(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
 fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let taken = super::driver::text(|room, out, size| {
         // SAFETY: a device, and room for as many bytes as are said.
-        unsafe { (driver.cl.clGetDeviceInfo)(card.id.ptr(), CL_DEVICE_IL_VERSION as Uint, room, out, size) }
+        unsafe {
+            (driver.cl.clGetDeviceInfo)(
+                card.id.ptr(),
+                CL_DEVICE_IL_VERSION as Uint,
+                room,
+                out,
+                size,
+            )
+        }
     });
     let create = driver.cl.clCreateProgramWithIL.filter(|_| taken.contains("SPIR-V"));
     let Some(create) = create else {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "device {} takes no SPIR-V (CL_DEVICE_IL_VERSION is \"{taken}\"): give it the text, as DTL_LANGUAGE_OPENCL",
+            "device {} takes no SPIR-V (CL_DEVICE_IL_VERSION is \"{taken}\"): give it the text, as \
+             DTL_LANGUAGE_OPENCL",
             card.name
         );
     };
@@ -179,7 +197,8 @@ fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     if code == codes::INVALID_VALUE {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "the text is no SPIR-V module that device {} takes (CL_DEVICE_IL_VERSION is \"{taken}\"): \
+            "the text is no SPIR-V module that device {} takes (CL_DEVICE_IL_VERSION is \
+             \"{taken}\"): \
              clCreateProgramWithIL returned CL_INVALID_VALUE (-30)",
             card.name
         );
@@ -191,7 +210,8 @@ fn from_binary(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let (bytes, device) = (source.bytes(), card.id.ptr());
     let (first, length, mut code) = (bytes.as_ptr().cast::<c_char>(), bytes.len(), 0);
     let context = driver.context(card.platform)?;
-    // SAFETY: a context, one of its devices, as many bytes for it as are said, which are copied; no room for more codes.
+    // SAFETY: a context, one of its devices, as many bytes for it as are said, which are copied; no
+    // room for more codes.
     let id = unsafe {
         (driver.cl.clCreateProgramWithBinary)(
             context.ptr(),

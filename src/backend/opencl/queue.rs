@@ -58,7 +58,8 @@ impl Mark {
 
     /// Completes one of [`Queue::user`].
     pub(super) fn complete(&self) {
-        // SAFETY: a live event of the host's. It is completed once; a second time were an error code.
+        // SAFETY: a live event of the host's. It is completed once; a second time were an error
+        // code.
         let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as Int) };
     }
 
@@ -118,7 +119,8 @@ impl Queue {
         Ok(Queue { cl: driver.cl, id: Addr::new(id), context, device, platform: card.platform })
     }
 
-    /// One that the program made, by its `cl_command_queue`: in order and in a context of this library's.
+    /// One that the program made, by its `cl_command_queue`: in order and in a context of this
+    /// library's.
     pub(super) fn of_program(driver: &Driver, id: Addr) -> Result<Self> {
         if id.is_null() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
@@ -138,7 +140,8 @@ impl Queue {
         if own.get() != context {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "the command queue is of another context than the library's: make it in that of a stream \
+                "the command queue is of another context than the library's: make it in that of a \
+                 stream \
                  (dtl_stream_native, clGetCommandQueueInfo with CL_QUEUE_CONTEXT)"
             );
         }
@@ -163,8 +166,9 @@ impl Queue {
     pub(super) fn marker(&self) -> Result<Mark> {
         let mut event = ptr::null_mut();
         // SAFETY: a live queue, no list, room for one event.
-        let code =
-            unsafe { (self.cl.clEnqueueMarkerWithWaitList)(self.id.ptr(), 0, ptr::null(), &raw mut event) };
+        let code = unsafe {
+            (self.cl.clEnqueueMarkerWithWaitList)(self.id.ptr(), 0, ptr::null(), &raw mut event)
+        };
         self.queued(code, event, "clEnqueueMarkerWithWaitList")
     }
 
@@ -191,36 +195,66 @@ impl Queue {
 
     /// Queues a copy; each side is shared memory of the queue's platform or the program's own.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<Mark> {
-        let Some(copy) = self.cl.clEnqueueSVMMemcpy else { return Err(absent("clEnqueueSVMMemcpy")) };
+        let Some(copy) = self.cl.clEnqueueSVMMemcpy else {
+            return Err(absent("clEnqueueSVMMemcpy"));
+        };
         let mut event = ptr::null_mut();
         let (to, from) = (dst.addr().ptr(), src.addr().ptr());
-        // SAFETY: two ranges of this length that the caller has given to this copy until it has ended.
+        // SAFETY: two ranges of this length that the caller has given to this copy until it has
+        // ended.
         let code = unsafe {
-            copy(self.id.ptr(), CL_FALSE as Uint, to, from, dst.len(), 0, ptr::null(), &raw mut event)
+            copy(
+                self.id.ptr(),
+                CL_FALSE as Uint,
+                to,
+                from,
+                dst.len(),
+                0,
+                ptr::null(),
+                &raw mut event,
+            )
         };
         self.queued(code, event, "clEnqueueSVMMemcpy")
     }
 
     /// Queues setting every byte of shared memory.
     pub(super) fn fill(&self, dst: Region, value: u8) -> Result<Mark> {
-        let Some(fill) = self.cl.clEnqueueSVMMemFill else { return Err(absent("clEnqueueSVMMemFill")) };
+        let Some(fill) = self.cl.clEnqueueSVMMemFill else {
+            return Err(absent("clEnqueueSVMMemFill"));
+        };
         let (mut event, pattern) = (ptr::null_mut(), (&raw const value).cast());
-        // SAFETY: a range that the caller has given to this call until it has ended; the pattern is copied at once.
+        // SAFETY: a range that the caller has given to this call until it has ended; the pattern is
+        // copied at once.
         let code = unsafe {
-            fill(self.id.ptr(), dst.addr().ptr(), pattern, 1, dst.len(), 0, ptr::null(), &raw mut event)
+            fill(
+                self.id.ptr(),
+                dst.addr().ptr(),
+                pattern,
+                1,
+                dst.len(),
+                0,
+                ptr::null(),
+                &raw mut event,
+            )
         };
         self.queued(code, event, "clEnqueueSVMMemFill")
     }
 
     /// Queues a kernel over a grid of blocks.
-    pub(super) fn launch(&self, ready: &Ready<'_>, grid: [u32; 3], block: [u32; 3]) -> Result<Mark> {
+    pub(super) fn launch(
+        &self,
+        ready: &Ready<'_>,
+        grid: [u32; 3],
+        block: [u32; 3],
+    ) -> Result<Mark> {
         let mut event = ptr::null_mut();
         let local = block.map(|threads| threads as usize);
         let [x, y, z] = local;
         let [columns, rows, layers] = grid.map(|blocks| blocks as usize);
-        let global = [columns * x, rows * y, layers * z]; // below 2 to the 64th: the runtime has checked their product
-        // SAFETY: a live queue, a kernel with all arguments set that no other thread has, three sizes each, no list, room
-        // for one event.
+        // Below 2 to the 64th: the runtime has checked their product.
+        let global = [columns * x, rows * y, layers * z];
+        // SAFETY: a live queue, a kernel with all arguments set that no other thread has, three
+        // sizes each, no list, room for one event.
         let code = unsafe {
             (self.cl.clEnqueueNDRangeKernel)(
                 self.id.ptr(),
@@ -245,13 +279,23 @@ impl Queue {
         let (flags, mut code) = ((CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR) as Bits, 0);
         // SAFETY: the queue's context.
         let buffer = unsafe {
-            (self.cl.clCreateBuffer)(self.context.ptr(), flags, size, ptr::null_mut(), &raw mut code)
+            (self.cl.clCreateBuffer)(
+                self.context.ptr(),
+                flags,
+                size,
+                ptr::null_mut(),
+                &raw mut code,
+            )
         };
         if buffer.is_null() {
-            return Err(error(code.min(-1), &format!("{size} bytes of pinned memory (clCreateBuffer)")));
+            return Err(error(
+                code.min(-1),
+                &format!("{size} bytes of pinned memory (clCreateBuffer)"),
+            ));
         }
         let access = (CL_MAP_READ | CL_MAP_WRITE) as Bits;
-        // SAFETY: a live queue and a buffer of its context, all of it; it returns when it is mapped.
+        // SAFETY: a live queue and a buffer of its context, all of it; it returns when it is
+        // mapped.
         let first = unsafe {
             (self.cl.clEnqueueMapBuffer)(
                 self.id.ptr(),
@@ -269,15 +313,18 @@ impl Queue {
         if first.is_null() {
             // SAFETY: the buffer from above, given up once.
             let _ = unsafe { (self.cl.clReleaseMemObject)(buffer) };
-            return Err(error(code.min(-1), &format!("{size} bytes of pinned memory (clEnqueueMapBuffer)")));
+            return Err(error(
+                code.min(-1),
+                &format!("{size} bytes of pinned memory (clEnqueueMapBuffer)"),
+            ));
         }
         Ok((Addr::new(buffer), Addr::new(first)))
     }
 
     /// Gives back what `pinned` made.
     pub(super) fn unpin(&self, buffer: Addr, first: Addr) {
-        // A device that is lost cannot unmap; the buffer goes nonetheless.
-        // SAFETY: a live queue, a buffer of its context and where it is mapped; nobody uses it any more.
+        // A device that is lost cannot unmap; the buffer goes nonetheless. SAFETY: a live queue, a
+        // buffer of its context and where it is mapped; nobody uses it any more.
         let _ = unsafe {
             (self.cl.clEnqueueUnmapMemObject)(
                 self.id.ptr(),
@@ -325,7 +372,8 @@ impl Drop for Queue {
 fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: i64) -> Result<T> {
     let mut value = T::default();
     let out = (&raw mut value).cast();
-    // SAFETY: a queue by the program's word, and room for as many bytes as are said, of a type without wrong values.
+    // SAFETY: a queue by the program's word, and room for as many bytes as are said, of a type
+    // without wrong values.
     let code = unsafe {
         (cl.clGetCommandQueueInfo)(queue.ptr(), what as Uint, size_of::<T>(), out, ptr::null_mut())
     };

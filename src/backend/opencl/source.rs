@@ -1,8 +1,9 @@
-//! What is handed to a driver's compiler: the caller's text with `dtl_kernel.h` in it; and what type names say.
+//! What is handed to a driver's compiler: the caller's text with `dtl_kernel.h` in it; and what
+//! type names say.
 //!
-//! OpenCL finds no headers by itself. A program may be given some (clCompileProgram), but one that is linked of such parts
-//! tells nothing of its kernels' arguments (PoCL); so the text of the header takes the place of the line,
-//! and so does that of a file that comes with the source.
+//! OpenCL finds no headers by itself. A program may be given some (clCompileProgram), but one that
+//! is linked of such parts tells nothing of its kernels' arguments (PoCL); so the text of the
+//! header takes the place of the line, and so does that of a file that comes with the source.
 
 use crate::error::{Result, fail};
 use crate::runtime::backend::SourceFile;
@@ -38,7 +39,8 @@ impl<'a> Whole<'a> {
             match included.and_then(|(wanted, rest)| Some((self.known(wanted)?, rest))) {
                 Some(((file, text), rest)) => {
                     self.include(file, text)?;
-                    self.text.extend_from_slice(format!("\n#line {number} \"{name}\"\n").as_bytes());
+                    self.text
+                        .extend_from_slice(format!("\n#line {number} \"{name}\"\n").as_bytes());
                     self.text.extend_from_slice(rest);
                 }
                 None => self.text.extend_from_slice(line),
@@ -69,7 +71,8 @@ impl<'a> Whole<'a> {
     /// A file that is not looked for on disk: beside the one that we are in, or by its whole name.
     fn known(&self, wanted: &[u8]) -> Option<(&'a str, &'a [u8])> {
         let wanted = std::str::from_utf8(wanted).ok()?;
-        let folder = self.path.last().and_then(|file| file.rsplit_once('/')).map(|(folder, _)| folder);
+        let folder =
+            self.path.last().and_then(|file| file.rsplit_once('/')).map(|(folder, _)| folder);
         let beside = folder.map(|folder| format!("{folder}/{wanted}"));
         let named = |name: &str| self.files.iter().find(|file| file.name == name);
         match beside.and_then(|name| named(&name)).or_else(|| named(wanted)) {
@@ -81,7 +84,8 @@ impl<'a> Whole<'a> {
 
 /// The name in a line that is an `#include`, and what is behind it.
 fn included(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start().strip_prefix(b"include")?;
+    let rest =
+        line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start().strip_prefix(b"include")?;
     let (first, rest) = rest.trim_ascii_start().split_first()?;
     let end = match first {
         b'"' => b'"',
@@ -155,18 +159,19 @@ mod tests {
     #[test]
     fn the_header_takes_the_place_of_its_line() {
         let whole =
-            complete(b"int a;\n # include <dtl_kernel.h> // there\nint b;", "my \"own\\.c", &[]).unwrap();
+            complete(b"int a;\n # include <dtl_kernel.h> // there\nint b;", "my \"own\\.c", &[])
+                .unwrap();
         let whole = String::from_utf8(whole).unwrap();
-        assert!(
-            whole.starts_with(
-                "#line 1 \"my \\\"own\\\\.c\"\nint a;\n#line 1 \"dtl_kernel.h\"\n/* dtl_kernel.h"
-            )
-        );
+        assert!(whole.starts_with(
+            "#line 1 \"my \\\"own\\\\.c\"\nint a;\n#line 1 \"dtl_kernel.h\"\n/* dtl_kernel.h"
+        ));
         assert!(whole.ends_with("\n#line 2 \"my \\\"own\\\\.c\"\n // there\nint b;\n"), "{whole}");
         assert_eq!(included("#include \"dtl_kernel.h\""), 1);
         assert_eq!(included("/* a */\n#include \"dtl_kernel.h\""), 1);
         assert_eq!(
-            included("constant char a[] = \"/*\", b = '\"', c[] = \"\\\"/*\";\n#include \"dtl_kernel.h\""),
+            included(
+                "constant char a[] = \"/*\", b = '\"', c[] = \"\\\"/*\";\n#include \"dtl_kernel.h\""
+            ),
             1
         );
         assert_eq!(included("// no /*\n#include \"dtl_kernel.h\""), 1);
@@ -192,9 +197,13 @@ mod tests {
             file("a/two.h", "#include \"a/one.h\"\nTWO\n#include <dtl_kernel.h>\n"),
             file("two.h", "OTHER\n"),
         ];
-        let whole = |text: &str| String::from_utf8(complete(text.as_bytes(), "m", &files).unwrap()).unwrap();
-        let text =
-            whole("#include <a/one.h>\n#include \"two.h\"\n#include \"gone.h\"\n/* \n#include <two.h>\n*/\n");
+        let whole = |text: &str| {
+            String::from_utf8(complete(text.as_bytes(), "m", &files).unwrap()).unwrap()
+        };
+        let text = whole(
+            "#include <a/one.h>\n#include \"two.h\"\n#include \"gone.h\"\n/* \n#include \
+             <two.h>\n*/\n",
+        );
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}: {text}"));
         assert!(
             at("#line 1 \"a/two.h\"") < at("TWO")
@@ -212,7 +221,9 @@ mod tests {
 
     #[test]
     fn types_have_their_sizes() {
-        for (name, size) in [("float", 4), ("uint3", 16), ("double16", 128), ("uchar", 1), ("half2", 4)] {
+        for (name, size) in
+            [("float", 4), ("uint3", 16), ("double16", 128), ("uchar", 1), ("half2", 4)]
+        {
             assert_eq!(size_of_type(name), size, "{name}");
         }
         for unknown in ["pair", "float5", "float*", "", "u32", "image2d_t"] {

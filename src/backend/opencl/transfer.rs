@@ -1,7 +1,9 @@
-//! Copies and fills, by the queue of the device that the memory was taken on. Pinned memory is the host's to OpenCL.
+//! Copies and fills, by the queue of the device that the memory was taken on. Pinned memory is the
+//! host's to OpenCL.
 //!
-//! OpenCL copies shared memory in one piece only (clEnqueueSVMMemcpy): a copy in two dimensions is one command for each row, and
-//! one wait for all. A kernel could not do it, since the host's side is no argument of one.
+//! OpenCL copies shared memory in one piece only (clEnqueueSVMMemcpy): a copy in two dimensions is
+//! one command for each row, and one wait for all. A kernel could not do it, since the host's side
+//! is no argument of one.
 
 use super::OpenCl;
 use super::memory::Block;
@@ -20,8 +22,9 @@ impl OpenCl {
     /// The platforms of the sides' memory that is OpenCL's.
     fn platforms(&self, blocks: [Option<Block>; 2]) -> Result<[Option<usize>; 2]> {
         let driver = self.driver.get()?;
-        let of =
-            |block: Option<Block>| block.map(|block| driver.card(block.device).map(|card| card.platform));
+        let of = |block: Option<Block>| {
+            block.map(|block| driver.card(block.device).map(|card| card.platform))
+        };
         let [first, second] = blocks;
         Ok([of(first).transpose()?, of(second).transpose()?])
     }
@@ -43,7 +46,14 @@ impl OpenCl {
         [self.shared(dst), self.shared(src)]
     }
 
-    fn copy_rows(&self, device: i32, dst: Rows, src: Rows, width: usize, height: u64) -> Result<()> {
+    fn copy_rows(
+        &self,
+        device: i32,
+        dst: Rows,
+        src: Rows,
+        width: usize,
+        height: u64,
+    ) -> Result<()> {
         let queue = self.driver.get()?.copies(device)?;
         if dst.pitch == width as u64 && src.pitch == width as u64 {
             return queue.copy(dst.region, src.region)?.finish("a copy");
@@ -114,7 +124,9 @@ impl Transfer for Arc<OpenCl> {
             ([Some(to), Some(from)], [one, other]) if one != other => {
                 self.copy_across(to.device, dst.region, from.device, src.region)
             }
-            ([Some(block), _] | [None, Some(block)], _) => self.copy_on(block.device, dst.region, src.region),
+            ([Some(block), _] | [None, Some(block)], _) => {
+                self.copy_on(block.device, dst.region, src.region)
+            }
             ([None, None], _) => {
                 dst.region.copy_from(src.region);
                 Ok(())
@@ -131,7 +143,9 @@ impl Transfer for Arc<OpenCl> {
         match platforms {
             Err(error) => Some(Err(error)),
             // Another driver's memory: the caller waits for the stream and copies.
-            Ok(all) if all.iter().flatten().any(|platform| *platform != lane.queue().platform) => None,
+            Ok(all) if all.iter().flatten().any(|platform| *platform != lane.queue().platform) => {
+                None
+            }
             Ok(_) => Some(lane.copy(dst.region, src.region)),
         }
     }

@@ -1,6 +1,6 @@
-//! A look at a file before the dynamic loader gets it: is it a shared object for this machine, is it all
-//! there, does it name our symbol? The loader's own texts do not say so, a file that was cut off can crash
-//! it, and of a library that is no plugin at all no constructor should run.
+//! A look at a file before the dynamic loader gets it: is it a shared object for this machine, is
+//! it all there, does it name our symbol? The loader's own texts do not say so, a file that was cut
+//! off can crash it, and of a library that is no plugin at all no constructor should run.
 
 use crate::error::{Result, fail};
 use std::fs::File;
@@ -56,7 +56,8 @@ pub(super) fn check(path: &Path) -> Result<()> {
     match names(&begin, read) {
         Some(names) if !names.windows(ENTRY.len()).any(|window| window == ENTRY) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "it is no plugin: it exports no dtl_plugin_entry_v1 (DTL_PLUGIN_EXPORT makes it visible)"
+            "it is no plugin: it exports no dtl_plugin_entry_v1 (DTL_PLUGIN_EXPORT makes it \
+             visible)"
         ),
         _ => Ok(()),
     }
@@ -73,7 +74,10 @@ fn examine(begin: &[u8], size: u64, own: &[u8]) -> Result<()> {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the file is empty");
     }
     if !begin.starts_with(MAGIC) {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "it is no shared object: it does not begin as an ELF file");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "it is no shared object: it does not begin as an ELF file"
+        );
     }
     let (Some(kind), Some(machine)) = (u16_at(begin, TYPE_AT), u16_at(begin, MACHINE_AT)) else {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the file was cut off: it has {size} bytes");
@@ -128,8 +132,9 @@ fn check_whole(begin: &[u8], size: u64) -> Result<()> {
     if begin.get(4) != Some(&WORDS_64) {
         return Ok(());
     }
-    let inside =
-        |segment: &Segment| segment.offset.checked_add(segment.length).is_some_and(|end| end <= size);
+    let inside = |segment: &Segment| {
+        segment.offset.checked_add(segment.length).is_some_and(|end| end <= size)
+    };
     if segments(begin).is_some_and(|all| all.iter().all(inside)) {
         return Ok(());
     }
@@ -235,7 +240,8 @@ mod tests {
     fn the_names_of_symbols_are_found_without_loading() {
         let own = File::open("/proc/self/exe").unwrap();
         let begin = read_at(&own, 0, 64 * 1024).unwrap();
-        let names = names(&begin, |at, length| read_at(&own, at, length)).expect("a dynamic program");
+        let names =
+            names(&begin, |at, length| read_at(&own, at, length)).expect("a dynamic program");
         assert!(names.windows(8).any(|window| window == b"\0dlopen\0"));
         let error = check(Path::new("/proc/self/exe")).unwrap_err();
         assert!(error.text().contains("exports no dtl_plugin_entry_v1"), "{error}");

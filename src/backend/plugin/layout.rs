@@ -17,7 +17,8 @@ pub(super) struct Row<'a> {
 
 /// Fails if the row differs from ours, both sides' numbers in the text.
 pub(super) fn check(row: Row) -> Result<()> {
-    // A struct that this library does not have comes from a newer header, whose slots it never calls.
+    // A struct that this library does not have comes from a newer header, whose slots it never
+    // calls.
     let Some(whole) = LAYOUTS.iter().find(|known| known.name == row.name) else { return Ok(()) };
     let ours = |name| whole.fields().find(|field| field.name == name);
     let grows = ours("struct_size").is_some();
@@ -37,7 +38,8 @@ pub(super) fn check(row: Row) -> Result<()> {
         Some(known) if (known.offset, known.size) == (row.offset, row.size) => Ok(()),
         Some(known) => fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{}.{field} lies at offset {} ({} bytes) in the plugin and at {} ({} bytes) in this library: {REBUILD}",
+            "{}.{field} lies at offset {} ({} bytes) in the plugin and at {} ({} bytes) in this \
+             library: {REBUILD}",
             row.name,
             row.offset,
             row.size,
@@ -47,7 +49,8 @@ pub(super) fn check(row: Row) -> Result<()> {
         None if grows && row.offset >= whole.size => Ok(()),
         None => fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "{}.{field} lies at offset {} ({} bytes) in the plugin and is not known to this library, whose {} has {} \
+            "{}.{field} lies at offset {} ({} bytes) in the plugin and is not known to this \
+             library, whose {} has {} \
              bytes: {REBUILD}",
             row.name,
             row.offset,
@@ -58,13 +61,19 @@ pub(super) fn check(row: Row) -> Result<()> {
     }
 }
 
-const REBUILD: &str = "build the plugin with this library's dtl.h and without options that change layouts";
+const REBUILD: &str =
+    "build the plugin with this library's dtl.h and without options that change layouts";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(name: &'static str, field: Option<&'static str>, offset: usize, size: usize) -> Row<'static> {
+    fn row(
+        name: &'static str,
+        field: Option<&'static str>,
+        offset: usize,
+        size: usize,
+    ) -> Row<'static> {
         Row { name, field, offset, size }
     }
 
@@ -76,7 +85,9 @@ mod tests {
     fn our_own_rows_pass() {
         for layout in LAYOUTS {
             check(row(layout.name, None, 0, layout.size)).unwrap();
-            layout.fields().for_each(|f| check(row(layout.name, Some(f.name), f.offset, f.size)).unwrap());
+            layout
+                .fields()
+                .for_each(|f| check(row(layout.name, Some(f.name), f.offset, f.size)).unwrap());
             assert!(layout.size > 0 && layout.fields().all(|field| field.size > 0));
         }
         assert!(LAYOUTS.len() > 40);
@@ -96,7 +107,9 @@ mod tests {
         assert!(moved.contains("dtl_comm_vtable_t.isend lies at offset 44 (8 bytes)"), "{moved}");
         assert!(moved.contains("at 32 (8 bytes) in this library"), "{moved}");
         assert!(text(row("dtl_launch_t", Some("grid"), 8, 24)).contains("dtl_launch_t.grid"));
-        assert!(text(row("dtl_comm_done_t", None, 0, 40)).contains("has 40 bytes in the plugin and 24"));
+        assert!(
+            text(row("dtl_comm_done_t", None, 0, 40)).contains("has 40 bytes in the plugin and 24")
+        );
         assert!(text(row("dtl_comm_vtable_t", Some("odd"), 16, 8)).contains("not known"));
     }
 }

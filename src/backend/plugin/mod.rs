@@ -1,7 +1,7 @@
 //! Plugin files: from a path to something that can be told to register its backends.
 //!
-//! Here: loading the file, calling its entry, versions and texts. Before it is loaded, `elf` looks at it;
-//! `layout` compares structs. What was tried and how it ended is kept by `runtime::plugins`.
+//! Here: loading the file, calling its entry, versions and texts. Before it is loaded, `elf` looks
+//! at it; `layout` compares structs. What was tried and how it ended is kept by `runtime::plugins`.
 
 mod elf;
 mod layout;
@@ -84,10 +84,13 @@ impl Plugin for Loaded {
 /// Calls the entry on zeroed room and takes what it wrote.
 fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     let mut room = [0_u64; ROOM];
-    // SAFETY: data and function pointers have one representation on every system with dlsym, null is None,
-    // and a symbol of this name is promised to be such a function.
-    let entry = unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
-    let Some(entry) = entry else { return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_entry_v1 is NULL") };
+    // SAFETY: data and function pointers have one representation on every system with dlsym, null
+    // is None, and a symbol of this name is promised to be such a function.
+    let entry =
+        unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
+    let Some(entry) = entry else {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_entry_v1 is NULL");
+    };
     let before = native::begin();
     // SAFETY: the header's contract: `out` has 4096 writable bytes, aligned to 8.
     let status = unsafe { entry(host, room.as_mut_ptr().cast()) };
@@ -108,7 +111,8 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
 
 /// Versions and texts.
 fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
-    let spoken = agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
+    let spoken =
+        agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
     // SAFETY: the plugin promised a NUL-terminated text or NULL, as in the two lines below.
     let name = unsafe { text(raw.name) };
     // SAFETY: as above.
@@ -116,7 +120,10 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
     // SAFETY: as above.
     let description = unsafe { text(raw.description) };
     if raw.name.is_null() {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.name is NULL: set the plugin's name");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_plugin_t.name is NULL: set the plugin's name"
+        );
     }
     registry::check_name("plugin", &name)?;
     let (version, description) = (a_line(&version), a_line(&description));
@@ -130,7 +137,8 @@ fn environments(raw: &dtl_plugin_t) -> Result<Vec<Need>> {
     if count > MOST_ENVIRONMENTS || (count > 0 && raw.environments.is_null()) || raw.reserved != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_plugin_t.environment_count is {count} (at most {MOST_ENVIRONMENTS}), environments {}NULL, reserved {} (must \
+            "dtl_plugin_t.environment_count is {count} (at most {MOST_ENVIRONMENTS}), environments \
+             {}NULL, reserved {} (must \
              be 0)",
             if raw.environments.is_null() { "" } else { "not " },
             raw.reserved
@@ -235,7 +243,10 @@ mod tests {
         let newer = agree((6, 7), (1, 5)).unwrap_err();
         assert!(newer.text().contains("6 to 7, this library 1 to 5: update libdtl"), "{newer}");
         let older = agree((1, 2), (3, 5)).unwrap_err();
-        assert!(older.text().contains("1 to 2, this library 3 to 5: build the plugin anew"), "{older}");
+        assert!(
+            older.text().contains("1 to 2, this library 3 to 5: build the plugin anew"),
+            "{older}"
+        );
         assert!(agree((0, 1), (1, 1)).is_err() && agree((3, 2), (1, 5)).is_err());
     }
 }

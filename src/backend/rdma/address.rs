@@ -1,4 +1,5 @@
-//! Where a rank's control sockets are reached: in words for its record, and in which order another rank tries.
+//! Where a rank's control sockets are reached: in words for its record, and in which order another
+//! rank tries.
 
 use crate::backend::shortage::os_error;
 use crate::error::{Result, fail};
@@ -12,7 +13,8 @@ const MOST: usize = 3;
 pub(super) const WORDS: usize = 2 + 2 * MOST;
 /// It listens at every address of its machine.
 const EVERYWHERE: u64 = 1 << 32;
-/// Interfaces of virtual machines and containers: other nodes have the same, and do not get here by them.
+/// Interfaces of virtual machines and containers: other nodes have the same, and do not get here by
+/// them.
 const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
 
 /// Where one rank listens.
@@ -26,13 +28,17 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Begins to listen. `named`: an address or an interface of this machine, else all of them; `near`: an interface whose
-    /// addresses the others should try first.
-    pub(super) fn listen(named: Option<&str>, near: Option<&str>) -> Result<(TcpListener, Address)> {
+    /// Begins to listen. `named`: an address or an interface of this machine, else all of them;
+    /// `near`: an interface whose addresses the others should try first.
+    pub(super) fn listen(
+        named: Option<&str>,
+        near: Option<&str>,
+    ) -> Result<(TcpListener, Address)> {
         let failed = |what: &str, error: &std::io::Error| {
             os_error(crate::abi::status::DTL_ERROR_UNAVAILABLE, what, error)
         };
-        let all = net::interfaces().map_err(|error| failed("the addresses of this machine", &error))?;
+        let all =
+            net::interfaces().map_err(|error| failed("the addresses of this machine", &error))?;
         let (addresses, listener) = match named {
             None => (in_order(&all, near), net::listen_everywhere(0)),
             Some(name) => {
@@ -51,7 +57,8 @@ impl Address {
     pub(super) fn words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let everywhere = if self.is_everywhere { EVERYWHERE } else { 0 };
-        let head = [self.node, u64::from(self.port) | (self.addresses.len() as u64) << 16 | everywhere];
+        let head =
+            [self.node, u64::from(self.port) | (self.addresses.len() as u64) << 16 | everywhere];
         let addresses = self.addresses.iter().flat_map(|address| {
             let bits = u128::from(mapped(*address));
             [(bits >> 64) as u64, bits as u64]
@@ -83,7 +90,9 @@ impl Address {
             ways.push(Ipv4Addr::LOCALHOST.into());
         }
         // What both machines are called leads back to oneself.
-        ways.extend(self.addresses.iter().filter(|address| is_here || !own.addresses.contains(address)));
+        ways.extend(
+            self.addresses.iter().filter(|address| is_here || !own.addresses.contains(address)),
+        );
         if ways.is_empty() {
             ways.clone_from(&self.addresses);
         }
@@ -109,7 +118,12 @@ fn in_order(all: &[Interface], near: Option<&str>) -> Vec<IpAddr> {
     let mut usable: Vec<&Interface> = all.iter().filter(|one| !is_local(&one.address)).collect();
     let rank = |one: &Interface| {
         let is_inside = INSIDE.iter().any(|prefix| one.name.starts_with(prefix));
-        (one.address.is_loopback(), near != Some(one.name.as_str()), is_inside, one.address.is_ipv6())
+        (
+            one.address.is_loopback(),
+            near != Some(one.name.as_str()),
+            is_inside,
+            one.address.is_ipv6(),
+        )
     };
     usable.sort_by_key(|one| rank(one));
     usable.iter().map(|one| one.address).take(MOST).collect()
@@ -123,15 +137,18 @@ fn named_ones(all: &[Interface], name: &str) -> Result<Vec<IpAddr>> {
             false => Ok(found),
             true => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "address (DTL_RDMA_ADDRESS) is \"{name}\", which has only link-local addresses, which other nodes cannot use: name \
+                "address (DTL_RDMA_ADDRESS) is \"{name}\", which has only link-local addresses, \
+                 which other nodes cannot use: name \
                  another one"
             ),
         });
     }
-    let there: Vec<String> = all.iter().map(|one| format!("{} ({})", one.address, one.name)).collect();
+    let there: Vec<String> =
+        all.iter().map(|one| format!("{} ({})", one.address, one.name)).collect();
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "address (DTL_RDMA_ADDRESS) is \"{name}\", which is no address or interface of this machine that is up: it has {}",
+        "address (DTL_RDMA_ADDRESS) is \"{name}\", which is no address or interface of this \
+         machine that is up: it has {}",
         there.join(", ")
     )
 }
@@ -182,11 +199,15 @@ mod tests {
         let (here, there) =
             (at(1, true, &["10.0.0.1", "172.17.0.1"]), at(2, true, &["10.0.0.2", "172.17.0.1"]));
         assert_eq!(Address::parse(&there.words()), there);
-        let ways =
-            |to: &Address, from| to.ways(from).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let ways = |to: &Address, from| {
+            to.ways(from).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
         assert_eq!(ways(&there, &here), "10.0.0.2:4711");
         assert_eq!(ways(&here, &here), "127.0.0.1:4711 10.0.0.1:4711 172.17.0.1:4711");
         let six = at(2, false, &["fd00::2"]);
-        assert_eq!((ways(&six, &here), Address::parse(&six.words())), ("[fd00::2]:4711".to_owned(), six));
+        assert_eq!(
+            (ways(&six, &here), Address::parse(&six.words())),
+            ("[fd00::2]:4711".to_owned(), six)
+        );
     }
 }

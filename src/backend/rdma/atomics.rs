@@ -1,17 +1,20 @@
-//! Accumulating operations on windows, done by the target's network card: of elements of 8 bytes, to which it adds, and which it
-//! compares and swaps.
+//! Accumulating operations on windows, done by the target's network card: of elements of 8 bytes,
+//! to which it adds, and which it compares and swaps.
 //!
-//! A sum of integers is one work request an element. Everything else is a loop: what the element becomes is computed for the
-//! value that it is thought to have and swapped in if it has that; if not, the card says what it has, and that is tried next.
-//! Whenever a loop goes round, somebody else's operation has succeeded. What an element held before comes into a word of the
-//! slab, as the program's memory is perhaps not registered.
+//! A sum of integers is one work request an element. Everything else is a loop: what the element
+//! becomes is computed for the value that it is thought to have and swapped in if it has that; if
+//! not, the card says what it has, and that is tried next. Whenever a loop goes round, somebody
+//! else's operation has succeeded. What an element held before comes into a word of the slab, as
+//! the program's memory is perhaps not registered.
 //!
-//! A card's changes are atomic among themselves, not with those of a processor (IBV_ATOMIC_HCA). So a rank changes its own
-//! memory by its card as well, on a queue pair that is connected to itself, and all ranks reach a rank's memory on its first
-//! rail. The program may load and store such elements whole, between a rank's epochs as elsewhere: the card writes 8 bytes at once.
+//! A card's changes are atomic among themselves, not with those of a processor (IBV_ATOMIC_HCA). So
+//! a rank changes its own memory by its card as well, on a queue pair that is connected to itself,
+//! and all ranks reach a rank's memory on its first rail. The program may load and store such
+//! elements whole, between a rank's epochs as elsewhere: the card writes 8 bytes at once.
 //!
-//! Order: a card does the requests of a queue pair in their order, but a loop may need several. So nothing begins on elements
-//! that a loop is still about, nor on those of an operation of which only a part has begun.
+//! Order: a card does the requests of a queue pair in their order, but a loop may need several. So
+//! nothing begins on elements that a loop is still about, nor on those of an operation of which
+//! only a part has begun.
 
 use super::connect::busy;
 use super::functions::ATOMIC_NONE;
@@ -98,7 +101,10 @@ impl How {
             Some(_) if rmw::is_counter(dtype, op) => Ok(How::Add),
             Some(update) => Ok(How::Loop(update)),
             None => {
-                fail!(DTL_ERROR_NOT_SUPPORTED, "the device does not apply operation {op} to dtype {dtype}")
+                fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "the device does not apply operation {op} to dtype {dtype}"
+                )
             }
         }
     }
@@ -188,12 +194,17 @@ impl Results {
 }
 
 impl Peer {
-    /// The operation that waits for the answer to a work request which may have changed an element; `None`: it does not, or
-    /// only looks.
-    pub(super) fn answer_of(&self, flying: &Flying, operations: &Operations<Operation>) -> Option<OpId> {
+    /// The operation that waits for the answer to a work request which may have changed an element;
+    /// `None`: it does not, or only looks.
+    pub(super) fn answer_of(
+        &self,
+        flying: &Flying,
+        operations: &Operations<Operation>,
+    ) -> Option<OpId> {
         let What::Answer(slot) = flying.what else { return None };
         let op = self.results.tries.get(slot)?.op;
-        let looks = matches!(operations.get(op), Some(Operation::Atomic(Atomic { how: How::Look, .. })));
+        let looks =
+            matches!(operations.get(op), Some(Operation::Atomic(Atomic { how: How::Look, .. })));
         (!looks).then_some(op)
     }
 
@@ -211,7 +222,9 @@ impl State {
         let memory = self.window(window)?.memory;
         let is_able = self.rails.first().is_some_and(|rail| {
             let limits = &rail.limits;
-            limits.atomic_cap != ATOMIC_NONE && limits.max_qp_rd_atom > 0 && limits.max_qp_init_rd_atom > 0
+            limits.atomic_cap != ATOMIC_NONE
+                && limits.max_qp_rd_atom > 0
+                && limits.max_qp_init_rd_atom > 0
         });
         let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
         Ok(is_able && is_aligned && reduce::dtype_size(dtype) == Some(ELEMENT))
@@ -283,7 +296,8 @@ impl State {
             let Some(Operation::Atomic(_)) = self.operations.get(*op) else { continue };
             peer.results.forget(*op);
             self.said = Some(format!(
-                "rank {rank}: the connection broke while an element there was being changed: whether it was is not known (it is not changed \
+                "rank {rank}: the connection broke while an element there was being changed: \
+                 whether it was is not known (it is not changed \
                  any more); look at it, and change it again if it was not"
             ));
             self.finish(*op, Done { source, status: DTL_ERROR_CONNECTION_LOST, word: 0, size: 0 });
@@ -361,7 +375,8 @@ mod tests {
         let values = [0, 1, 5, u64::MAX, bits(1.5), bits(-0.0), bits(f64::NAN), 3 << 32 | 9];
         for dtype in DTL_DTYPE_INT8..=DTL_DTYPE_INT64_INT64 {
             for op in DTL_OP_SUM..=DTL_OP_NO_OP {
-                let (Some(update), true) = (rmw::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
+                let (Some(update), true) =
+                    (rmw::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
                 else {
                     assert!(How::of(&change(dtype, op)).is_err());
                     continue;
@@ -371,14 +386,20 @@ mod tests {
                     matches!(how, How::Add | How::Look),
                     op == DTL_OP_NO_OP || rmw::is_counter(dtype, op)
                 );
-                for (before, operand) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
+                for (before, operand) in
+                    values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)))
+                {
                     let from = Scratch::of_words(&[operand]).expect("memory");
                     let atomic = atomic(how, &from);
                     // Somebody else is faster in the first rounds.
                     let (mut element, mut others) = (before, values.into_iter().take(3));
                     let mut work = atomic.first(0, (AT.addr, operand));
                     let found = loop {
-                        element = if atomic.is_loop() { others.next().unwrap_or(element) } else { element };
+                        element = if atomic.is_loop() {
+                            others.next().unwrap_or(element)
+                        } else {
+                            element
+                        };
                         let found = card(&mut element, work);
                         match atomic.next(0, work, found) {
                             Some(next) => work = next,
@@ -406,7 +427,9 @@ mod tests {
         results.end(0, true, work, found);
         assert_eq!((found, element, results.known), (3, 15, (AT.addr, 15)));
         // What was found not to change is known too; of other elements nothing is.
-        let Work::CompareSwap(_, guess, _) = atomic.first(1, results.known) else { panic!("no loop") };
+        let Work::CompareSwap(_, guess, _) = atomic.first(1, results.known) else {
+            panic!("no loop")
+        };
         assert_eq!(guess, 0);
         results.end(0, true, work, 77);
         assert_eq!(results.known, (AT.addr, 77));
@@ -430,7 +453,9 @@ mod tests {
         let mut results = Results::default();
         results.held.push((OpId(1), 64..80));
         results.held.push((OpId(2), 96..104));
-        assert!(results.admits(&(56..64)) && results.admits(&(80..96)) && results.admits(&(104..112)));
+        assert!(
+            results.admits(&(56..64)) && results.admits(&(80..96)) && results.admits(&(104..112))
+        );
         assert!(![56..72, 72..80, 0..200, 96..104].iter().any(|elements| results.admits(elements)));
         results.release(OpId(1));
         results.release(OpId(3));

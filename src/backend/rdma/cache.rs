@@ -1,8 +1,9 @@
 //! Registrations of memory that messages are in, kept for the next ones.
 //!
-//! Only memory of the library's own allocator is registered, a mapping at a time: it tells when pages go back to the system, and
-//! what was registered there is given up before anything new is looked up. Nothing tells when memory of the program's own is
-//! unmapped, and what is mapped there later would not be what the device has: that memory is moved through slots.
+//! Only memory of the library's own allocator is registered, a mapping at a time: it tells when
+//! pages go back to the system, and what was registered there is given up before anything new is
+//! looked up. Nothing tells when memory of the program's own is unmapped, and what is mapped there
+//! later would not be what the device has: that memory is moved through slots.
 
 use super::devices::Registrations;
 use super::rail::{Rail, Registration};
@@ -79,7 +80,8 @@ impl Cache {
         }
     }
 
-    /// The registration of what a region is in; `None`: it is not to be registered. Keep it while the region is used.
+    /// The registration of what a region is in; `None`: it is not to be registered. Keep it while
+    /// the region is used.
     pub(super) fn get(&mut self, region: Region) -> Option<Arc<Registered>> {
         self.forget_returned();
         self.clock += 1;
@@ -142,8 +144,11 @@ impl Cache {
 
     /// Drops what was not used for longest and is not in use now.
     fn drop_oldest(&mut self) -> bool {
-        let idle = self.entries.iter().filter(|(_, entry)| Arc::strong_count(&entry.registered) == 1);
-        let Some(at) = idle.min_by_key(|(_, entry)| entry.used).map(|(at, _)| *at) else { return false };
+        let idle =
+            self.entries.iter().filter(|(_, entry)| Arc::strong_count(&entry.registered) == 1);
+        let Some(at) = idle.min_by_key(|(_, entry)| entry.used).map(|(at, _)| *at) else {
+            return false;
+        };
         self.remove(at);
         true
     }

@@ -1,5 +1,5 @@
-//! A TCP connection that carries short frames and never waits: {length and kind, bytes}. What arrives is not trusted: a
-//! frame longer than the reader allows ends the connection.
+//! A TCP connection that carries short frames and never waits: {length and kind, bytes}. What
+//! arrives is not trusted: a frame longer than the reader allows ends the connection.
 
 use crate::sys::unforked::Unforked;
 use std::io::{ErrorKind, Read, Write};
@@ -34,7 +34,13 @@ pub(super) enum State {
 
 impl Channel {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Channel { stream: Unforked::new(stream), inbox: Vec::new(), read: 0, outbox: Vec::new(), written: 0 }
+        Channel {
+            stream: Unforked::new(stream),
+            inbox: Vec::new(),
+            read: 0,
+            outbox: Vec::new(),
+            written: 0,
+        }
     }
 
     /// Puts a frame behind those that go. Longer ones than `LONGEST` are not made here.
@@ -83,7 +89,8 @@ impl Channel {
         State::Open
     }
 
-    /// The next whole frame: its kind and bytes. An error: what comes is longer than `most`, nobody of ours sends that.
+    /// The next whole frame: its kind and bytes. An error: what comes is longer than `most`, nobody
+    /// of ours sends that.
     pub(super) fn next(&mut self, most: usize) -> Result<Option<(u8, Vec<u8>)>, usize> {
         let waiting = self.inbox.get(self.read..).unwrap_or_default();
         let Some((head, rest)) = waiting.split_first_chunk::<HEAD>() else {

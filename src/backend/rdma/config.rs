@@ -1,5 +1,6 @@
-//! How an rdma communicator is made: `dtl_rdma_config_t`, with what the environment says in the place of what it leaves open.
-//! Its rules, and the defaults with their reasons, are in that struct's text: `src/abi/rdma.rs`.
+//! How an rdma communicator is made: `dtl_rdma_config_t`, with what the environment says in the
+//! place of what it leaves open. Its rules, and the defaults with their reasons, are in that
+//! struct's text: `src/abi/rdma.rs`.
 
 use super::meet::How;
 use super::slots::{LANES, RAILS};
@@ -30,7 +31,8 @@ pub enum Devices {
 /// Everything decided that does not depend on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Devices to use, each with its port, the first that fits the rank's place first; empty: all that are active.
+    /// Devices to use, each with its port, the first that fits the rank's place first; empty: all
+    /// that are active.
     pub devices: Vec<(String, Option<u8>)>,
     /// Devices (rails) used at once.
     pub rails: u32,
@@ -42,13 +44,13 @@ pub struct Config {
     pub service_level: u8,
     /// Traffic class.
     pub traffic_class: u8,
-    /// Time until a packet is sent again: 4.096 µs x 2^timeout.
+    /// Time until a packet is sent again: 4.096 us x 2^timeout.
     pub timeout: u8,
     /// How often it is sent again.
     pub retries: u8,
     /// How often, where the receiver had no receive posted.
     pub receiver_retries: u8,
-    /// Bytes of a packet at most, 256 … 4096; `None`: what the port has.
+    /// Bytes of a packet at most, 256 ... 4096; `None`: what the port has.
     pub mtu: Option<u32>,
     /// Index of the partition key.
     pub pkey_index: u16,
@@ -66,11 +68,13 @@ pub struct Config {
     pub cache_bytes: u64,
     /// How the ranks meet, see `meet`.
     pub meeting: String,
-    /// The address or the network interface of the sockets by which connections are made; empty: chosen.
+    /// The address or the network interface of the sockets by which connections are made; empty:
+    /// chosen.
     pub address: String,
     /// Silence in milliseconds after which a peer's machine counts as dead.
     pub silence_ms: u32,
-    /// How long a connection that breaks over and over is made again, in milliseconds; 0: not at all.
+    /// How long a connection that breaks over and over is made again, in milliseconds; 0: not at
+    /// all.
     pub reconnect_ms: u32,
 }
 
@@ -108,7 +112,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What the caller says (`native` is null, or where his `dtl_rdma_config_t` is), else the environment, else the default.
+    /// What the caller says (`native` is null, or where his `dtl_rdma_config_t` is), else the
+    /// environment, else the default.
     pub fn resolve(native: Addr) -> Result<Config> {
         let given = if native.is_null() { Texts::new() } else { take(native)? };
         Sources { given, variables: settings::current().fabric }.config()
@@ -120,15 +125,19 @@ impl Config {
     }
 }
 
-/// What is set, by its name: numbers as texts, too, so that all are checked in one way, whoever says them.
+/// What is set, by its name: numbers as texts, too, so that all are checked in one way, whoever
+/// says them.
 type Texts = BTreeMap<&'static str, String>;
 
 /// The constants of a field, and their words in the variable. The first is 1.
 type Words = &'static [(&'static str, &'static str)];
 const COMPLETION: Words = &[("DTL_RDMA_POLL", "poll"), ("DTL_RDMA_EVENT", "event")];
 const RENDEZVOUS: Words = &[("DTL_RDMA_WRITE", "write"), ("DTL_RDMA_READ", "read")];
-const DEVICE_MEMORY: Words =
-    &[("DTL_RDMA_STAGED", "staged"), ("DTL_RDMA_DMABUF", "dmabuf"), ("DTL_RDMA_PEERMEM", "peermem")];
+const DEVICE_MEMORY: Words = &[
+    ("DTL_RDMA_STAGED", "staged"),
+    ("DTL_RDMA_DMABUF", "dmabuf"),
+    ("DTL_RDMA_PEERMEM", "peermem"),
+];
 
 /// Takes over what the struct sets.
 fn take(native: Addr) -> Result<Texts> {
@@ -142,7 +151,9 @@ fn take(native: Addr) -> Result<Texts> {
         );
     }
     let mut given = Texts::new();
-    for (name, text) in [("devices", raw.devices), ("meeting", raw.meeting), ("address", raw.address)] {
+    for (name, text) in
+        [("devices", raw.devices), ("meeting", raw.meeting), ("address", raw.address)]
+    {
         if let Some(text) = text_at(text, name)? {
             given.insert(name, text);
         }
@@ -166,9 +177,12 @@ fn take(native: Addr) -> Result<Texts> {
     // A program that was compiled with the first version has no such field.
     let has_more = raw.struct_size as usize > offset_of!(dtl_rdma_config_t, reconnect_ms);
     let reconnect_ms = if has_more { raw.reconnect_ms } else { -1 };
-    let numbers =
-        numbers.into_iter().chain([("cache_bytes", raw.cache_bytes), ("reconnect_ms", reconnect_ms)]);
-    given.extend(numbers.filter(|(_, value)| *value != -1).map(|(name, value)| (name, value.to_string())));
+    let numbers = numbers
+        .into_iter()
+        .chain([("cache_bytes", raw.cache_bytes), ("reconnect_ms", reconnect_ms)]);
+    given.extend(
+        numbers.filter(|(_, value)| *value != -1).map(|(name, value)| (name, value.to_string())),
+    );
     let words = [
         ("completion", raw.completion, COMPLETION),
         ("rendezvous", raw.rendezvous, RENDEZVOUS),
@@ -207,12 +221,16 @@ impl Sources {
             traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(usual.traffic_class),
             timeout: self.number("timeout", 1..=31)?.unwrap_or(usual.timeout),
             retries: self.number("retries", 0..=7)?.unwrap_or(usual.retries),
-            receiver_retries: self.number("receiver_retries", 0..=7)?.unwrap_or(usual.receiver_retries),
+            receiver_retries: self
+                .number("receiver_retries", 0..=7)?
+                .unwrap_or(usual.receiver_retries),
             mtu: self.text("mtu", mtu, "256, 512, 1024, 2048 or 4096")?.or(usual.mtu),
             pkey_index: self.number("pkey_index", 0..=u16::MAX)?.unwrap_or(usual.pkey_index),
             depth: self.number("depth", 4..=4096)?.unwrap_or(usual.depth),
             inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(usual.inline),
-            sleeps: self.word("completion", COMPLETION)?.map_or(usual.sleeps, |word| word == "event"),
+            sleeps: self
+                .word("completion", COMPLETION)?
+                .map_or(usual.sleeps, |word| word == "event"),
             reads: self.word("rendezvous", RENDEZVOUS)?.map_or(usual.reads, |word| word == "read"),
             device_memory: match self.word("device_memory", DEVICE_MEMORY)? {
                 Some("dmabuf") => Devices::Dmabuf,
@@ -238,7 +256,12 @@ impl Sources {
     }
 
     /// What is said of a field, as `read` understands it; `None`: nothing.
-    fn text<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Option<T>> {
+    fn text<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&str) -> Option<T>,
+        allowed: &str,
+    ) -> Result<Option<T>> {
         let given = self.given.get(name).map(String::as_str);
         let Some(text) = given.or_else(|| Some(self.variable(name)?.1)) else { return Ok(None) };
         match read(text) {
@@ -257,7 +280,8 @@ impl Sources {
 
     fn word(&self, name: &str, words: Words) -> Result<Option<&'static str>> {
         let read = |text: &str| words.iter().find(|(_, word)| *word == text).map(|(_, word)| *word);
-        let allowed: Vec<_> = words.iter().map(|(constant, word)| format!("{constant} ({word})")).collect();
+        let allowed: Vec<_> =
+            words.iter().map(|(constant, word)| format!("{constant} ({word})")).collect();
         self.text(name, read, &allowed.join(", "))
     }
 
@@ -266,7 +290,8 @@ impl Sources {
         match (self.given.get(name), self.variable(name)) {
             (Some(value), _) => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "dtl_rdma_config_t.{name} is {value}: use {allowed}; DTL_RDMA_CONFIG_INIT leaves it open"
+                "dtl_rdma_config_t.{name} is {value}: use {allowed}; DTL_RDMA_CONFIG_INIT leaves \
+                 it open"
             ),
             (None, Some((variable, value))) => {
                 fail!(DTL_ERROR_INVALID_ARGUMENT, "{variable}={value}: use {allowed}; or unset it")
@@ -276,7 +301,8 @@ impl Sources {
     }
 }
 
-const DEVICES: &str = "names of devices, each once, with a port of 1 to 255 if that matters: mlx5_0:1,mlx5_1";
+const DEVICES: &str =
+    "names of devices, each once, with a port of 1 to 255 if that matters: mlx5_0:1,mlx5_1";
 
 fn devices(text: &str) -> Option<Vec<(String, Option<u8>)>> {
     let mut all = Vec::new();
@@ -310,8 +336,8 @@ fn bytes(text: &str) -> Option<u64> {
     settings::bytes("", text).ok()
 }
 
-const MEETING: &str =
-    "auto, over, mpi, shm or the name of a registered kind, file:PATH or tcp:HOST:PORT (IPv6 in brackets)";
+const MEETING: &str = "auto, over, mpi, shm or the name of a registered kind, file:PATH or \
+    tcp:HOST:PORT (IPv6 in brackets)";
 
 fn meeting(text: &str) -> Option<String> {
     let text = if text.is_empty() { "auto" } else { text };

@@ -1,6 +1,7 @@
-//! Connections, made when two ranks first have something to say to each other. Over the sockets each tells its ends; who is
-//! connected says so, and only then the other sends: a message that comes too early would be tried again for a long time.
-//! So it is again when a connection has broken: `reconnect`.
+//! Connections, made when two ranks first have something to say to each other. Over the sockets
+//! each tells its ends; who is connected says so, and only then the other sends: a message that
+//! comes too early would be tried again for a long time. So it is again when a connection has
+//! broken: `reconnect`.
 
 use super::config::Config;
 use super::errors::here;
@@ -13,8 +14,8 @@ use crate::abi::status::DTL_ERROR_BUSY;
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
 
-/// Words of a telling: what it is; the how-manieth connection; where its words are and their key; then for each lane how many messages
-/// were received and consumed, and its end in five words.
+/// Words of a telling: what it is; the how-manieth connection; where its words are and their key;
+/// then for each lane how many messages were received and consumed, and its end in five words.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
 /// The other side cannot make it; in words why.
@@ -157,7 +158,8 @@ impl State {
         }
     }
 
-    /// Connects a queue pair to itself: so this rank's device changes elements of its own memory. It carries no messages.
+    /// Connects a queue pair to itself: so this rank's device changes elements of its own memory.
+    /// It carries no messages.
     fn connect_self(&mut self) -> Result<()> {
         let config = Config { depth: self.config.depth.min(OWN_DEPTH), ..self.config.clone() };
         let mut made = Peer::make(self.rank, &[(0, self.completions(0)?)], &config)?;
@@ -211,7 +213,10 @@ impl State {
                 "it could not make its end of the connection; it says: {}",
                 text_of(why)
             ),
-            _ => fail!(DTL_ERROR_COMMUNICATION, "what it says over the socket is nothing of this library"),
+            _ => fail!(
+                DTL_ERROR_COMMUNICATION,
+                "what it says over the socket is nothing of this library"
+            ),
         };
         if let Err(error) = outcome {
             self.fail(rank, error.text());
@@ -262,7 +267,8 @@ impl State {
         if generation != peer.repair.generation || ends.len() != 2 + END * peer.lanes.len() {
             return fail!(
                 DTL_ERROR_COMMUNICATION,
-                "it tells {} words of connection {generation}, this rank has {} queue pairs of connection {}: all need the same \
+                "it tells {} words of connection {generation}, this rank has {} queue pairs of \
+                 connection {}: all need the same \
                  configuration",
                 ends.len(),
                 peer.lanes.len(),
@@ -273,7 +279,8 @@ impl State {
         if peer.stage == Stage::Asked { self.connect(rank) } else { Ok(()) }
     }
 
-    /// Connects this side if the peer has told its ends. What fails is tried again, for as long as a broken connection would be.
+    /// Connects this side if the peer has told its ends. What fails is tried again, for as long as
+    /// a broken connection would be.
     pub(super) fn connect(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let Some(ends) = peer.repair.heard.take() else { return Ok(()) };

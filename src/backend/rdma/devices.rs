@@ -1,12 +1,14 @@
-//! Registrations of device memory, one for each allocation that large messages were in: by its dma-buf, or by its address.
+//! Registrations of device memory, one for each allocation that large messages were in: by its
+//! dma-buf, or by its address.
 //!
-//! They share the bound of the other registrations (`cache`). An allocation that goes takes its registration with it, in the thread that
-//! frees it and before its backend hears of that: a registration keeps a device's pages alive, and by an address it would reach what is
-//! there next. Each is known by the allocation's number, so one at the same address never meets it. A message has a share of its
-//! allocation's registration.
+//! They share the bound of the other registrations (`cache`). An allocation that goes takes its
+//! registration with it, in the thread that frees it and before its backend hears of that: a
+//! registration keeps a device's pages alive, and by an address it would reach what is there next.
+//! Each is known by the allocation's number, so one at the same address never meets it. A message
+//! has a share of its allocation's registration.
 //!
-//! An allocation that its backend gives no dma-buf of is remembered as such. If the device or the kernel refuses a registration, none
-//! is tried any more. Both are said once.
+//! An allocation that its backend gives no dma-buf of is remembered as such. If the device or the
+//! kernel refuses a registration, none is tried any more. Both are said once.
 
 use super::cache::{Cache, Registered};
 use super::config::Devices;
@@ -24,7 +26,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The backend whose addresses a kernel module knows (nvidia_peermem): others' need not be addresses at all.
+/// The backend whose addresses a kernel module knows (nvidia_peermem): others' need not be
+/// addresses at all.
 const BY_ADDRESS: &str = "cuda";
 
 /// See the module's text. Its lock is the last that anybody takes.
@@ -88,9 +91,11 @@ impl Registrations {
     /// Drops what was not used for longest and is not in use now.
     pub(super) fn drop_oldest(&self) -> bool {
         let mut known = self.0.lock();
-        let is_idle = |entry: &Entry| entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1);
+        let is_idle =
+            |entry: &Entry| entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1);
         let idle = known.entries.iter().filter(|(_, entry)| is_idle(entry));
-        let Some(serial) = idle.min_by_key(|(_, entry)| entry.used).map(|(serial, _)| *serial) else {
+        let Some(serial) = idle.min_by_key(|(_, entry)| entry.used).map(|(serial, _)| *serial)
+        else {
             return false;
         };
         let gone = known.entries.remove(&serial);
@@ -155,8 +160,11 @@ impl Cache {
     #[cold]
     fn refuse(&self, memory: &DeviceMemory<'_>, error: &Error) {
         let bytes = memory.region.len();
-        let why =
-            format!("{bytes} bytes of {} memory cannot be registered: {}", memory.backend, error.text());
+        let why = format!(
+            "{bytes} bytes of {} memory cannot be registered: {}",
+            memory.backend,
+            error.text()
+        );
         log::warning!("rdma: messages of device memory go through host memory from now on: {why}");
         self.devices.refuse(why);
     }
@@ -166,7 +174,8 @@ impl Cache {
         self.devices.put(memory.serial, 0, None);
         if !std::mem::replace(&mut self.devices.0.lock().has_said, true) {
             log::warning!(
-                "rdma: messages of an allocation of {} bytes of backend {} go through host memory: no dma-buf: {}",
+                "rdma: messages of an allocation of {} bytes of backend {} go through host memory: \
+                 no dma-buf: {}",
                 memory.region.len(),
                 memory.backend,
                 error.text()
@@ -188,7 +197,11 @@ impl WireDevices for RdmaWire {
         }
     }
 
-    fn add(&mut self, memory: &DeviceMemory<'_>, by: Option<Result<(OwnedFd, u64)>>) -> Option<Hold> {
+    fn add(
+        &mut self,
+        memory: &DeviceMemory<'_>,
+        by: Option<Result<(OwnedFd, u64)>>,
+    ) -> Option<Hold> {
         let cache = &mut self.state.as_mut()?.cache;
         // Another thread's message may have come first.
         if let Some(known) = cache.devices.find(memory.serial) {

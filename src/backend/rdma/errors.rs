@@ -22,10 +22,13 @@ pub(super) fn call_failed(what: &str, code: i32) -> Error {
         libc::EMFILE | libc::ENFILE => {
             (DTL_ERROR_LIMIT, "; no descriptors are left: raise that limit (ulimit -n)")
         }
-        libc::EACCES | libc::EPERM => (DTL_ERROR_UNAVAILABLE, "; ask for access to /dev/infiniband"),
-        libc::EIO | libc::ENODEV => {
-            (DTL_ERROR_DEVICE_LOST, "; the device has failed or was removed: \"rdma link\" and dmesg tell")
+        libc::EACCES | libc::EPERM => {
+            (DTL_ERROR_UNAVAILABLE, "; ask for access to /dev/infiniband")
         }
+        libc::EIO | libc::ENODEV => (
+            DTL_ERROR_DEVICE_LOST,
+            "; the device has failed or was removed: \"rdma link\" and dmesg tell",
+        ),
         _ => (DTL_ERROR_VERBS, ""),
     };
     Error::new(status, format!("{what}: {error}{advice}"))
@@ -37,8 +40,9 @@ pub(super) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Whether a work request that failed so says nothing against the next: the way to the peer was interrupted, or a queue pair ended.
-/// soft-RoCE calls it a local operation's error when the interface is down.
+/// Whether a work request that failed so says nothing against the next: the way to the peer was
+/// interrupted, or a queue pair ended. soft-RoCE calls it a local operation's error when the
+/// interface is down.
 #[cold]
 pub(super) fn may_pass(status: u32) -> bool {
     matches!(
@@ -66,7 +70,8 @@ pub(super) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     };
     let advice = match status {
         WC_RETRY_EXC_ERR => {
-            ": its machine, the cable or a switch does not answer (DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say how long to try)"
+            ": its machine, the cable or a switch does not answer (DTL_RDMA_TIMEOUT and \
+             DTL_RDMA_RETRIES say how long to try)"
         }
         WC_RNR_RETRY_EXC_ERR => ": it has no receive posted (DTL_RDMA_RECEIVER_RETRIES)",
         WC_REM_ACCESS_ERR => ": the memory there is not registered any more",

@@ -1,9 +1,10 @@
-//! What a device tells by itself: that a completion queue has something, to who sleeps until then, and that a port, a queue pair
-//! or all of it has failed.
+//! What a device tells by itself: that a completion queue has something, to who sleeps until then,
+//! and that a port, a queue pair or all of it has failed.
 //!
-//! A thread that waits asks with the lock held (`State::doze`): events of before are taken, the queues are told to say when
-//! something comes, and then they are looked at once more, so nothing comes unnoticed in between. It sleeps without the lock, on
-//! one descriptor for all: those of the completion queues, of the devices and of the control sockets.
+//! A thread that waits asks with the lock held (`State::doze`): events of before are taken, the
+//! queues are told to say when something comes, and then they are looked at once more, so nothing
+//! comes unnoticed in between. It sleeps without the lock, on one descriptor for all: those of the
+//! completion queues, of the devices and of the control sockets.
 
 use super::errors::last_failed;
 use super::functions::*;
@@ -81,7 +82,9 @@ impl Rail {
         }
         let (mut cq, mut user) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: our channel, which does not wait; room for both pointers.
-        while unsafe { (self.calls.ibv_get_cq_event)(self.channel, &raw mut cq, &raw mut user) } == 0 {
+        while unsafe { (self.calls.ibv_get_cq_event)(self.channel, &raw mut cq, &raw mut user) }
+            == 0
+        {
             // SAFETY: one of our queues, which has told once.
             unsafe { (self.calls.ibv_ack_cq_events)(cq, 1) };
         }
@@ -144,7 +147,8 @@ pub(super) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
 }
 
 impl State {
-    /// See the module's text. Not while something waits for room, of which nothing is told, or for a time.
+    /// See the module's text. Not while something waits for room, of which nothing is told, or for
+    /// a time.
     pub(super) fn doze(&mut self, seen: &mut u64) -> Result<Doze> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(Doze::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
@@ -187,8 +191,10 @@ impl State {
         let name = format!("{}:{}", rail.name, rail.port);
         match news {
             News::Device => {
-                let why =
-                    format!("device {} of this rank has failed ({said}): dmesg may tell why", rail.name);
+                let why = format!(
+                    "device {} of this rank has failed ({said}): dmesg may tell why",
+                    rail.name
+                );
                 log::error!("rdma: {why}");
                 // Every connection has a queue pair on every rail.
                 for rank in 0..self.peers.ranks() {
@@ -199,8 +205,10 @@ impl State {
                 self.dead_device = Some(why);
             }
             News::Queue(qp, by_itself) => {
-                let is_its = |peer: &super::peer::Peer| peer.lanes.iter().any(|lane| lane.queue.is(*qp));
-                let of = (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
+                let is_its =
+                    |peer: &super::peer::Peer| peer.lanes.iter().any(|lane| lane.queue.is(*qp));
+                let of =
+                    (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
                 let why = format!("its queue pair on {name} has failed ({said})");
                 match of {
                     Some(rank) if *by_itself => self.broke(rank, &why),
@@ -209,7 +217,8 @@ impl State {
                 }
             }
             News::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
-                "rdma: port {name} is down ({said}): what is under way is tried again for as long as DTL_RDMA_TIMEOUT and \
+                "rdma: port {name} is down ({said}): what is under way is tried again for as long \
+                 as DTL_RDMA_TIMEOUT and \
                  DTL_RDMA_RETRIES say"
             ),
             News::PortUp => {
@@ -224,7 +233,9 @@ impl State {
     pub(super) fn check_devices(&self) -> Result<()> {
         match &self.dead_device {
             None => Ok(()),
-            Some(why) => fail!(DTL_ERROR_DEVICE_LOST, "{why}; open another communicator when it is back"),
+            Some(why) => {
+                fail!(DTL_ERROR_DEVICE_LOST, "{why}; open another communicator when it is back")
+            }
         }
     }
 }

@@ -37,11 +37,13 @@ impl DeviceList {
             let error = std::io::Error::last_os_error();
             return Err(match error.raw_os_error() {
                 Some(libc::ENOSYS) => {
-                    "no RDMA device: the kernel has no RDMA support (module ib_uverbs; ENOSYS)".to_owned()
+                    "no RDMA device: the kernel has no RDMA support (module ib_uverbs; ENOSYS)"
+                        .to_owned()
                 }
                 Some(libc::EPERM | libc::EACCES) => {
                     format!(
-                        "no RDMA device: /dev/infiniband may not be opened ({error}): ask for access to it"
+                        "no RDMA device: /dev/infiniband may not be opened ({error}): ask for \
+                         access to it"
                     )
                 }
                 _ => format!("no RDMA device: ibv_get_device_list: {error}"),
@@ -49,7 +51,8 @@ impl DeviceList {
         }
         let list = DeviceList { calls, list, count: usize::try_from(count).unwrap_or(0) };
         if list.count == 0 {
-            return Err("no RDMA device: the kernel knows of none (ibv_devices and \"rdma link\" show them)"
+            return Err("no RDMA device: the kernel knows of none (ibv_devices and \"rdma link\" \
+                show them)"
                 .to_owned());
         }
         Ok(list)
@@ -95,16 +98,19 @@ pub fn find() -> std::result::Result<Verbs, String> {
 
 fn open(named: Option<&str>) -> std::result::Result<&'static Functions, String> {
     let name = named.unwrap_or(USUAL_LIBRARY);
-    // SAFETY: functions of that one library, which is libibverbs by its name or because the user says so.
+    // SAFETY: functions of that one library, which is libibverbs by its name or because the user
+    // says so.
     let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
     // SAFETY: as above.
     let opened = unsafe { LIBRARY.open(name, &resolve) };
     opened.map_err(|why| match named {
         Some(name) => format!(
-            "DTL_RDMA_LIBRARY={name}: {why}; set it to the path or soname of rdma-core's libibverbs.so.1, or unset it"
+            "DTL_RDMA_LIBRARY={name}: {why}; set it to the path or soname of rdma-core's \
+             libibverbs.so.1, or unset it"
         ),
         None => format!(
-            "no RDMA verbs: {why}; install rdma-core's library where the loader finds it (Debian: libibverbs1 and \
+            "no RDMA verbs: {why}; install rdma-core's library where the loader finds it (Debian: \
+             libibverbs1 and \
              ibverbs-providers), or name it with DTL_RDMA_LIBRARY"
         ),
     })

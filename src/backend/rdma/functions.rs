@@ -1,5 +1,5 @@
-//! The functions of libibverbs, found by name in the library that was opened, and the constants that are used.
-//! `tests/rdma_constants.rs` has the C compiler compare all with verbs.h.
+//! The functions of libibverbs, found by name in the library that was opened, and the constants
+//! that are used. `tests/rdma_constants.rs` has the C compiler compare all with verbs.h.
 
 use super::verbs::*;
 pub use crate::backend::table::Function;
@@ -41,8 +41,8 @@ function_table! {
     }
 }
 
-/// What is as in verbs.h beside the functions and constants: C's expression, and our number. Where only the beginning of a
-/// struct is written down, its size is left out.
+/// What is as in verbs.h beside the functions and constants: C's expression, and our number. Where
+/// only the beginning of a struct is written down, its size is left out.
 pub const LAYOUT: &[(&str, usize)] = &[
     ("offsetof(struct ibv_context, ops)", offset_of!(Context, ops)),
     ("offsetof(struct ibv_context, async_fd)", offset_of!(Context, async_fd)),
@@ -58,7 +58,10 @@ pub const LAYOUT: &[(&str, usize)] = &[
     ("offsetof(struct ibv_device_attr, max_sge)", offset_of!(DeviceAttr, max_sge)),
     ("offsetof(struct ibv_device_attr, max_cqe)", offset_of!(DeviceAttr, max_cqe)),
     ("offsetof(struct ibv_device_attr, max_qp_rd_atom)", offset_of!(DeviceAttr, max_qp_rd_atom)),
-    ("offsetof(struct ibv_device_attr, max_qp_init_rd_atom)", offset_of!(DeviceAttr, max_qp_init_rd_atom)),
+    (
+        "offsetof(struct ibv_device_attr, max_qp_init_rd_atom)",
+        offset_of!(DeviceAttr, max_qp_init_rd_atom),
+    ),
     ("offsetof(struct ibv_device_attr, atomic_cap)", offset_of!(DeviceAttr, atomic_cap)),
     ("offsetof(struct ibv_device_attr, phys_port_cnt)", offset_of!(DeviceAttr, phys_port_cnt)),
     ("offsetof(struct ibv_port_attr, active_mtu)", offset_of!(PortAttr, active_mtu)),

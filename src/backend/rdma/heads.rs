@@ -1,13 +1,13 @@
-//! The words of messages, sent once: afterwards a message goes without them. So one of a packet's size stays in one packet, and a
-//! small one is smaller.
+//! The words of messages, sent once: afterwards a message goes without them. So one of a packet's
+//! size stays in one packet, and a small one is smaller.
 
 use crate::backend::frames::{FRAME_WORDS, eager_word};
 
 /// Words that are remembered.
 const HEADS: usize = 64;
 
-/// The match words of messages that both ends remember, each at the place that the word gives it: what the one has sent and
-/// the other received, in the same order.
+/// The match words of messages that both ends remember, each at the place that the word gives it:
+/// what the one has sent and the other received, in the same order.
 pub(super) struct Heads {
     sent: [Option<u64>; HEADS],
     received: [Option<u64>; HEADS],

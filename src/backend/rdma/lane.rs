@@ -22,7 +22,8 @@ pub(super) struct Lane {
     pub(super) received: u32,
     /// The number of the last work request.
     pub(super) number: u32,
-    /// Of the work requests that nobody has to be told of, those whose number has none of these bits are told anyway.
+    /// Of the work requests that nobody has to be told of, those whose number has none of these
+    /// bits are told anyway.
     quiet: u32,
     pub(super) flying: VecDeque<Flying>,
     pub(super) mending: Mending,
@@ -43,14 +44,16 @@ pub(super) struct Mending {
     pub(super) is_connected: bool,
     /// Messages that the peer has received.
     pub(super) arrived: u32,
-    /// What had been received and was over when the last one was new, and whether something was sent again then.
+    /// What had been received and was over when the last one was new, and whether something was
+    /// sent again then.
     pub(super) before: (u32, u32, bool),
 }
 
 impl Lane {
     /// With so many slots for what is sent.
     pub(super) fn new(queue: Queue, rail: usize, slots: usize) -> Lane {
-        // A power of two, and at most half of the slots and of the work requests that may be under way.
+        // A power of two, and at most half of the slots and of the work requests that may be under
+        // way.
         let every = SIGNALS.min(1 << (queue.room.min(slots) / 2).max(1).ilog2());
         Lane {
             rail,

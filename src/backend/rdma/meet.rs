@@ -1,8 +1,9 @@
-//! How the ranks learn of each other when a communicator is opened: each tells all a few words, its record, and all go on
-//! or none does. Where they meet is said by [`How`].
+//! How the ranks learn of each other when a communicator is opened: each tells all a few words, its
+//! record, and all go on or none does. Where they meet is said by [`How`].
 //!
-//! Here: what can be said, the choice of "auto", meeting over something that is open or is opened for it, and what is made
-//! of what the ranks said. `folder` and `tcp` are the ways without any. Not here: what is in a record.
+//! Here: what can be said, the choice of "auto", meeting over something that is open or is opened
+//! for it, and what is made of what the ranks said. `folder` and `tcp` are the ways without any.
+//! Not here: what is in a record.
 
 mod folder;
 mod tcp;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 /// Where the ranks meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Over the communicator that the description names, else over shared memory if all are on this node, else over MPI.
+    /// Over the communicator that the description names, else over shared memory if all are on this
+    /// node, else over MPI.
     Auto,
     /// Over the communicator that the description names.
     Over,
@@ -60,7 +62,8 @@ impl How {
             Some(how) => Ok(how),
             None => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "\"{text}\" is no way for ranks to meet: use auto, over, mpi, shm or the name of a registered kind, \
+                "\"{text}\" is no way for ranks to meet: use auto, over, mpi, shm or the name of a \
+                 registered kind, \
                  file:PATH (a folder that all ranks see) or tcp:HOST:PORT (where rank 0 listens)"
             ),
         }
@@ -68,7 +71,8 @@ impl How {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 fn parse_place(text: &str) -> Option<How> {
@@ -105,8 +109,8 @@ const GRACE_NS: u64 = 2_000_000_000;
 /// How long rank 0 waits for the others after a failure, to tell them too.
 const LINGER_NS: u64 = 2_000_000_000;
 
-/// Meets the other ranks. `words`: the length of a record, the same on all ranks. `mine`: this rank's, or why it cannot go
-/// on; the others hear of that. Waits up to the time limit of `args`.
+/// Meets the other ranks. `words`: the length of a record, the same on all ranks. `mine`: this
+/// rank's, or why it cannot go on; the others hear of that. Waits up to the time limit of `args`.
 pub fn meet(how: &How, args: &OpenArgs, words: usize, mine: Result<Vec<u64>>) -> Result<Meeting> {
     let mine = mine.and_then(|record| match record.len() == words {
         true => Ok(record),
@@ -135,11 +139,13 @@ pub fn meet(how: &How, args: &OpenArgs, words: usize, mine: Result<Vec<u64>>) ->
         }
         How::Kind(name) => over_kind(find(name)?.as_ref(), args, limit_ns, &talk),
         How::Folder(path) => {
-            let job = Job { number: count(args, rank), name: args.job.to_bytes(), rank, size, limit_ns };
+            let job =
+                Job { number: count(args, rank), name: args.job.to_bytes(), rank, size, limit_ns };
             folder::meet(path, &job, &talk)
         }
         How::Tcp(host, port) => {
-            let job = Job { number: count(args, rank), name: args.job.to_bytes(), rank, size, limit_ns };
+            let job =
+                Job { number: count(args, rank), name: args.job.to_bytes(), rank, size, limit_ns };
             tcp::meet(host, *port, &job, &talk)
         }
     }
@@ -151,7 +157,8 @@ fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> How {
     How::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
 }
 
-/// Whether there is what a way names, and the communicator that a description does; nothing is opened.
+/// Whether there is what a way names, and the communicator that a description does; nothing is
+/// opened.
 pub fn check(how: &How, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
     match how {
         How::Over => below(over).map(drop),
@@ -165,20 +172,23 @@ fn below(over: Option<&Arc<dyn Exchange>>) -> Result<&Arc<dyn Exchange>> {
         Some(over) => Ok(over),
         None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "the ranks are to meet over the communicator that \"over\" names (meeting, DTL_RDMA_MEETING), but it names none: \
+            "the ranks are to meet over the communicator that \"over\" names (meeting, \
+             DTL_RDMA_MEETING), but it names none: \
              set it, or another way to meet"
         ),
     }
 }
 
 fn known(name: &str) -> Result<Arc<Backend>> {
-    let meets =
-        |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_none());
+    let meets = |backend: &Arc<Backend>| {
+        backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_none())
+    };
     match registry::lookup(name).filter(meets) {
         Some(backend) => Ok(backend),
         None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "no kind \"{name}\" is there for the ranks to meet over (meeting, DTL_RDMA_MEETING): use auto, over, mpi, shm or \
+            "no kind \"{name}\" is there for the ranks to meet over (meeting, DTL_RDMA_MEETING): \
+             use auto, over, mpi, shm or \
              the name of a registered kind, file:PATH or tcp:HOST:PORT"
         ),
     }
@@ -190,7 +200,8 @@ fn find(name: &str) -> Result<Arc<Backend>> {
         Ok(()) => Ok(backend),
         Err(error) => fail!(
             DTL_ERROR_UNAVAILABLE,
-            "the ranks cannot meet over kind \"{name}\": {}; see to that, or name another way: file:PATH (a folder that \
+            "the ranks cannot meet over kind \"{name}\": {}; see to that, or name another way: \
+             file:PATH (a folder that \
              all ranks see) or tcp:HOST:PORT (where rank 0 listens)",
             error.text()
         ),
@@ -201,8 +212,13 @@ fn find(name: &str) -> Result<Arc<Backend>> {
 fn over_kind(backend: &Backend, args: &OpenArgs, limit_ns: u64, talk: &Talk) -> Result<Meeting> {
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     // What the description's native is of concerns this kind only.
-    let args =
-        OpenArgs { job: args.job.clone(), native: Addr::NULL, own_algorithms: true, over: None, ..*args };
+    let args = OpenArgs {
+        job: args.job.clone(),
+        native: Addr::NULL,
+        own_algorithms: true,
+        over: None,
+        ..*args
+    };
     let within = |error: Error| error.within(&format!("meeting over kind \"{}\"", backend.name()));
     let over = comm.open(&args).map_err(within)?;
     let met = over_transport(over.as_ref(), limit_ns, talk);
@@ -215,13 +231,16 @@ fn over_kind(backend: &Backend, args: &OpenArgs, limit_ns: u64, talk: &Talk) -> 
 }
 
 fn over_transport(over: &dyn Transport, limit_ns: u64, talk: &Talk) -> Result<Meeting> {
-    talk.twice((over.rank(), over.size()), &mut |number, mine| exchange(over, number, mine, limit_ns))
+    talk.twice((over.rank(), over.size()), &mut |number, mine| {
+        exchange(over, number, mine, limit_ns)
+    })
 }
 
 /// Which ranks of which job meet, without anything that is open.
 struct Job<'a> {
     name: &'a [u8],
-    /// How many communicators of this job this process has opened so: the n-th of one rank is that of the others.
+    /// How many communicators of this job this process has opened so: the n-th of one rank is that
+    /// of the others.
     number: u64,
     rank: i32,
     size: i32,
@@ -248,7 +267,8 @@ impl Job<'_> {
         Error::new(
             crate::abi::status::DTL_ERROR_TIMEOUT,
             format!(
-                "rank {} of {} missing after {} at {place}: not started, started with another job name or another place to \
+                "rank {} of {} missing after {} at {place}: not started, started with another job \
+                 name or another place to \
                  meet, or failed (see its own output); start all ranks, or raise the time limit",
                 ranks.join(", "),
                 self.size,
@@ -310,7 +330,8 @@ impl Talk {
         }
         self.failure(all).map_or(Ok(()), Err)?;
         let each = || all.chunks_exact(BEFORE + self.words);
-        let records: Vec<u64> = each().flat_map(|words| words.iter().skip(BEFORE)).copied().collect();
+        let records: Vec<u64> =
+            each().flat_map(|words| words.iter().skip(BEFORE)).copied().collect();
         if records.len() != self.words * size.unsigned_abs() as usize {
             return fail!(
                 DTL_ERROR_COMMUNICATION,
@@ -328,7 +349,8 @@ impl Talk {
         Some(cannot(rank, says))
     }
 
-    /// Over what tells everybody's words to all: once what they say, and once that they have heard it.
+    /// Over what tells everybody's words to all: once what they say, and once that they have heard
+    /// it.
     fn twice(&self, place: (i32, i32), exchange: &mut Exchanging<'_>) -> Result<Meeting> {
         let all = exchange(0, &self.says());
         if let Err(own) = &self.mine {
@@ -367,7 +389,8 @@ fn cannot(rank: usize, says: &[u64]) -> Error {
 fn disagreement(rank: usize, its: (u64, usize), own: (usize, usize)) -> Error {
     let text = match its.0 == own.0 as u64 {
         false => format!(
-            "the ranks disagree on their number: rank {rank} says {}, rank 0 says {}; pass the same size on all",
+            "the ranks disagree on their number: rank {rank} says {}, rank 0 says {}; pass the \
+             same size on all",
             its.0, own.0
         ),
         true => format!(
@@ -379,5 +402,9 @@ fn disagreement(rank: usize, its: (u64, usize), own: (usize, usize)) -> Error {
 }
 
 fn seconds(ns: u64) -> String {
-    if ns < 1_000_000_000 { format!("{} ms", ns / 1_000_000) } else { format!("{:.1} s", ns as f64 / 1e9) }
+    if ns < 1_000_000_000 {
+        format!("{} ms", ns / 1_000_000)
+    } else {
+        format!("{:.1} s", ns as f64 / 1e9)
+    }
 }

@@ -1,15 +1,18 @@
-//! The control sockets of a rank, TCP: short messages to other ranks, connected on first use, and word of ranks that have
-//! ended or left. Nothing waits but `leave`, for a moment; `poll` is at most one system call when nothing has happened.
+//! The control sockets of a rank, TCP: short messages to other ranks, connected on first use, and
+//! word of ranks that have ended or left. Nothing waits but `leave`, for a moment; `poll` is at
+//! most one system call when nothing has happened.
 //!
-//! A connection begins with a hello that names both ranks and the job's cookie; whoever says anything else is sent away.
-//! Two ranks that connect to each other at once have two connections: each sends on one of them, for good.
+//! A connection begins with a hello that names both ranks and the job's cookie; whoever says
+//! anything else is sent away. Two ranks that connect to each other at once have two connections:
+//! each sends on one of them, for good.
 //!
-//! A process that ends closes its sockets, which is how its death is heard of; children that it has forked do not have them
-//! (`sys::unforked`). A machine that falls silent is given up after `Options::silent_ns`.
+//! A process that ends closes its sockets, which is how its death is heard of; children that it has
+//! forked do not have them (`sys::unforked`). A machine that falls silent is given up after
+//! `Options::silent_ns`.
 //!
-//! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on it, `ring` who watches whom and who is told, `awaited` whom a rank
-//! looks after itself.
-//! One thread at a time.
+//! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on
+//! it, `ring` who watches whom and who is told, `awaited` whom a rank looks after itself. One
+//! thread at a time.
 
 mod awaited;
 mod connection;
@@ -42,8 +45,8 @@ pub const SILENT_NS: u64 = 5_000_000_000;
 pub const FIXED_BYTES: usize = size_of::<Oob>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
-/// Memory for each rank that there is a connection with (two, if both began one at once), without what waits and the
-/// system's own.
+/// Memory for each rank that there is a connection with (two, if both began one at once), without
+/// what waits and the system's own.
 pub const PARTNER_BYTES: usize = size_of::<Option<Connection>>();
 
 /// How long `leave` waits for what goes.
@@ -75,7 +78,8 @@ impl Default for Options<'_> {
 pub enum Event {
     /// A rank has sent this.
     Message(i32, Vec<u8>),
-    /// A rank is gone: it has left, or else has died; why. Told once of each, and nothing more comes from it.
+    /// A rank is gone: it has left, or else has died; why. Told once of each, and nothing more
+    /// comes from it.
     Gone(i32, bool, String),
 }
 
@@ -129,7 +133,8 @@ impl Oob {
     /// Begins to listen; gives the words for this rank's record.
     pub fn listen(options: &Options<'_>) -> Result<(Oob, [u64; WORDS])> {
         let (listener, own) = Address::listen(options.listen, options.near)?;
-        let failed = |error| os_error(crate::abi::status::DTL_ERROR_BACKEND, "the control sockets", &error);
+        let failed =
+            |error| os_error(crate::abi::status::DTL_ERROR_BACKEND, "the control sockets", &error);
         let poller = Poller::new().map_err(failed)?;
         poller.add(listener.as_fd(), LISTENER, Wanted::Reading).map_err(failed)?;
         let words = own.words();
@@ -156,16 +161,16 @@ impl Oob {
         Ok((oob, words))
     }
 
-    /// Which rank it is, the words of all ranks in their order (`WORDS` each), and what they and nobody else know. Called
-    /// once; the watching begins with the next `poll`.
+    /// Which rank it is, the words of all ranks in their order (`WORDS` each), and what they and
+    /// nobody else know. Called once; the watching begins with the next `poll`.
     pub fn know(&mut self, rank: i32, records: Vec<u64>, cookie: u64) {
         self.ranks = vec![Rank::default(); records.len() / WORDS];
         (self.rank, self.records, self.cookie) = (rank, records, cookie);
         self.watch_at(0);
     }
 
-    /// Puts a message behind those that go to a rank. That it is on its way is no promise: `Event::Gone` tells of a rank that
-    /// gets no more.
+    /// Puts a message behind those that go to a rank. That it is on its way is no promise:
+    /// `Event::Gone` tells of a rank that gets no more.
     pub fn send(&mut self, rank: i32, bytes: &[u8]) -> Result<()> {
         let known = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         let Some(known) = known.filter(|_| rank != self.rank && bytes.len() <= LONGEST) else {
@@ -210,7 +215,8 @@ impl Oob {
         }
     }
 
-    /// Readable when `poll` has something to do, for who waits for other things too; but see `due_in_ns`.
+    /// Readable when `poll` has something to do, for who waits for other things too; but see
+    /// `due_in_ns`.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
@@ -225,7 +231,8 @@ impl Oob {
         }
     }
 
-    /// Tells the others that this rank leaves, and closes everything; waits for a moment at most. Afterwards only `drop`.
+    /// Tells the others that this rank leaves, and closes everything; waits for a moment at most.
+    /// Afterwards only `drop`.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
             return self.close();
@@ -303,7 +310,10 @@ impl Oob {
     }
 
     fn life(&self, rank: i32) -> Life {
-        usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank)).map_or(Life::Dead, |rank| rank.life)
+        usize::try_from(rank)
+            .ok()
+            .and_then(|rank| self.ranks.get(rank))
+            .map_or(Life::Dead, |rank| rank.life)
     }
 
     fn link(&self, rank: i32) -> Option<usize> {
@@ -317,6 +327,8 @@ impl Oob {
 
     fn address(&self, rank: i32) -> Address {
         let at = usize::try_from(rank).unwrap_or(usize::MAX).saturating_mul(WORDS);
-        Address::parse(self.records.get(at..).and_then(|rest| rest.get(..WORDS)).unwrap_or_default())
+        Address::parse(
+            self.records.get(at..).and_then(|rest| rest.get(..WORDS)).unwrap_or_default(),
+        )
     }
 }

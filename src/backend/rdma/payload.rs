@@ -1,9 +1,10 @@
 //! Payloads: large messages that both sides have agreed on, under words of their own.
 //!
-//! Memory that is registered on both sides is written by the sender's device, which notifies the receiver, or (if it is configured
-//! so) read by the receiver's. Everything else goes in pieces, through slots: of device memory from and to the host memory beside it, which the
-//! sender's bytes are copied to first. A payload of no bytes, which says that there is
-//! none, is a last piece without bytes.
+//! Memory that is registered on both sides is written by the sender's device, which notifies the
+//! receiver, or (if it is configured so) read by the receiver's. Everything else goes in pieces,
+//! through slots: of device memory from and to the host memory beside it, which the sender's bytes
+//! are copied to first. A payload of no bytes, which says that there is none, is a last piece
+//! without bytes.
 
 use super::cache::Registered;
 use super::devices::registration;
@@ -58,7 +59,8 @@ impl State {
             keys: hold.rkeys(),
         });
         let twin = twin.cloned();
-        let receive = Receive { source, word, into, place, twin, got: 0, from: None, parts: 0, hold };
+        let receive =
+            Receive { source, word, into, place, twin, got: 0, from: None, parts: 0, hold };
         let op = self.operations.add(Operation::Receive(receive))?;
         if let Some(peer) = self.peers.get_mut(source) {
             peer.awaited.push((word, op));
@@ -86,10 +88,15 @@ impl State {
         let wants = !data.is_empty() && (landing.is_some() || self.config.reads);
         let hold = if wants { self.hold_of(data, twin) } else { None };
         let (way, note) = match (&hold, landing) {
-            (Some(_), Some(landing)) if landing.len == data.len() as u64 => (Way::Write(landing), None),
+            (Some(_), Some(landing)) if landing.len == data.len() as u64 => {
+                (Way::Write(landing), None)
+            }
             (Some(hold), None) => {
                 let (addr, len) = (place.addr().get() as u64, data.len() as u64);
-                (Way::Offered, Some(Note { about: About::Offer, word, addr, len, keys: hold.rkeys() }))
+                (
+                    Way::Offered,
+                    Some(Note { about: About::Offer, word, addr, len, keys: hold.rkeys() }),
+                )
             }
             _ => (Way::Pieces, None),
         };
@@ -181,14 +188,26 @@ impl State {
     fn start_writes(&mut self, op: OpId, landing: Note) -> Result<bool> {
         let longest = self.longest_of_all();
         let Some(Operation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
-        let (Some(peer), Some(hold)) = (self.peers.get_mut(send.dest), &send.hold) else { return Ok(true) };
+        let (Some(peer), Some(hold)) = (self.peers.get_mut(send.dest), &send.hold) else {
+            return Ok(true);
+        };
         while send.begun < send.data.len() {
             let Some((lane, rail)) = quietest(peer) else { return Ok(true) };
             let len = part_len(send.data.len(), peer.lanes.len(), longest);
             let is_device = send.twin.is_some();
-            let local = Piece { region: send.place.part(send.begun, len), lkey: hold.lkey(rail), is_device };
+            let local = Piece {
+                region: send.place.part(send.begun, len),
+                lkey: hold.lkey(rail),
+                is_device,
+            };
             let to = remote(&landing, send.begun, rail);
-            if !peer.start(send.dest, lane, Work::WriteNotify(to, send.word), local, What::Part(op))? {
+            if !peer.start(
+                send.dest,
+                lane,
+                Work::WriteNotify(to, send.word),
+                local,
+                What::Part(op),
+            )? {
                 return Ok(false);
             }
             send.begun += local.region.len();
@@ -200,7 +219,9 @@ impl State {
     /// Whether all of it is being read.
     fn start_reads(&mut self, op: OpId, offer: Note) -> Result<bool> {
         let longest = self.longest_of_all();
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return Ok(true) };
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else {
+            return Ok(true);
+        };
         let (Some(peer), Some(hold)) = (self.peers.get_mut(receive.source), &receive.hold) else {
             return Ok(true);
         };
@@ -236,7 +257,10 @@ impl State {
             }
             Some(Operation::Receive(receive)) => {
                 let (rank, word, got) = (receive.source, receive.word, receive.got);
-                if receive.from.is_some_and(|offer| (offer.len as usize).min(receive.into.len()) == got) {
+                if receive
+                    .from
+                    .is_some_and(|offer| (offer.len as usize).min(receive.into.len()) == got)
+                {
                     receive.twin.iter().for_each(|twin| twin.land());
                     self.finish(op, done(rank, word, got));
                     self.say(rank, About::Fetched, word);
@@ -285,7 +309,9 @@ impl State {
     /// The payload can be read.
     pub(super) fn offered(&mut self, rank: usize, offer: Note) -> Result<()> {
         let awaited = self.peers.get(rank).map_or(&[][..], |peer| &peer.awaited);
-        let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else { return Ok(()) };
+        let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else {
+            return Ok(());
+        };
         let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return Ok(()) };
         let hold = match &receive.twin {
             Some(twin) => registration(twin),
@@ -307,7 +333,9 @@ impl State {
     /// The receiver has read a payload.
     pub(super) fn fetched(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
-        if let Some((op, Operation::Send(send))) = op.and_then(|op| Some((op, self.operations.get(op)?))) {
+        if let Some((op, Operation::Send(send))) =
+            op.and_then(|op| Some((op, self.operations.get(op)?)))
+        {
             let over = done(rank, word, send.data.len());
             self.finish(op, over);
         }
@@ -317,7 +345,8 @@ impl State {
     /// The receiver cannot read it.
     pub(super) fn in_pieces(&mut self, rank: usize, word: u32) -> Result<()> {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
-        if let Some((op, Operation::Send(send))) = op.and_then(|op| Some((op, self.operations.get_mut(op)?)))
+        if let Some((op, Operation::Send(send))) =
+            op.and_then(|op| Some((op, self.operations.get_mut(op)?)))
         {
             send.way = Way::Pieces;
             self.start_more(op);

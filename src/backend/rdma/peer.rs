@@ -1,8 +1,9 @@
-//! What there is for a peer that was talked to: its queue pairs, its slots, and how many messages it can take.
+//! What there is for a peer that was talked to: its queue pairs, its slots, and how many messages
+//! it can take.
 //!
-//! A message needs a receive at the peer. How many it has consumed it says in the header of each of its own messages and, where it
-//! has none to send, by writing the number into a word of our slab: so no message meets an empty receive queue, and none is
-//! spent on saying so.
+//! A message needs a receive at the peer. How many it has consumed it says in the header of each of
+//! its own messages and, where it has none to send, by writing the number into a word of our slab:
+//! so no message meets an empty receive queue, and none is spent on saying so.
 
 use super::atomics::Results;
 use super::config::Config;
@@ -92,7 +93,11 @@ pub(super) const fn bytes(depth: u32, lanes: usize) -> usize {
 
 impl Peer {
     /// Makes its queue pairs and posts its receives.
-    pub(super) fn make(rank: usize, on: &[(usize, Arc<Completions>)], config: &Config) -> Result<Peer> {
+    pub(super) fn make(
+        rank: usize,
+        on: &[(usize, Arc<Completions>)],
+        config: &Config,
+    ) -> Result<Peer> {
         let depth = config.depth;
         let sends = sends(depth);
         let Some(slab) = Slab::new(depth as usize, sends) else {
@@ -102,7 +107,8 @@ impl Peer {
             return fail!(DTL_ERROR_INTERNAL, "no rail to reach rank {rank}");
         };
         let slab_keys = first.rail.register(slab.region()).map_err(|error| {
-            let advice = "; these are the slots of one peer: fewer with a lower DTL_RDMA_DEPTH; a lower DTL_RDMA_CACHE_BYTES leaves more";
+            let advice = "; these are the slots of one peer: fewer with a lower DTL_RDMA_DEPTH; a \
+                lower DTL_RDMA_CACHE_BYTES leaves more";
             Error::new(error.status(), format!("{}{advice}", error.text()))
         })?;
         let mut lanes = Vec::with_capacity(on.len());
@@ -111,7 +117,10 @@ impl Peer {
         }
         let inline = lanes.first().map_or(0, |lane| lane.queue.inline);
         let Some(kept) = Scratch::new(depth as usize * inline) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the small messages to rank {rank}");
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for the small messages to rank {rank}"
+            );
         };
         let peer = Peer {
             stage: Stage::Asked,
@@ -170,7 +179,8 @@ impl Peer {
         }
     }
 
-    /// Whether the connection stands, a lane takes one more work request and, if it `notifies`, the peer has a receive for it.
+    /// Whether the connection stands, a lane takes one more work request and, if it `notifies`, the
+    /// peer has a receive for it.
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.told) >= depth;
         let depth = self.depth;
@@ -178,7 +188,9 @@ impl Peer {
             self.hear(lane, self.slab.heard(lane));
         }
         let Some(of) = self.lanes.get(lane) else { return false };
-        self.stage == Stage::Ready && of.flying.len() < of.queue.room && !(notifies && is_out(of, depth))
+        self.stage == Stage::Ready
+            && of.flying.len() < of.queue.room
+            && !(notifies && is_out(of, depth))
     }
 
     /// Starts work on a lane; false: there is no room.
@@ -213,7 +225,8 @@ impl Peer {
         let taken = match of.queue.start(id.word(), work, local, of.is_told_of(what, number)) {
             Ok(taken) => taken,
             Err(error)
-                if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY && !of.flying.is_empty() =>
+                if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
+                    && !of.flying.is_empty() =>
             {
                 return Ok(false);
             }
@@ -235,8 +248,9 @@ impl Peer {
         Ok(true)
     }
 
-    /// Copies what a work request has taken with it: if it does not arrive it is sent again. The copy that is written over is
-    /// of a message that the peer has consumed, as there are as many as the peer has receives.
+    /// Copies what a work request has taken with it: if it does not arrive it is sent again. The
+    /// copy that is written over is of a message that the peer has consumed, as there are as many
+    /// as the peer has receives.
     #[inline]
     fn keep(&mut self, local: Piece) -> Piece {
         let (each, at) = self.keep;
@@ -290,8 +304,8 @@ impl Peer {
         self.hear(0, told.wrapping_add_signed(i32::from(more)));
     }
 
-    /// Sends a frame; false: there is no room. A whole message whose word was sent before goes without its words, which
-    /// keeps one of a packet's size in one packet.
+    /// Sends a frame; false: there is no room. A whole message whose word was sent before goes
+    /// without its words, which keeps one of a packet's size in one packet.
     #[inline]
     pub(super) fn send_frame(
         &mut self,
@@ -299,7 +313,9 @@ impl Peer {
         head: &[u64; FRAME_WORDS],
         payload: Region,
     ) -> Result<bool> {
-        let Some(word) = eager_word(head) else { return self.send(rank, Kind::Frame, 0, head, payload) };
+        let Some(word) = eager_word(head) else {
+            return self.send(rank, Kind::Frame, 0, head, payload);
+        };
         let (place, is_known) = self.heads.place(word);
         if !is_known || !self.notes.is_empty() {
             let sent = self.send(rank, Kind::Frame, place as u32 + 1, head, payload)?;
@@ -316,7 +332,8 @@ impl Peer {
         if payload.len() <= self.inline() {
             // The work request takes the bytes with it, from any memory.
             let local = Piece { region: payload, lkey: 0, is_device: false };
-            let sent = self.start_inline(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
+            let sent =
+                self.start_inline(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
             if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
                 lane.said = consumed;
             }
@@ -394,7 +411,12 @@ impl Peer {
         self.started_with(slot, started, into)
     }
 
-    fn started_with(&mut self, slot: usize, started: Result<bool>, bytes: Region) -> Result<Option<Region>> {
+    fn started_with(
+        &mut self,
+        slot: usize,
+        started: Result<bool>,
+        bytes: Region,
+    ) -> Result<Option<Region>> {
         if !matches!(started, Ok(true)) {
             self.free.push(slot);
         }
@@ -416,7 +438,8 @@ impl Peer {
         self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
     }
 
-    /// Tells the peer what was consumed, if half of its messages' room waits for that; whether nothing is left to tell.
+    /// Tells the peer what was consumed, if half of its messages' room waits for that; whether
+    /// nothing is left to tell.
     pub(super) fn tell_consumed(&mut self, rank: usize) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == Stage::Ready) else { return Ok(true) };
         let mut all_told = true;
@@ -473,7 +496,8 @@ impl Peer {
         }
     }
 
-    /// Ends its queue pairs: afterwards no device touches memory for it. What has arrived stays to be read.
+    /// Ends its queue pairs: afterwards no device touches memory for it. What has arrived stays to
+    /// be read.
     pub(super) fn give_up(&mut self) {
         self.stage = Stage::Gone;
         self.lanes.clear();

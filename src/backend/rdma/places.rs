@@ -1,5 +1,6 @@
-//! Which ports a rank uses, and by which of a port's addresses (GIDs) it is reached. The choices are pure functions of what was
-//! seen; `look` and `gids` see it, in the library and below /sys. Nothing stays open here.
+//! Which ports a rank uses, and by which of a port's addresses (GIDs) it is reached. The choices
+//! are pure functions of what was seen; `look` and `gids` see it, in the library and below /sys.
+//! Nothing stays open here.
 
 use super::find::{DeviceList, Verbs};
 use super::functions::*;
@@ -60,10 +61,12 @@ pub struct Choice {
     pub passed_over: Vec<String>,
 }
 
-/// The ports for the rank that is number `local_rank` on its node: among those of `wanted` (empty: all) that are active, near ones
-/// first, `rails` of them (fewer if there are no more), beginning at another one for each rank. The text says why there is none.
+/// The ports for the rank that is number `local_rank` on its node: among those of `wanted` (empty:
+/// all) that are active, near ones first, `rails` of them (fewer if there are no more), beginning
+/// at another one for each rank. The text says why there is none.
 ///
-/// Where nobody named devices, all are of one link layer, InfiniBand if it has an active port: ports of two do not reach each other.
+/// Where nobody named devices, all are of one link layer, InfiniBand if it has an active port:
+/// ports of two do not reach each other.
 pub fn choose_ports(
     seen: &[PortSeen],
     wanted: &[(String, Option<u8>)],
@@ -76,7 +79,12 @@ pub fn choose_ports(
         if !port.unfit.is_empty() {
             choice.passed_over.push(format!("{}:{}: {}", port.device, port.port, port.unfit));
         } else if port.state != PORT_ACTIVE {
-            choice.passed_over.push(format!("{}:{} is {}", port.device, port.port, state(port.state)));
+            choice.passed_over.push(format!(
+                "{}:{} is {}",
+                port.device,
+                port.port,
+                state(port.state)
+            ));
         } else {
             usable.push(port);
         }
@@ -84,8 +92,9 @@ pub fn choose_ports(
     let infiniband = |port: &PortSeen| u32::from(port.layer) == LINK_INFINIBAND;
     if wanted.is_empty() && usable.iter().any(|port| infiniband(port)) {
         let others = usable.iter().filter(|port| !infiniband(port));
-        let why =
-            |port: &&PortSeen| format!("{}:{} is Ethernet, others are InfiniBand", port.device, port.port);
+        let why = |port: &&PortSeen| {
+            format!("{}:{} is Ethernet, others are InfiniBand", port.device, port.port)
+        };
         choice.passed_over.extend(others.map(why));
         usable.retain(|port| infiniband(port));
     }
@@ -107,15 +116,19 @@ pub fn choose_ports(
 }
 
 /// The ports that are wanted, in the order in which they are.
-fn named<'a>(seen: &'a [PortSeen], wanted: &[(String, Option<u8>)]) -> Result<Vec<&'a PortSeen>, String> {
+fn named<'a>(
+    seen: &'a [PortSeen],
+    wanted: &[(String, Option<u8>)],
+) -> Result<Vec<&'a PortSeen>, String> {
     if wanted.is_empty() {
         return Ok(seen.iter().collect());
     }
     let mut all: Vec<&PortSeen> = Vec::new();
     for (name, number) in wanted {
         let before = all.len();
-        let is_it =
-            |port: &&PortSeen| port.device == *name && number.is_none_or(|number| number == port.port);
+        let is_it = |port: &&PortSeen| {
+            port.device == *name && number.is_none_or(|number| number == port.port)
+        };
         all.extend(seen.iter().filter(is_it));
         if all.len() == before {
             let number = number.map_or(String::new(), |number| format!(":{number}"));
@@ -153,8 +166,9 @@ pub struct GidSeen {
     pub gid: Gid,
 }
 
-/// Which of a port's addresses to use: over Ethernet RoCE v2 with IPv4 first, then with a global IPv6 address, then with a link-local
-/// one, then RoCE v1; over InfiniBand that at 0. `None`: there is none.
+/// Which of a port's addresses to use: over Ethernet RoCE v2 with IPv4 first, then with a global
+/// IPv6 address, then with a link-local one, then RoCE v1; over InfiniBand that at 0. `None`: there
+/// is none.
 #[must_use]
 pub fn choose_gid(entries: &[GidSeen], layer: u8) -> Option<u8> {
     if u32::from(layer) != LINK_ETHERNET {
@@ -178,13 +192,15 @@ fn is_link_local(gid: &Gid) -> bool {
     gid.starts_with(&[0xFE, 0x80])
 }
 
-/// Whether packets to an address need a route header (GRH): always over Ethernet, over InfiniBand to another subnet.
+/// Whether packets to an address need a route header (GRH): always over Ethernet, over InfiniBand
+/// to another subnet.
 #[must_use]
 pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.first_chunk::<8>() != theirs.first_chunk::<8>()
 }
 
-/// Every port of every device; devices are opened and closed again. The text says why there is none.
+/// Every port of every device; devices are opened and closed again. The text says why there is
+/// none.
 pub fn look(verbs: &Verbs) -> Result<Vec<PortSeen>, String> {
     look_in(verbs.calls, Path::new(SYS))
 }
@@ -222,7 +238,8 @@ fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Ve
         // SAFETY: as above.
         let answer = unsafe { (calls.ibv_query_port)(context, port, &raw mut told) };
         let (device, unfit) = (name.to_owned(), unfit.clone());
-        let seen = PortSeen { device, port, state: told.state, layer: told.link_layer, is_near, unfit };
+        let seen =
+            PortSeen { device, port, state: told.state, layer: told.link_layer, is_near, unfit };
         (answer == 0).then_some(seen)
     };
     (1..=device.phys_port_cnt).filter_map(port).collect()
@@ -232,37 +249,56 @@ fn attribute(sys: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(sys.join(file)).ok().map(|text| text.trim().to_owned())
 }
 
-/// Whether one of `own` CPUs is next to the device. Devices without a slot (soft-RoCE) are next to all.
+/// Whether one of `own` CPUs is next to the device. Devices without a slot (soft-RoCE) are next to
+/// all.
 fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
     let cpus = attribute(sys, &format!("{name}/device/local_cpulist"));
     let cpus = cpus.map(|text| machine::listed(&text)).unwrap_or_default();
     cpus.is_empty() || own.is_empty() || cpus.iter().any(|cpu| own.contains(cpu))
 }
 
-/// Why a device is of no use; empty: nothing known against it. The kernel's words begin with a number: 1 for InfiniBand and RoCE.
+/// Why a device is of no use; empty: nothing known against it. The kernel's words begin with a
+/// number: 1 for InfiniBand and RoCE.
 fn unfit(sys: &Path, name: &str) -> String {
     match attribute(sys, &format!("{name}/node_type")) {
-        Some(kind) if !kind.starts_with("1:") => format!("neither InfiniBand nor RoCE (\"{kind}\")"),
+        Some(kind) if !kind.starts_with("1:") => {
+            format!("neither InfiniBand nor RoCE (\"{kind}\")")
+        }
         _ => String::new(),
     }
 }
 
-/// Most entries of a port's table that are looked at: an index in a queue pair's address has a byte.
+/// Most entries of a port's table that are looked at: an index in a queue pair's address has a
+/// byte.
 const MOST_GIDS: u32 = 256;
 
-/// The addresses of a port of an open device, of whose table `count` are to be looked at (`gid_tbl_len`).
+/// The addresses of a port of an open device, of whose table `count` are to be looked at
+/// (`gid_tbl_len`).
 #[must_use]
-pub fn gids(calls: &Functions, context: ContextIn, device: &str, port: u8, count: i32) -> Vec<GidSeen> {
+pub fn gids(
+    calls: &Functions,
+    context: ContextIn,
+    device: &str,
+    port: u8,
+    count: i32,
+) -> Vec<GidSeen> {
     gids_in(calls, context, port, count, &Path::new(SYS).join(device))
 }
 
-fn gids_in(calls: &Functions, context: ContextIn, port: u8, count: i32, device: &Path) -> Vec<GidSeen> {
+fn gids_in(
+    calls: &Functions,
+    context: ContextIn,
+    port: u8,
+    count: i32,
+    device: &Path,
+) -> Vec<GidSeen> {
     let count = u32::try_from(count).unwrap_or(0).min(MOST_GIDS);
     let one = |index: u32| {
         let (kind, gid) = match calls._ibv_query_gid_ex {
             Some(query) => {
                 let mut entry = GidEntry::zeroed();
-                // SAFETY: an open device; room for an entry of the size that is said. Empty ones are an error.
+                // SAFETY: an open device; room for an entry of the size that is said. Empty ones
+                // are an error.
                 let answer = unsafe {
                     query(context, u32::from(port), index, &raw mut entry, 0, size_of::<GidEntry>())
                 };
@@ -282,7 +318,8 @@ fn gids_in(calls: &Functions, context: ContextIn, port: u8, count: i32, device: 
             None => {
                 let mut gid = Gid::default();
                 // SAFETY: an open device; room for an address.
-                let answer = unsafe { (calls.ibv_query_gid)(context, port, index as i32, &raw mut gid) };
+                let answer =
+                    unsafe { (calls.ibv_query_gid)(context, port, index as i32, &raw mut gid) };
                 let told = attribute(device, &format!("ports/{port}/gid_attrs/types/{index}"));
                 let kind = match told.as_deref() {
                     Some("RoCE v2") => GidKind::RoceV2,

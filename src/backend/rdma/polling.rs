@@ -60,7 +60,11 @@ impl State {
         // Receives, and sends as `Queue::make` asks for.
         let each = (self.config.depth + SENDS * self.config.depth) as usize;
         let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
-        self.polling.queues.push(Shared { rail, completions: Arc::clone(&completions), sharers: 1 });
+        self.polling.queues.push(Shared {
+            rail,
+            completions: Arc::clone(&completions),
+            sharers: 1,
+        });
         Ok(completions)
     }
 

@@ -101,10 +101,12 @@ const NODE: usize = 5;
 /// Changes with what ranks say to each other.
 const PROTOCOL: u64 = 2;
 
-/// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves payloads.
+/// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves
+/// payloads.
 fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     let reads = u64::from(config.reads);
-    let shape = rails as u64 | u64::from(config.queues) << 8 | reads << 16 | u64::from(config.depth) << 32;
+    let shape =
+        rails as u64 | u64::from(config.queues) << 8 | reads << 16 | u64::from(config.depth) << 32;
     [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
 }
 
@@ -114,7 +116,8 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     if word(its, 0) != word(own, 0) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "rank {rank} has another version of the library, or the other byte order: all ranks of kind \"rdma\" need the same"
+            "rank {rank} has another version of the library, or the other byte order: all ranks of \
+             kind \"rdma\" need the same"
         );
     }
     let value = |of: &[u64], shift: u32, bits: u64| word(of, 1) >> shift & bits;
@@ -130,10 +133,12 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
             ("rendezvous", _) => "read".to_owned(),
             _ => value.to_string(),
         };
-        let more = if name == "rails" { " (as many as there are active ports, at most)" } else { "" };
+        let more =
+            if name == "rails" { " (as many as there are active ports, at most)" } else { "" };
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "rank {rank} has {name} {}, this rank {}{more}: all ranks of kind \"rdma\" need the same (DTL_RDMA_{}, \
+            "rank {rank} has {name} {}, this rank {}{more}: all ranks of kind \"rdma\" need the \
+             same (DTL_RDMA_{}, \
              dtl_rdma_config_t.{name})",
             text(its),
             text(own),
@@ -146,11 +151,12 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
 impl Opener {
     /// The ports of the rank that is number `local` on its node.
     fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
-        let chosen =
-            look(verbs).and_then(|seen| places::choose_ports(&seen, &config.devices, config.rails, local));
+        let chosen = look(verbs)
+            .and_then(|seen| places::choose_ports(&seen, &config.devices, config.rails, local));
         let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
         if choice.ports.len() < config.rails as usize {
-            let names: Vec<_> = choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
+            let names: Vec<_> =
+                choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
             explain::degraded(
                 "rdma",
                 &format!(
@@ -164,7 +170,8 @@ impl Opener {
     }
 
     fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
-        let verbs = self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
+        let verbs =
+            self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // What libibverbs opens is not to be a standard stream.
         let _places = fd::occupy_standard();
         let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
@@ -173,8 +180,10 @@ impl Opener {
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
         let silent_ns = u64::from(config.silence_ms) * 1_000_000;
-        let (oob, words) = Oob::listen(&oob::Options { listen, silent_ns, ..oob::Options::default() })?;
-        let record = alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
+        let (oob, words) =
+            Oob::listen(&oob::Options { listen, silent_ns, ..oob::Options::default() })?;
+        let record =
+            alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
         Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
     }
 }
@@ -192,7 +201,10 @@ fn local_rank(args: &OpenArgs) -> Result<i32> {
         return Ok(over.rank());
     }
     let launch = launch::from_environment()?.filter(|_| args.named.is_none());
-    Ok(launch.map(|launch| launch.local_rank).or(args.rank_size().map(|(rank, _)| rank)).unwrap_or(0))
+    Ok(launch
+        .map(|launch| launch.local_rank)
+        .or(args.rank_size().map(|(rank, _)| rank))
+        .unwrap_or(0))
 }
 
 fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Transport>> {

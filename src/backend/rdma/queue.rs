@@ -93,7 +93,11 @@ impl Work {
 
 impl Queue {
     /// Makes one, ready for receives.
-    pub(super) fn make(completions: &Arc<Completions>, config: &Config, receives: u32) -> Result<Queue> {
+    pub(super) fn make(
+        completions: &Arc<Completions>,
+        config: &Config,
+        receives: u32,
+    ) -> Result<Queue> {
         let rail = &completions.rail;
         let most = rail.limits.max_qp_wr.max(1).unsigned_abs();
         let mut inline = config.inline;
@@ -157,7 +161,8 @@ impl Queue {
         &self.completions
     }
 
-    /// Ends all that is under way on it: everything that was posted and is not over is told to have failed.
+    /// Ends all that is under way on it: everything that was posted and is not over is told to have
+    /// failed.
     pub(super) fn stop(&self) -> Result<()> {
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_ERR;
@@ -182,7 +187,9 @@ impl Queue {
         let code = unsafe { (self.rail().calls.ibv_modify_qp)(self.qp, attr, mask as c_int) };
         match code {
             0 => Ok(()),
-            code => Err(call_failed("ibv_modify_qp", code.abs()).within(what).within(&self.rail().name)),
+            code => {
+                Err(call_failed("ibv_modify_qp", code.abs()).within(what).within(&self.rail().name))
+            }
         }
     }
 
@@ -192,7 +199,11 @@ impl Queue {
         attr.pkey_index = config.pkey_index;
         attr.port_num = self.rail().port;
         attr.qp_access_flags = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
-        self.modify(&mut attr, QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS, "a new queue pair")
+        self.modify(
+            &mut attr,
+            QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS,
+            "a new queue pair",
+        )
     }
 
     /// Connects it to the peer's end.
@@ -232,7 +243,8 @@ impl Queue {
         attr.rnr_retry = config.receiver_retries;
         attr.sq_psn = self.first_packet;
         attr.max_rd_atomic = reads(rail.limits.max_qp_init_rd_atom).min(to.reads.max(1));
-        let mask = QP_STATE | QP_TIMEOUT | QP_RETRY_CNT | QP_RNR_RETRY | QP_SQ_PSN | QP_MAX_QP_RD_ATOMIC;
+        let mask =
+            QP_STATE | QP_TIMEOUT | QP_RETRY_CNT | QP_RNR_RETRY | QP_SQ_PSN | QP_MAX_QP_RD_ATOMIC;
         self.modify(&mut attr, mask, "ready to send")
     }
 
@@ -256,7 +268,13 @@ impl Queue {
     /// As `start`, where it is not on the way of a message.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_rarely(&self, id: u64, work: Work, local: Piece, signaled: bool) -> Result<bool> {
+    pub(super) fn start_rarely(
+        &self,
+        id: u64,
+        work: Work,
+        local: Piece,
+        signaled: bool,
+    ) -> Result<bool> {
         self.start(id, work, local, signaled)
     }
 
@@ -311,7 +329,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: ours; afterwards the device touches no memory for it, neither for us nor for the peer.
+        // SAFETY: ours; afterwards the device touches no memory for it, neither for us nor for the
+        // peer.
         unsafe { (self.rail().calls.ibv_destroy_qp)(self.qp) };
     }
 }

@@ -1,4 +1,5 @@
-//! An opened device and port: where queue pairs and registrations are made, and how much memory is registered.
+//! An opened device and port: where queue pairs and registrations are made, and how much memory is
+//! registered.
 
 use super::config::{Config, Devices};
 use super::errors::{call_failed, last_failed};
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What the peers' network cards may do with registered memory, and ours.
-const ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+const ACCESS: u32 =
+    ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
 /// The same of device memory, which is no window's.
 const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
@@ -31,7 +33,7 @@ pub(super) struct Rail {
     pub(super) gid: Gid,
     pub(super) gid_index: u8,
     pub(super) lid: u16,
-    /// As verbs count: 1 = 256 … 5 = 4096.
+    /// As verbs count: 1 = 256 ... 5 = 4096.
     pub(super) mtu: u32,
     pub(super) layer: u8,
     pub(super) limits: DeviceAttr,
@@ -55,7 +57,12 @@ unsafe impl Sync for Rail {}
 
 impl Rail {
     /// Opens a device for a port.
-    pub(super) fn open(verbs: &Verbs, device: &str, port: u8, config: &Config) -> Result<Arc<Rail>> {
+    pub(super) fn open(
+        verbs: &Verbs,
+        device: &str,
+        port: u8,
+        config: &Config,
+    ) -> Result<Arc<Rail>> {
         let list = match DeviceList::get(verbs.calls) {
             Ok(list) => list,
             Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
@@ -71,7 +78,8 @@ impl Rail {
             return Err(last_failed("ibv_open_device").within(&name));
         }
         let opened = Opened { calls, context };
-        let mut rail = Self::set_up(opened, &name, port, config).map_err(|error| error.within(&name))?;
+        let mut rail =
+            Self::set_up(opened, &name, port, config).map_err(|error| error.within(&name))?;
         rail.listen(config.sleeps).map_err(|error| error.within(&name))?;
         Ok(Arc::new(rail))
     }
@@ -144,12 +152,14 @@ impl Rail {
     /// Registers memory, which stays mapped as long as the registration lives.
     pub(super) fn register(self: &Arc<Self>, region: Region) -> Result<Registration> {
         // SAFETY: our protection domain; the caller keeps the memory.
-        let mr =
-            unsafe { (self.calls.ibv_reg_mr)(self.pd, region.addr().ptr(), region.len(), ACCESS as c_int) };
+        let mr = unsafe {
+            (self.calls.ibv_reg_mr)(self.pd, region.addr().ptr(), region.len(), ACCESS as c_int)
+        };
         self.registered("ibv_reg_mr", mr, region)
     }
 
-    /// Registers a device's memory by a dma-buf, in which it begins at `offset`; remote addresses are its pointer's.
+    /// Registers a device's memory by a dma-buf, in which it begins at `offset`; remote addresses
+    /// are its pointer's.
     pub(super) fn register_dmabuf(
         self: &Arc<Self>,
         fd: c_int,
@@ -158,15 +168,25 @@ impl Rail {
     ) -> Result<Registration> {
         let Some(register) = self.calls.ibv_reg_dmabuf_mr else { return Err(no_dmabuf()) };
         let (at, access) = (region.addr().get() as u64, DEVICE_ACCESS as c_int);
-        // SAFETY: our protection domain, an open descriptor; the registration keeps the memory itself.
+        // SAFETY: our protection domain, an open descriptor; the registration keeps the memory
+        // itself.
         let mr = unsafe { register(self.pd, offset, region.len(), at, fd, access) };
         self.registered("ibv_reg_dmabuf_mr", mr, region)
     }
 
     /// What a call gave that registers.
-    fn registered(self: &Arc<Self>, call: &str, mr: *mut Mr, region: Region) -> Result<Registration> {
+    fn registered(
+        self: &Arc<Self>,
+        call: &str,
+        mr: *mut Mr,
+        region: Region,
+    ) -> Result<Registration> {
         if mr.is_null() {
-            return Err(last_failed(call).within(&format!("{} bytes on {}", region.len(), self.name)));
+            return Err(last_failed(call).within(&format!(
+                "{} bytes on {}",
+                region.len(),
+                self.name
+            )));
         }
         let bytes = region.len() as u64;
         let now = self.registered.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -180,7 +200,8 @@ impl Rail {
 
     /// Whether device memory can be registered as the configuration has it.
     pub(super) fn check_devices(verbs: &Verbs, config: &Config) -> Result<()> {
-        let is_there = config.device_memory != Devices::Dmabuf || verbs.calls.ibv_reg_dmabuf_mr.is_some();
+        let is_there =
+            config.device_memory != Devices::Dmabuf || verbs.calls.ibv_reg_dmabuf_mr.is_some();
         if is_there { Ok(()) } else { Err(no_dmabuf()) }
     }
 
@@ -204,7 +225,8 @@ impl Rail {
 
     /// Bytes registered now, at most at once, and how often.
     pub(super) fn memory(&self) -> [u64; 3] {
-        [&self.registered, &self.most, &self.registrations].map(|count| count.load(Ordering::Relaxed))
+        [&self.registered, &self.most, &self.registrations]
+            .map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -249,7 +271,8 @@ fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr)
     if config.depth > receives {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "depth (DTL_RDMA_DEPTH) is {}: use 4 to {receives}, which is what this device's queue pairs have",
+            "depth (DTL_RDMA_DEPTH) is {}: use 4 to {receives}, which is what this device's queue \
+             pairs have",
             config.depth
         );
     }
@@ -258,7 +281,8 @@ fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr)
     if config.pkey_index > last {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "pkey_index (DTL_RDMA_PKEY_INDEX) is {}: use 0 to {last}, which is what port {port} has",
+            "pkey_index (DTL_RDMA_PKEY_INDEX) is {}: use 0 to {last}, which is what port {port} \
+             has",
             config.pkey_index
         );
     }
@@ -274,7 +298,8 @@ fn gid_index(config: &Config, port: u8, gids: &[GidSeen], layer: u8) -> Result<u
         let there: Vec<_> = gids.iter().map(|gid| gid.index.to_string()).collect();
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "gid_index (DTL_RDMA_GID_INDEX) is {named}, where port {port} has no address (GID): it has some at {}",
+            "gid_index (DTL_RDMA_GID_INDEX) is {named}, where port {port} has no address (GID): it \
+             has some at {}",
             there.join(", ")
         );
     }
@@ -291,7 +316,8 @@ fn gid_index(config: &Config, port: u8, gids: &[GidSeen], layer: u8) -> Result<u
 fn no_dmabuf() -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
-        "device_memory (DTL_RDMA_DEVICE_MEMORY) is dmabuf, and this libibverbs.so.1 has no ibv_reg_dmabuf_mr: use rdma-core 34 or \
+        "device_memory (DTL_RDMA_DEVICE_MEMORY) is dmabuf, and this libibverbs.so.1 has no \
+         ibv_reg_dmabuf_mr: use rdma-core 34 or \
          newer, or DTL_RDMA_STAGED (staged)",
     )
 }

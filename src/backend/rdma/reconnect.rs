@@ -1,14 +1,16 @@
 //! A connection that has broken although the peer lives is made anew.
 //!
-//! Each side stops its queue pairs and takes everything that they still tell, so that it knows what it has received; then it makes new
-//! ones and tells their ends over the sockets as for a first connection (`connect`), and how many of the peer's messages it has.
-//! When both are connected each sends again, in their order, what the other has not received: from where it
-//! still is, or from the copy of what a work request had taken with it. Writes that no message followed and reads are made again as a whole: their
-//! bytes are the same and nobody else may use either memory before they are over. A change of an element may have been made: it
-//! is not made again, and its operation ends with CONNECTION_LOST.
+//! Each side stops its queue pairs and takes everything that they still tell, so that it knows what
+//! it has received; then it makes new ones and tells their ends over the sockets as for a first
+//! connection (`connect`), and how many of the peer's messages it has. When both are connected each
+//! sends again, in their order, what the other has not received: from where it still is, or from
+//! the copy of what a work request had taken with it. Writes that no message followed and reads are
+//! made again as a whole: their bytes are the same and nobody else may use either memory before
+//! they are over. A change of an element may have been made: it is not made again, and its
+//! operation ends with CONNECTION_LOST.
 //!
-//! Nothing of before reaches anybody later: what a queue pair had on its way ends with the peer's, which stops before it tells
-//! what it has received.
+//! Nothing of before reaches anybody later: what a queue pair had on its way ends with the peer's,
+//! which stops before it tells what it has received.
 
 use super::config::Config;
 use super::errors::here;
@@ -28,7 +30,8 @@ use std::sync::Arc;
 
 /// How long queue pairs may take to end what they have.
 const STOP_NS: u64 = 5_000_000_000;
-/// Pauses before a connection is made anew that has broken again without anything having come through.
+/// Pauses before a connection is made anew that has broken again without anything having come
+/// through.
 const PAUSE_NS: u64 = 10_000_000;
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
 /// When an attempt to connect is repeated.
@@ -72,7 +75,8 @@ impl State {
         self.make_anew(rank, why, false);
     }
 
-    /// The peer says so. What comes through to it is not seen here if it reads and writes by itself: the peer counts.
+    /// The peer says so. What comes through to it is not seen here if it reads and writes by
+    /// itself: the peer counts.
     pub(super) fn broke_there(&mut self, rank: usize) {
         self.make_anew(rank, "it says that its end has broken", true);
     }
@@ -80,7 +84,9 @@ impl State {
     fn make_anew(&mut self, rank: usize, why: &str, is_told: bool) {
         let limit = self.config.reconnect_ns();
         let Some(peer) = self.peers.get_mut(rank) else { return };
-        if !matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Ready) || peer.failing.is_some() {
+        if !matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Ready)
+            || peer.failing.is_some()
+        {
             return;
         }
         if limit == 0 {
@@ -89,7 +95,8 @@ impl State {
         if !peer.may_be_repaired(limit, is_told) {
             let ms = self.config.reconnect_ms;
             let text = format!(
-                "{why}; its connection was made anew, and for {ms} ms (DTL_RDMA_RECONNECT_MS) nothing has come through"
+                "{why}; its connection was made anew, and for {ms} ms (DTL_RDMA_RECONNECT_MS) \
+                 nothing has come through"
             );
             return self.fail(rank, &text);
         }
@@ -123,7 +130,10 @@ impl State {
             Stage::Broken => {
                 let has_stopped = peer.has_stopped(rank).map_err(here)?;
                 if !has_stopped && now >= peer.repair.until {
-                    return fail!(DTL_ERROR_CONNECTION_LOST, "its queue pairs do not end what they have");
+                    return fail!(
+                        DTL_ERROR_CONNECTION_LOST,
+                        "its queue pairs do not end what they have"
+                    );
                 }
                 if !has_stopped || now < peer.repair.at {
                     return Ok(false);
@@ -142,7 +152,9 @@ impl State {
         let (mut ended, mut doubtful) = (Vec::new(), Vec::new());
         let operations = &mut self.operations;
         for lane in 0..peer.lanes.len() {
-            let Some((over, again)) = peer.lanes.get_mut(lane).map(Lane::sort).transpose()? else { break };
+            let Some((over, again)) = peer.lanes.get_mut(lane).map(Lane::sort).transpose()? else {
+                break;
+            };
             let mut part = |op: OpId| {
                 if part_over(operations, op) {
                     ended.push(op);
@@ -170,14 +182,16 @@ impl State {
 }
 
 impl Peer {
-    /// Whether something has come through since it was made last, or it has not been tried for long.
+    /// Whether something has come through since it was made last, or it has not been tried for
+    /// long.
     fn may_be_repaired(&mut self, limit: u64, is_told: bool) -> bool {
         let now = now_ns();
         let is_on = |of: &Lane| of.over() != of.mending.before.1;
         let has_come = |of: &Lane| of.received != of.mending.before.0;
         let mut again = self.lanes.iter().filter(|of| of.mending.before.2).peekable();
         let repair = &mut self.repair;
-        // What was sent again has to come through, if something was; else that the connection stood is enough.
+        // What was sent again has to come through, if something was; else that the connection stood
+        // is enough.
         let is_sound = match again.peek() {
             _ if is_told => true,
             Some(_) => again.any(is_on),
@@ -208,15 +222,18 @@ impl Peer {
         })
     }
 
-    /// Whether all is told that its queue pairs had to tell. What is posted now ends after everything before it.
+    /// Whether all is told that its queue pairs had to tell. What is posted now ends after
+    /// everything before it.
     fn has_stopped(&mut self, rank: usize) -> Result<bool> {
         let (mut all, depth) = (true, self.depth);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.mending.last.is_none() {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
-                let (nothing, nowhere) =
-                    (Piece { region: Region::EMPTY, lkey: 0, is_device: false }, Remote { addr: 0, rkey: 0 });
+                let (nothing, nowhere) = (
+                    Piece { region: Region::EMPTY, lkey: 0, is_device: false },
+                    Remote { addr: 0, rkey: 0 },
+                );
                 match lane.queue.start_rarely(id.word(), Work::Write(nowhere), nothing, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
@@ -274,7 +291,8 @@ impl Peer {
 }
 
 impl Lane {
-    /// What is over of what was under way, and what is to be started again; nothing is under way then.
+    /// What is over of what was under way, and what is to be started again; nothing is under way
+    /// then.
     fn sort(&mut self) -> Result<(Vec<Flying>, Vec<Flying>)> {
         let flying = std::mem::take(&mut self.flying);
         let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;
@@ -291,7 +309,8 @@ impl Lane {
         let mut left = arrived;
         let (mut over, mut again) = (Vec::new(), Vec::new());
         for one in flying {
-            // What was written before a message that has arrived is there; numbers were told with the ends.
+            // What was written before a message that has arrived is there; numbers were told with
+            // the ends.
             let is_there = left > 0 && !one.work.asks();
             left -= u32::from(left > 0 && one.work.notifies());
             if is_there || one.is_of_no_use_again() { over.push(one) } else { again.push(one) }

@@ -1,7 +1,8 @@
 //! What travels in slots: small messages of registered memory, a header first.
 //!
-//! Header, 16 bytes: messages of the peer's that were consumed, 32 bits | kind 8 | has a note 8 | 0 16 | word 32 | bytes 32;
-//! then the note (48 bytes), then the bytes. All ranks have the same byte order, which opening sees to.
+//! Header, 16 bytes: messages of the peer's that were consumed, 32 bits | kind 8 | has a note 8 | 0
+//! 16 | word 32 | bytes 32; then the note (48 bytes), then the bytes. All ranks have the same byte
+//! order, which opening sees to.
 
 use crate::sys::buf::{Region, Scratch};
 
@@ -77,7 +78,14 @@ impl Message {
         if let Some(note) = &self.note {
             let [a, b, c, d] = note.keys.map(u64::from);
             let first = note.about as u64 | u64::from(note.word) << 32;
-            slot.part(at, NOTE).put_words(&[first, note.addr, note.len, a | b << 32, c | d << 32, 0]);
+            slot.part(at, NOTE).put_words(&[
+                first,
+                note.addr,
+                note.len,
+                a | b << 32,
+                c | d << 32,
+                0,
+            ]);
             at += NOTE;
         }
         slot.part(at, len).put_words(head);
@@ -105,7 +113,8 @@ impl Message {
             1 if len >= HEADER + NOTE => (Some(read_note(slot.part(HEADER, NOTE))?), HEADER + NOTE),
             _ => return None,
         };
-        let message = Message { consumed: first as u32, kind, word: second as u32, len: bytes, note };
+        let message =
+            Message { consumed: first as u32, kind, word: second as u32, len: bytes, note };
         (at + bytes == len).then(|| (message, slot.part(at, bytes)))
     }
 }
@@ -118,8 +127,9 @@ fn read_note(bytes: Region) -> Option<Note> {
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
 }
 
-/// Memory for the slots of one peer: receives, sends, two lines of words that say how many messages were consumed (those
-/// that the peer writes here, and those that are written to the peer), and words for what a device answers.
+/// Memory for the slots of one peer: receives, sends, two lines of words that say how many messages
+/// were consumed (those that the peer writes here, and those that are written to the peer), and
+/// words for what a device answers.
 #[derive(Default)]
 pub(super) struct Slab {
     memory: Scratch,
@@ -184,7 +194,8 @@ impl Slab {
     /// What the peer has written.
     pub(super) fn heard(&self, lane: usize) -> u32 {
         let at = self.told(lane).addr().ptr().cast::<u32>();
-        // SAFETY: aligned memory of this slab; the device may write it at any time, in one piece of four bytes.
+        // SAFETY: aligned memory of this slab; the device may write it at any time, in one piece of
+        // four bytes.
         unsafe { at.read_volatile() }
     }
 }
@@ -198,9 +209,16 @@ mod tests {
         let slab = Slab::new(2, 1).expect("memory");
         let data = Scratch::new(100).expect("memory");
         data.region().fill(7);
-        let note =
-            Note { about: About::Offer, word: 9, addr: u64::MAX, len: 1 << 40, keys: [1, 2, 3, u32::MAX] };
-        for (kind, note) in [(Kind::Frame, None), (Kind::Piece, Some(note)), (Kind::Note, Some(note))] {
+        let note = Note {
+            about: About::Offer,
+            word: 9,
+            addr: u64::MAX,
+            len: 1 << 40,
+            keys: [1, 2, 3, u32::MAX],
+        };
+        for (kind, note) in
+            [(Kind::Frame, None), (Kind::Piece, Some(note)), (Kind::Note, Some(note))]
+        {
             let message = Message { consumed: u32::MAX, kind, word: 1 << 27, len: 100, note };
             let sent = message.write(slab.send(0), &[], data.region());
             let slot = slab.receive(1);

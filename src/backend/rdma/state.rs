@@ -27,13 +27,15 @@ use std::sync::Arc;
 const HEAD: usize = 8 * FRAME_WORDS;
 /// Rounds in which nothing happened until the sockets are looked at, a system call.
 const PATIENCE: u32 = 64;
-/// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again costs more than several
-/// requests do (soft-RoCE is slower from 4 MiB on, and then also repeats what takes longer than its time limit).
+/// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again
+/// costs more than several requests do (soft-RoCE is slower from 4 MiB on, and then also repeats
+/// what takes longer than its time limit).
 const LONGEST: usize = 1 << 20;
-/// Rounds in which what has arrived is read before a peer is given up: each takes more than one peer can have there.
+/// Rounds in which what has arrived is read before a peer is given up: each takes more than one
+/// peer can have there.
 const DRAIN: usize = 128;
-/// Rounds in a row in which nothing comes until nothing is to come: a device may tell of what has arrived a little after it has told the
-/// sender.
+/// Rounds in a row in which nothing comes until nothing is to come: a device may tell of what has
+/// arrived a little after it has told the sender.
 const QUIET: usize = 24;
 /// A frame that has not been read yet.
 pub(super) struct Arrived {
@@ -170,7 +172,9 @@ impl State {
         }
         self.has_come(id);
         let outcome = match entry.opcode {
-            WC_RECV_RDMA_WITH_IMM => self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize),
+            WC_RECV_RDMA_WITH_IMM => {
+                self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+            }
             _ if entry.wc_flags & WC_WITH_IMM != 0 => {
                 self.received_brief(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
             }
@@ -199,7 +203,8 @@ impl State {
         }
     }
 
-    /// Notes that a peer cannot be reached: it is given up when everything that has arrived has been read.
+    /// Notes that a peer cannot be reached: it is given up when everything that has arrived has
+    /// been read.
     pub(super) fn fail(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.make(rank) else { return };
         if peer.stage != Stage::Gone && peer.failing.is_none() {
@@ -236,7 +241,10 @@ impl State {
         };
         let slot = peer.slab.receive(id.number as usize);
         let Some((message, bytes)) = Message::read(slot, len) else {
-            return fail!(DTL_ERROR_COMMUNICATION, "{len} bytes from it are no message of this library");
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "{len} bytes from it are no message of this library"
+            );
         };
         peer.hear(0, message.consumed);
         if let Some(note) = message.note {
@@ -265,9 +273,13 @@ impl State {
         };
         peer.hear_brief(number as u16);
         let Some(word) = peer.heads.known((number >> 16) as usize) else {
-            return fail!(DTL_ERROR_COMMUNICATION, "a message of it begins with words that it never sent");
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "a message of it begins with words that it never sent"
+            );
         };
-        let (head, bytes) = (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
+        let (head, bytes) =
+            (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
         self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
         Ok(())
     }
@@ -284,8 +296,8 @@ impl State {
         }
     }
 
-    /// A message was read: its receive is posted again when there is nothing else to do, or when a quarter of a peer's wait
-    /// for that.
+    /// A message was read: its receive is posted again when there is nothing else to do, or when a
+    /// quarter of a peer's wait for that.
     #[inline]
     pub(super) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
@@ -347,9 +359,9 @@ impl State {
         let mut index = 0;
         while let Some(&rank) = self.listed.get(index) {
             let told = match self.peers.get_mut(rank) {
-                Some(peer) if peer.stage != Stage::Gone => {
-                    peer.send_notes(rank).and_then(|no_notes| Ok(peer.tell_consumed(rank)? && no_notes))
-                }
+                Some(peer) if peer.stage != Stage::Gone => peer
+                    .send_notes(rank)
+                    .and_then(|no_notes| Ok(peer.tell_consumed(rank)? && no_notes)),
                 _ => Ok(true),
             };
             match told {
@@ -379,7 +391,8 @@ impl State {
             }
         }
         for rank in std::mem::take(&mut self.failing) {
-            let why = self.peers.get_mut(rank).and_then(|peer| peer.failing.clone()).unwrap_or_default();
+            let why =
+                self.peers.get_mut(rank).and_then(|peer| peer.failing.clone()).unwrap_or_default();
             self.lose(rank, &why);
         }
         Ok(())
@@ -388,7 +401,9 @@ impl State {
     /// Ends everything that needs a peer.
     fn lose(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
-        if matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Broken) && !peer.lanes.is_empty() {
+        if matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Broken)
+            && !peer.lanes.is_empty()
+        {
             self.connecting -= 1;
         }
         // First the devices let go of all memory.

@@ -1,8 +1,10 @@
 //! Work that a device neither does nor gives up.
 //!
-//! A work request ends, well or not, when its packets were sent again as often as `timeout` and `retries` say: the device counts that. Soft-RoCE
-//! sometimes forgets to when its interface comes back: nothing is sent again, and nothing is told. Such a queue pair goes on with
-//! the next request that is posted, so it is given one; where that does not help, the connection is made anew.
+//! A work request ends, well or not, when its packets were sent again as often as `timeout` and
+//! `retries` say: the device counts that. Soft-RoCE sometimes forgets to when its interface comes
+//! back: nothing is sent again, and nothing is told. Such a queue pair goes on with the next
+//! request that is posted, so it is given one; where that does not help, the connection is made
+//! anew.
 
 use super::config::Config;
 use super::lane::{Flying, Lane, What};
@@ -64,15 +66,17 @@ impl Peer {
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.flying.is_empty()))
     }
 
-    /// Writes nothing to the peer, whose end is told, and so that of all before it; false: there is no room.
+    /// Writes nothing to the peer, whose end is told, and so that of all before it; false: there is
+    /// no room.
     fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
         let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
         self.start(rank, lane, Work::Write(to), nothing, What::Mark)
     }
 
-    /// Whether a lane has been silent for too long. The first thing is to give it something, and the time counts from there: before,
-    /// all may be over but the telling, which nobody asked for, and the program may have been away.
+    /// Whether a lane has been silent for too long. The first thing is to give it something, and
+    /// the time counts from there: before, all may be over but the telling, which nobody asked for,
+    /// and the program may have been away.
     fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
@@ -100,7 +104,8 @@ impl State {
         self.watch_at = now.saturating_add(WATCH_NS);
         let patience = self.config.patience_ns();
         for rank in 0..self.peers.ranks() {
-            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Ready) else {
+            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Ready)
+            else {
                 continue;
             };
             match peer.is_stuck(rank, now, patience) {
@@ -109,7 +114,9 @@ impl State {
                     let ms = patience / 1_000_000;
                     self.broke(
                         rank,
-                        &format!("its queue pair has neither done nor given up anything for {ms} ms"),
+                        &format!(
+                            "its queue pair has neither done nor given up anything for {ms} ms"
+                        ),
                     );
                 }
                 Err(error) => self.fail_here(rank, error),

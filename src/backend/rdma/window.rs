@@ -1,8 +1,9 @@
 //! Windows: memory that peers' devices write and read while its rank does something else.
 //!
-//! What is put from or got into memory that is registered (and a few bytes anyway) goes at once; else through slots. An operation
-//! is over when the peer's device has acknowledged all of it, so a flush has nothing to ask for. Of accumulating operations, those
-//! on elements of 8 bytes are in `atomics`; the others are those of the library, by messages.
+//! What is put from or got into memory that is registered (and a few bytes anyway) goes at once;
+//! else through slots. An operation is over when the peer's device has acknowledged all of it, so a
+//! flush has nothing to ask for. Of accumulating operations, those on elements of 8 bytes are in
+//! `atomics`; the others are those of the library, by messages.
 
 use super::cache::{self, Registered};
 use super::lane::What;
@@ -61,7 +62,8 @@ impl State {
     }
 
     fn open_window(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
-        let registered = if memory.is_empty() { None } else { Some(cache::register(&self.rails, memory)?) };
+        let registered =
+            if memory.is_empty() { None } else { Some(cache::register(&self.rails, memory)?) };
         let [a, b, c, d] = registered.as_ref().map_or([0; RAILS], Registered::rkeys).map(u64::from);
         let words: [u64; KEY] = [memory.addr().get() as u64, a | b << 32, c | d << 32];
         self.last_window += 1;
@@ -112,17 +114,28 @@ impl State {
             };
             let started = match (one.way, &one.hold) {
                 (Way::Put, Some(hold)) => {
-                    let local = Piece { region: rest.part(0, longest), lkey: hold.lkey(0), is_device: false };
-                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?.then_some(local.region)
+                    let local = Piece {
+                        region: rest.part(0, longest),
+                        lkey: hold.lkey(0),
+                        is_device: false,
+                    };
+                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?
+                        .then_some(local.region)
                 }
                 (Way::Get, Some(hold)) => {
-                    let local = Piece { region: rest.part(0, longest), lkey: hold.lkey(0), is_device: false };
-                    peer.start(one.target, 0, Work::Read(to), local, What::Part(op))?.then_some(local.region)
+                    let local = Piece {
+                        region: rest.part(0, longest),
+                        lkey: hold.lkey(0),
+                        is_device: false,
+                    };
+                    peer.start(one.target, 0, Work::Read(to), local, What::Part(op))?
+                        .then_some(local.region)
                 }
                 // Work requests take a few bytes with them, from any memory.
                 (Way::Put, None) if rest.len() <= peer.inline() => {
                     let local = Piece { region: rest, lkey: 0, is_device: false };
-                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?.then_some(rest)
+                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?
+                        .then_some(rest)
                 }
                 (Way::Put, None) => peer.start_from_slot(one.target, rest.part(0, SLOT), to, op)?,
                 (Way::Get, None) => peer.start_into_slot(one.target, rest.part(0, SLOT), to, op)?,
@@ -138,7 +151,8 @@ impl State {
         let (deadline, mut backoff) = (Deadline::after(CLOSE_NS), Backoff::new());
         let number = window.get();
         loop {
-            let mut all = self.operations.iter_mut().filter_map(|(_, operation)| operation.on_window());
+            let mut all =
+                self.operations.iter_mut().filter_map(|(_, operation)| operation.on_window());
             let busy = all.find(|(window, _)| *window == number);
             drop(all);
             let Some((_, target)) = busy else { break };
@@ -150,7 +164,10 @@ impl State {
             backoff.pause();
         }
         // Nobody asks after those any more.
-        let is_over = |operation: &Operation| matches!(operation, Operation::Done(_, Some(window)) if *window == number);
+        let is_over = |operation: &Operation| {
+            matches!(operation, Operation::Done(_, Some(window))
+            if *window == number)
+        };
         let over: Vec<OpId> = self
             .operations
             .iter_mut()
@@ -169,7 +186,9 @@ impl WireWindows for RdmaWire {
     }
 
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
-        let (Ok(rank), Some(&[addr, low, high])) = (usize::try_from(rank), key.first_chunk::<KEY>()) else {
+        let (Ok(rank), Some(&[addr, low, high])) =
+            (usize::try_from(rank), key.first_chunk::<KEY>())
+        else {
             return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
         };
         let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];

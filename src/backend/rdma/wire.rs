@@ -209,7 +209,13 @@ impl WireFrames for RdmaWire {
             }
             if let Some(Arrived { source, slot, head, bytes }) = state.arrived.pop_front() {
                 let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
-                return Ok(Some(Lent { source: rank_of(source), status: DTL_SUCCESS, head, bytes, id }));
+                return Ok(Some(Lent {
+                    source: rank_of(source),
+                    status: DTL_SUCCESS,
+                    head,
+                    bytes,
+                    id,
+                }));
             }
             let lost = state.lost.pop_front();
             let lent = |rank| Lent {
@@ -243,7 +249,9 @@ impl State {
     #[inline]
     fn outcome(&mut self, op: OpId) -> Result<Option<Done>> {
         match self.operations.get(op) {
-            None => fail!(DTL_ERROR_INTERNAL, "operation {:#x} of the wire is over or never was", op.0),
+            None => {
+                fail!(DTL_ERROR_INTERNAL, "operation {:#x} of the wire is over or never was", op.0)
+            }
             Some(&Operation::Done(done, _)) => {
                 self.operations.remove(op);
                 Ok(Some(done))
@@ -256,7 +264,8 @@ impl State {
     fn is_busy(&mut self) -> bool {
         let mut is_busy = !self.unfinished.is_empty();
         for rank in 0..self.peers.ranks() {
-            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone) else {
+            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone)
+            else {
                 continue;
             };
             match peer.is_busy(rank) {

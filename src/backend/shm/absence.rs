@@ -1,5 +1,6 @@
-//! A rank that cannot come: it tells the others why, as far as they are there, so that they need not wait for it and
-//! guess. With luck: where even one descriptor for that is missing, they find it absent when their time is up.
+//! A rank that cannot come: it tells the others why, as far as they are there, so that they need
+//! not wait for it and guess. With luck: where even one descriptor for that is missing, they find
+//! it absent when their time is up.
 
 use super::bootstrap::{LINGER_NS, Place, find_host};
 use super::wire::{self, Frame};
@@ -15,7 +16,8 @@ pub(super) fn excuse(place: &Place<'_>, why: &Error) {
     let said = Frame::of(Some(why), Some(&format!("rank {}", place.rank)));
     if place.rank > 0 {
         if let Ok(stream) = find_host(place, deadline) {
-            // In one piece: rank 0 reads the second half when it knows who speaks. Nobody there is told nothing.
+            // In one piece: rank 0 reads the second half when it knows who speaks. Nobody there is
+            // told nothing.
             let _ = wire::send(&stream, &[place.hello(deadline), said.bytes()].concat());
         }
     } else if let Ok(listener) = socket::listen(&place.identity.meeting) {
@@ -24,7 +26,12 @@ pub(super) fn excuse(place: &Place<'_>, why: &Error) {
 }
 
 /// Tells so many of those who come. It takes one descriptor at a time.
-pub(super) fn turn_away(listener: &UnixListener, mut count: usize, said: &Frame, deadline: Deadline) {
+pub(super) fn turn_away(
+    listener: &UnixListener,
+    mut count: usize,
+    said: &Frame,
+    deadline: Deadline,
+) {
     let said = said.bytes();
     while count > 0 && !deadline.passed() {
         if socket::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {

@@ -1,5 +1,5 @@
-//! Boards in a communicator's shared memory. What a board is: `backend::board`. Who waits for a post sleeps by
-//! the clock; nobody wakes processes.
+//! Boards in a communicator's shared memory. What a board is: `backend::board`. Who waits for a
+//! post sleeps by the clock; nobody wakes processes.
 
 use super::segment::{Segment, State};
 use crate::backend::board::{Board, Places, ROOM};
@@ -40,14 +40,15 @@ impl backend::Board for Shared {
     }
 }
 
-/// Reserves a place for the sheet of rank `own` and allocates its memory. `None`: no place or no memory is
-/// left, or the transport has no boards.
+/// Reserves a place for the sheet of rank `own` and allocates its memory. `None`: no place or no
+/// memory is left, or the transport has no boards.
 pub(super) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Option<u32> {
     if !segment.has_boards() {
         return None;
     }
     let (place, is_first) = places.reserve(|rank| segment.state(rank) != State::Present)?;
-    // Before the place is sent to the other ranks: they read the sheet without checking whether it has pages.
+    // Before the place is sent to the other ranks: they read the sheet without checking whether it
+    // has pages.
     if is_first && segment.commit_sheets(place, own..own + 1).is_err() {
         places.forget(place);
         return None;

@@ -58,7 +58,10 @@ const UNKNOWN: u64 = 0;
 
 /// Meets the other ranks. `prepare` is each rank's own part, done when the memory is there; its
 /// failure is everybody's.
-pub(super) fn meet(place: &Place<'_>, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> Result<Meeting> {
+pub(super) fn meet(
+    place: &Place<'_>,
+    prepare: &mut dyn FnMut(&Meeting) -> Result<()>,
+) -> Result<Meeting> {
     if place.rank == 0 { Host::open(place)?.host(prepare) } else { visit(place, prepare) }
 }
 
@@ -72,8 +75,9 @@ fn visit(place: &Place<'_>, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> 
     let _ = wire::send(&stream, &place.hello(deadline));
     let pids = wire::read_frame(&stream, late).map_err(lost)?.pids()?;
     let memory = wire::read_descriptor(&stream, late).map_err(lost);
-    let meeting =
-        memory.and_then(|fd| Segment::attach(fd, place.size)).map(|segment| Meeting { segment, pids });
+    let meeting = memory
+        .and_then(|fd| Segment::attach(fd, place.size))
+        .map(|segment| Meeting { segment, pids });
     let prepared = meeting.and_then(|meeting| prepare(&meeting).map(|()| meeting));
     let own = format!("rank {}", place.rank);
     let _ = wire::send(&stream, &Frame::of(prepared.as_ref().err(), Some(&own)).bytes());
@@ -100,7 +104,8 @@ pub(super) fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStr
         if deadline.passed() {
             return fail!(
                 DTL_ERROR_TIMEOUT,
-                "rank 0 is missing after {}: it did not open the communicator on this node{}; start all {} ranks with \
+                "rank 0 is missing after {}: it did not open the communicator on this node{}; \
+                 start all {} ranks with \
                  the same job name, see its own output, or raise the time limit",
                 seconds(place.timeout_ns),
                 others.found,
@@ -112,7 +117,8 @@ pub(super) fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStr
     }
 }
 
-/// Looks for other users under the same job name, once, at half time: then those who wait in vain are all there.
+/// Looks for other users under the same job name, once, at half time: then those who wait in vain
+/// are all there.
 struct Others<'a> {
     identity: &'a Identity,
     at: Deadline,
@@ -122,7 +128,11 @@ struct Others<'a> {
 
 impl<'a> Others<'a> {
     fn of(place: &Place<'a>) -> Self {
-        Others { identity: place.identity, at: Deadline::after(place.timeout_ns / 2), found: String::new() }
+        Others {
+            identity: place.identity,
+            at: Deadline::after(place.timeout_ns / 2),
+            found: String::new(),
+        }
     }
 
     fn look(&mut self) {
@@ -147,18 +157,28 @@ fn of_this_user(stream: UnixStream) -> Result<UnixStream> {
 }
 
 fn seconds(ns: u64) -> String {
-    if ns < 1_000_000_000 { format!("{} ms", ns / 1_000_000) } else { format!("{:.1} s", ns as f64 / 1e9) }
+    if ns < 1_000_000_000 {
+        format!("{} ms", ns / 1_000_000)
+    } else {
+        format!("{:.1} s", ns as f64 / 1e9)
+    }
 }
 
-/// Why a rank that knows another PID namespace than rank 0 cannot take part: process ids would mean others.
+/// Why a rank that knows another PID namespace than rank 0 cannot take part: process ids would mean
+/// others.
 fn elsewhere(rank: u64, its: u64, own: u64) -> Error {
     let unknown = |whose: String| {
-        format!("{whose} cannot tell in which PID namespace it lives: /proc is not mounted there; mount it")
+        format!(
+            "{whose} cannot tell in which PID namespace it lives: /proc is not mounted there; \
+             mount it"
+        )
     };
     let text = match (own, its) {
         (UNKNOWN, _) => unknown("rank 0".to_owned()),
         (_, UNKNOWN) => unknown(format!("rank {rank}")),
-        _ => format!("rank {rank} lives in another PID namespace (container) than rank 0; start them in one"),
+        _ => format!(
+            "rank {rank} lives in another PID namespace (container) than rank 0; start them in one"
+        ),
     };
     Error::new(DTL_ERROR_UNAVAILABLE, text)
 }
@@ -192,9 +212,11 @@ impl<'a> Host<'a> {
         let listener = match socket::listen(name) {
             Ok(listener) => listener,
             Err(error) => {
-                let who = holder(name)
-                    .map_or(String::new(), |p| format!(", held by process {} of user {}", p.pid, p.uid));
-                let what = format!("socket \"@{name}\"{who} (choose another job name where it is in use)");
+                let who = holder(name).map_or(String::new(), |p| {
+                    format!(", held by process {} of user {}", p.pid, p.uid)
+                });
+                let what =
+                    format!("socket \"@{name}\"{who} (choose another job name where it is in use)");
                 return Err(os_error(DTL_ERROR_UNAVAILABLE, &what, &error));
             }
         };
@@ -247,7 +269,8 @@ impl<'a> Host<'a> {
                 let error = Error::new(
                     DTL_ERROR_TIMEOUT,
                     format!(
-                        "rank {} of {} missing after {}: not started, started with another job name, on another node, or \
+                        "rank {} of {} missing after {}: not started, started with another job \
+                         name, on another node, or \
                          failed (see its own output){}; start all ranks, or raise the time limit",
                         missing.join(", "),
                         self.place.size,
@@ -267,14 +290,16 @@ impl<'a> Host<'a> {
 
     /// Waits for something to happen and handles it.
     fn listen(&mut self) -> Result<()> {
-        let seated: Vec<usize> =
-            (0..self.seats.len()).filter(|&r| self.seats.get(r).is_some_and(Option::is_some)).collect();
+        let seated: Vec<usize> = (0..self.seats.len())
+            .filter(|&r| self.seats.get(r).is_some_and(Option::is_some))
+            .collect();
         let mut fds = vec![self.listener.as_fd()];
         fds.extend(self.guests.iter().map(|guest| guest.stream.as_fd()));
         fds.extend(self.seats.iter().flatten().map(AsFd::as_fd));
         let limit = self.deadline.left_ns().min(self.others.at.left_ns());
         let ready = socket::wait_readable(&fds, limit).map_err(wire::failed)?;
-        let (knock, rest) = ready.split_first().map_or((false, &[][..]), |(first, rest)| (*first, rest));
+        let (knock, rest) =
+            ready.split_first().map_or((false, &[][..]), |(first, rest)| (*first, rest));
         let (guests, seats) = rest.split_at(self.guests.len().min(rest.len()));
         if let Some((&rank, _)) = seated.iter().zip(seats).find(|(_, ready)| **ready) {
             self.lose(rank);
@@ -291,18 +316,22 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Who is seated has nothing to say now but that it cannot go on; else it is the end of its connection.
+    /// Who is seated has nothing to say now but that it cannot go on; else it is the end of its
+    /// connection.
     fn lose(&mut self, rank: usize) {
         let stream = self.seats.get_mut(rank).and_then(Option::take);
-        let said = stream.and_then(|stream| wire::read_frame(&stream, Deadline::after(GRACE_NS)).ok());
+        let said =
+            stream.and_then(|stream| wire::read_frame(&stream, Deadline::after(GRACE_NS)).ok());
         let excuse = said.and_then(|frame| frame.success().err());
-        let text = format!("rank {rank} ended while the communicator was opened; see its own output");
+        let text =
+            format!("rank {rank} ended while the communicator was opened; see its own output");
         self.give_up(excuse.unwrap_or_else(|| Error::new(DTL_ERROR_RANK_FAILURE, text)));
     }
 
     fn admit(&mut self) -> Result<()> {
         while let Some(stream) = socket::accept(&self.listener).map_err(wire::failed)? {
-            let known = process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid());
+            let known = process::peer_of(stream.as_raw_fd())
+                .is_ok_and(|peer| peer.uid == process::own_uid());
             if !known {
                 continue;
             }
@@ -340,7 +369,8 @@ impl<'a> Host<'a> {
             self.give_up(Error::new(
                 DTL_ERROR_INVALID_ARGUMENT,
                 format!(
-                    "the ranks disagree on their number: rank {} says {}, rank 0 says {size}; pass the same size on all",
+                    "the ranks disagree on their number: rank {} says {}, rank 0 says {size}; pass \
+                     the same size on all",
                     hello.rank, hello.size
                 ),
             ));
@@ -356,9 +386,10 @@ impl<'a> Host<'a> {
         let pid = process::peer_of(stream.as_raw_fd()).map_or(0, |peer| peer.pid);
         match (self.seats.get_mut(rank), self.pids.get_mut(rank)) {
             (Some(seat), Some(known)) if rank > 0 && seat.is_none() => {
-                // An excuse comes with the hello, and must be heard before others notice that its rank has ended.
-                let speaks =
-                    socket::wait_readable(&[stream.as_fd()], 0).is_ok_and(|ready| ready.contains(&true));
+                // An excuse comes with the hello, and must be heard before others notice that its
+                // rank has ended.
+                let speaks = socket::wait_readable(&[stream.as_fd()], 0)
+                    .is_ok_and(|ready| ready.contains(&true));
                 *seat = Some(stream);
                 *known = pid;
                 if speaks {
@@ -366,7 +397,8 @@ impl<'a> Host<'a> {
                 }
             }
             _ => {
-                let text = format!("process {pid} says it is rank {rank}, but that rank is here already");
+                let text =
+                    format!("process {pid} says it is rank {rank}, but that rank is here already");
                 let _ = wire::send(
                     &stream,
                     &Frame::of(Some(&Error::new(DTL_ERROR_ALREADY_EXISTS, text)), None).bytes(),
@@ -402,12 +434,18 @@ impl<'a> Host<'a> {
     fn tell_all(&mut self, error: Error) -> Error {
         let error = self.tell(error);
         if self.is_full {
-            let told = self.seats.iter().flatten().count() + self.guests.len() + self.turned_away.len();
+            let told =
+                self.seats.iter().flatten().count() + self.guests.len() + self.turned_away.len();
             self.seats.clear();
             self.guests.clear();
             self.turned_away.clear();
             let left = (self.place.size - 1).saturating_sub(told);
-            turn_away(&self.listener, left, &Frame::of(Some(&error), None), Deadline::after(LINGER_NS));
+            turn_away(
+                &self.listener,
+                left,
+                &Frame::of(Some(&error), None),
+                Deadline::after(LINGER_NS),
+            );
         }
         error
     }
@@ -420,15 +458,26 @@ impl<'a> Host<'a> {
         let roster = Frame::roster(&self.pids).bytes();
         let died = |rank: usize, error: Error| {
             // A rank that does not answer in time may be stopped; any other failure is its end.
-            let status =
-                if error.status() == DTL_ERROR_TIMEOUT { DTL_ERROR_TIMEOUT } else { DTL_ERROR_RANK_FAILURE };
-            Error::new(status, format!("rank {rank}, while the communicator was opened: {}", error.text()))
+            let status = if error.status() == DTL_ERROR_TIMEOUT {
+                DTL_ERROR_TIMEOUT
+            } else {
+                DTL_ERROR_RANK_FAILURE
+            };
+            Error::new(
+                status,
+                format!("rank {rank}, while the communicator was opened: {}", error.text()),
+            )
         };
-        let seated =
-            || self.seats.iter().enumerate().filter_map(|(rank, seat)| seat.as_ref().map(|s| (rank, s)));
+        let seated = || {
+            self.seats
+                .iter()
+                .enumerate()
+                .filter_map(|(rank, seat)| seat.as_ref().map(|s| (rank, s)))
+        };
         for (rank, stream) in seated() {
             wire::send(stream, &roster).map_err(|error| died(rank, error))?;
-            let sent = meeting.segment.descriptor().map(|memory| socket::send_descriptor(stream, memory));
+            let sent =
+                meeting.segment.descriptor().map(|memory| socket::send_descriptor(stream, memory));
             sent.unwrap_or(Ok(())).map_err(|e| died(rank, wire::failed(e)))?;
         }
         prepare(&meeting).map_err(own)?;

@@ -1,18 +1,19 @@
-//! Cells: memory through which a rank sends its large messages, to whichever rank. Its sender fills one cell
-//! while the receiver empties another.
+//! Cells: memory through which a rank sends its large messages, to whichever rank. Its sender fills
+//! one cell while the receiver empties another.
 //!
-//! Not the order of the cells: that is the order of the records which say "these bytes lie in that cell"
-//! (`ring`). Here: who has a cell.
+//! Not the order of the cells: that is the order of the records which say "these bytes lie in that
+//! cell" (`ring`). Here: who has a cell.
 //!
-//! A pool belongs to its sender, so nobody else takes cells from it, and a silent rank's has no memory. A cell
-//! has one word: how often it was read. Its sender knows how often it has sent it, says so in the record that
-//! tells of the cell, and takes the cell again once the word has that number. Memory order: the record is written with
-//! Release and read with Acquire, so the receiver sees the bytes; it stores the number with Release after its last read of
-//! them, and the sender loads it with Acquire before it writes the cell again. Only the reader of a
-//! cell writes its word.
+//! A pool belongs to its sender, so nobody else takes cells from it, and a silent rank's has no
+//! memory. A cell has one word: how often it was read. Its sender knows how often it has sent it,
+//! says so in the record that tells of the cell, and takes the cell again once the word has that
+//! number. Memory order: the record is written with Release and read with Acquire, so the receiver
+//! sees the bytes; it stores the number with Release after its last read of them, and the sender
+//! loads it with Acquire before it writes the cell again. Only the reader of a cell writes its
+//! word.
 //!
-//! A cache line has the words of eight cells. The sender looks at all of them when it comes round, once: a line that
-//! both sides used for each cell would cost as much as copying some KiB.
+//! A cache line has the words of eight cells. The sender looks at all of them when it comes round,
+//! once: a line that both sides used for each cell would cost as much as copying some KiB.
 
 use crate::error::{Result, fail};
 use crate::sys::buf::Region;
@@ -52,7 +53,11 @@ impl Place {
         let cells = memory.span(offset + HEADER, usize::from(CELLS) * CELL);
         match (words, cells) {
             (Some(words), Some(cells)) => Ok(Place { words, cells }),
-            _ => fail!(DTL_ERROR_INTERNAL, "cells at {offset} lie outside the {} shared bytes", memory.len()),
+            _ => fail!(
+                DTL_ERROR_INTERNAL,
+                "cells at {offset} lie outside the {} shared bytes",
+                memory.len()
+            ),
         }
     }
 
@@ -91,7 +96,10 @@ impl Pool {
     pub(super) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Pool> {
         let mut sent = Vec::new();
         if sent.try_reserve_exact(CELLS.into()).is_err() {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a list of {CELLS} cells; free some");
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for a list of {CELLS} cells; free some"
+            );
         }
         sent.resize(CELLS.into(), (0, NOBODY));
         Ok(Pool { place: Place::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })

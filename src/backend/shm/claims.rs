@@ -1,15 +1,17 @@
-//! Offers of large messages, and who has them: the sender, until it withdraws one or the receiver takes it.
+//! Offers of large messages, and who has them: the sender, until it withdraws one or the receiver
+//! takes it.
 //!
-//! One word for each offer that one rank can have open to another. Its life: FREE -> OFFERED and OFFERED ->
-//! WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the receiver. One compare-exchange decides
-//! between "taken" and "withdrawn", so a withdrawn message's bytes are never read. It is published by the record
-//! of the offer, and given back by the answer to it.
+//! One word for each offer that one rank can have open to another. Its life: FREE -> OFFERED and
+//! OFFERED -> WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the receiver. One
+//! compare-exchange decides between "taken" and "withdrawn", so a withdrawn message's bytes are
+//! never read. It is published by the record of the offer, and given back by the answer to it.
 //!
-//! A second word says who copies which piece of a message that was taken: the sender takes pieces from the
-//! front, the receiver, if it reads the sender's memory, from the back, until they meet. So whoever is there copies
-//! what is next, and nobody waits for more than the piece that the other has in hand. A piece is taken by a
-//! compare-exchange, hence by one side only. That needs no more than Relaxed: it is set by the receiver before the
-//! record that clears the sender to send, and what is copied is told by records too.
+//! A second word says who copies which piece of a message that was taken: the sender takes pieces
+//! from the front, the receiver, if it reads the sender's memory, from the back, until they meet.
+//! So whoever is there copies what is next, and nobody waits for more than the piece that the other
+//! has in hand. A piece is taken by a compare-exchange, hence by one side only. That needs no more
+//! than Relaxed: it is set by the receiver before the record that clears the sender to send, and
+//! what is copied is told by records too.
 
 use crate::sys::shared::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
@@ -113,7 +115,8 @@ impl Offers {
         is_wanted && now_ns >= self.not_before_ns
     }
 
-    /// There is no memory for all words. Sends that wait look often, and the system takes long to say no.
+    /// There is no memory for all words. Sends that wait look often, and the system takes long to
+    /// say no.
     pub(super) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
@@ -125,8 +128,8 @@ impl Offers {
         self.withdrawn.reserve(CLAIMS.into());
     }
 
-    /// Whether the receiver should be asked to look for withdrawn offers, which otherwise keep their claims until it
-    /// looks for such a message.
+    /// Whether the receiver should be asked to look for withdrawn offers, which otherwise keep
+    /// their claims until it looks for such a message.
     pub(super) fn should_ask(&self) -> bool {
         !self.is_asked && !self.withdrawn.is_empty()
     }
@@ -173,7 +176,8 @@ impl Offers {
 
     /// Takes the next piece to copy; `None`: none is left.
     pub(super) fn take_piece(&self, claim: u16) -> Option<u32> {
-        take_some(&self.words, claim, |left| left.start + 1..left.end).map(|(before, _)| before.start)
+        take_some(&self.words, claim, |left| left.start + 1..left.end)
+            .map(|(before, _)| before.start)
     }
 
     /// What is left.
@@ -264,7 +268,10 @@ mod tests {
         assert!(!offers.can_grow(4 + ASK_AGAIN_NS), "there was no memory a moment ago");
         assert!(offers.can_grow(5 + ASK_AGAIN_NS));
         offers.grow();
-        assert_eq!(std::iter::from_fn(|| offers.open()).count(), usize::from(CLAIMS - FIRST_CLAIMS));
+        assert_eq!(
+            std::iter::from_fn(|| offers.open()).count(),
+            usize::from(CLAIMS - FIRST_CLAIMS)
+        );
     }
 
     #[test]

@@ -1,13 +1,15 @@
-//! Memory that the ranks allocated themselves, copied by the kernel to and from other processes: puts and
-//! gets of windows.
+//! Memory that the ranks allocated themselves, copied by the kernel to and from other processes:
+//! puts and gets of windows.
 //!
-//! A rank's memory is opened once (/proc/PID/mem) and compared with the word that the rank published when the
-//! communicator was opened. From then on the descriptor refers to the memory of that program and no other, so
-//! a write never reaches a process that got the same id, nor the next program of the same process (exec). A
-//! check before process_vm_writev could not promise that: the target may end between the check and the call.
+//! A rank's memory is opened once (/proc/PID/mem) and compared with the word that the rank
+//! published when the communicator was opened. From then on the descriptor refers to the memory of
+//! that program and no other, so a write never reaches a process that got the same id, nor the next
+//! program of the same process (exec). A check before process_vm_writev could not promise that: the
+//! target may end between the check and the call.
 //!
-//! process_vm_readv copies large blocks two to four times as fast. It is used for reads, because a read can
-//! be verified: the same call also reads the word, and one call reads the memory of one program.
+//! process_vm_readv copies large blocks two to four times as fast. It is used for reads, because a
+//! read can be verified: the same call also reads the word, and one call reads the memory of one
+//! program.
 
 use super::peer::Mode;
 use super::segment::Segment;
@@ -42,8 +44,8 @@ impl Copies {
         Copies { mode, open: Mutex::new(Vec::new()) }
     }
 
-    /// Opens a rank's memory. RANK_FAILURE: it is not that rank's any more. Any other error: the kernel does
-    /// not copy it.
+    /// Opens a rank's memory. RANK_FAILURE: it is not that rank's any more. Any other error: the
+    /// kernel does not copy it.
     pub(super) fn find(&self, segment: &Segment, rank: usize, pid: i32) -> Result<Arc<dyn Remote>> {
         let probe = segment.probe(rank);
         match probe.0 {
@@ -53,7 +55,8 @@ impl Copies {
         }
         let mut open = self.open.lock();
         open.retain(|(_, memory)| memory.strong_count() > 0);
-        if let Some(memory) = open.iter().find(|(of, _)| *of == rank).and_then(|(_, memory)| memory.upgrade())
+        if let Some(memory) =
+            open.iter().find(|(of, _)| *of == rank).and_then(|(_, memory)| memory.upgrade())
         {
             return Ok(memory);
         }
@@ -67,10 +70,12 @@ impl Copies {
 
 #[cold]
 fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
-    let is_gone = matches!(error.raw_os_error(), None | Some(libc::ENOENT | libc::ESRCH | libc::EIO));
+    let is_gone =
+        matches!(error.raw_os_error(), None | Some(libc::ENOENT | libc::ESRCH | libc::EIO));
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "; it needs the same permission as ptrace: the same user, and DTL_CMA=allow if kernel.yama.ptrace_scope is 1"
+            "; it needs the same permission as ptrace: the same user, and DTL_CMA=allow if \
+             kernel.yama.ptrace_scope is 1"
         }
         _ => "",
     };
@@ -79,8 +84,8 @@ fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
 }
 
 impl Memory {
-    /// Checks that it is the rank's memory and can be read and written. An error without an errno, or EIO,
-    /// means that it is the memory of another program.
+    /// Checks that it is the rank's memory and can be read and written. An error without an errno,
+    /// or EIO, means that it is the memory of another program.
     fn check(&self) -> io::Result<()> {
         let (address, value) = self.probe;
         let Some(word) = Scratch::new(size_of::<u64>()) else {
@@ -172,7 +177,8 @@ mod tests {
     #[test]
     fn what_is_not_the_ranks_memory_is_refused() {
         let (copies, segment, word) = copies(Mode::Auto);
-        let find = |rank| copies.find(&segment, rank, process::own_pid()).err().expect("no such memory");
+        let find =
+            |rank| copies.find(&segment, rank, process::own_pid()).err().expect("no such memory");
         assert!(find(0).text().contains("DTL_CMA=off on rank 0"));
         for (address, value) in [(word.region().addr().get() as u64, 78), (8, 77)] {
             segment.set_probe(1, address, value);

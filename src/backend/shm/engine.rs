@@ -1,20 +1,22 @@
 //! The protocol: how sends and receives become records in rings, and back.
 //!
-//! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More, and
-//! what is sent synchronously, is offered: the receiver, when it has a receive for it, takes the offer and says
-//! Clear. Then the sender copies piece after piece into its cells and says so with Cell records (or, without
-//! cells, into the ring: Data), while the receiver copies out of them. If the sender is away, the receiver takes pieces from the
-//! message's end and reads them in the sender's memory, until both meet; then it says Finish.
+//! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More,
+//! and what is sent synchronously, is offered: the receiver, when it has a receive for it, takes
+//! the offer and says Clear. Then the sender copies piece after piece into its cells and says so
+//! with Cell records (or, without cells, into the ring: Data), while the receiver copies out of
+//! them. If the sender is away, the receiver takes pieces from the message's end and reads them in
+//! the sender's memory, until both meet; then it says Finish.
 //!
-//! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call of
-//! `progress`. Rings are always read to the end, whatever is queued for writing, so two ranks that
-//! flood each other cannot lock up. An operation of the receiver is over only when its answer is in
-//! the ring; so a rank that closes has said everything, and its rings are read by the others also
-//! after it has gone.
+//! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call
+//! of `progress`. Rings are always read to the end, whatever is queued for writing, so two ranks
+//! that flood each other cannot lock up. An operation of the receiver is over only when its answer
+//! is in the ring; so a rank that closes has said everything, and its rings are read by the others
+//! also after it has gone.
 //!
-//! Here: what the operations are, and how they start and are withdrawn. `reading` handles what comes
-//! out of rings, `writing` what goes in, `helping` the pieces that a receiver reads by itself, `taking` messages that a program looks at before it receives
-//! them, `liveness` ranks that are gone; locks are in `transport`.
+//! Here: what the operations are, and how they start and are withdrawn. `reading` handles what
+//! comes out of rings, `writing` what goes in, `helping` the pieces that a receiver reads by
+//! itself, `taking` messages that a program looks at before it receives them, `liveness` ranks that
+//! are gone; locks are in `transport`.
 
 use super::cells::Pool;
 use super::peer::{Link, Peers};
@@ -136,11 +138,12 @@ pub(super) struct Taken {
 pub(super) struct Help {
     /// It has all bytes from here on.
     pub(super) from: usize,
-    /// Of those before, it has taken the ones from here on …
+    /// Of those before, it has taken the ones from here on ...
     pub(super) first: usize,
-    /// … and read them up to here.
+    /// ... and read them up to here.
     pub(super) next: usize,
-    /// Records of the sender's when it last looked, fruitless looks since, and when it began to watch the clock.
+    /// Records of the sender's when it last looked, fruitless looks since, and when it began to
+    /// watch the clock.
     pub(super) seen: u64,
     pub(super) quiet: u32,
     pub(super) since_ns: u64,
@@ -156,7 +159,8 @@ impl Taken {
         pieces_of(self.want)
     }
 
-    /// Whether all of them come without having been asked for, so that the sender waits for a Finish.
+    /// Whether all of them come without having been asked for, so that the sender waits for a
+    /// Finish.
     pub(super) fn is_early(&self) -> bool {
         self.pieces() <= self.offer.early
     }
@@ -199,7 +203,13 @@ pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
 }
 
 impl Engine {
-    pub(super) fn new(rank: usize, segment: Segment, peers: Peers, watch: Watch, lends: bool) -> Engine {
+    pub(super) fn new(
+        rank: usize,
+        segment: Segment,
+        peers: Peers,
+        watch: Watch,
+        lends: bool,
+    ) -> Engine {
         Engine {
             rank,
             segment,
@@ -223,7 +233,9 @@ impl Engine {
     pub(super) fn rank_of(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
             Ok(index) if index < self.peers.len() => Ok(index),
-            _ => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.peers.len() - 1),
+            _ => {
+                fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.peers.len() - 1)
+            }
         }
     }
 
@@ -240,7 +252,13 @@ impl Engine {
 
     // ---- starting ----
 
-    pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+    pub(super) fn isend(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId> {
         let dest = self.rank_of(dest)?;
         if dest == self.rank {
             return self.send_to_self(data, word, mode);
@@ -258,7 +276,12 @@ impl Engine {
     ) -> Result<OpId> {
         let rank = self.rank;
         if self.peers.get(dest).is_none_or(|peer| peer.state != State::Present) {
-            return self.operations.add(Operation::Done(done(dest, DTL_ERROR_RANK_FAILURE, word, 0)));
+            return self.operations.add(Operation::Done(done(
+                dest,
+                DTL_ERROR_RANK_FAILURE,
+                word,
+                0,
+            )));
         }
         let link = make_link(&mut self.peers, dest)?;
         if link.producer.is_none() {
@@ -274,8 +297,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sends a short message to a rank that has been talked to, if its ring has room and nothing waits for
-    /// that. Everything else is for `isend`.
+    /// Sends a short message to a rank that has been talked to, if its ring has room and nothing
+    /// waits for that. Everything else is for `isend`.
     #[inline]
     pub(super) fn send_at_once(&mut self, data: Region, dest: i32, word: u64) -> bool {
         if data.len() > FRAGMENT {
@@ -315,8 +338,11 @@ impl Engine {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
-        let id =
-            self.operations.add(Operation::Receive(Receive { into, source: select.source, taken: None }))?;
+        let id = self.operations.add(Operation::Receive(Receive {
+            into,
+            source: select.source,
+            taken: None,
+        }))?;
         while let Some(message) = self.matcher.take_unexpected(&select) {
             // An offer that its sender has withdrawn: look on.
             if self.claim(&message) {
@@ -341,8 +367,8 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete. (Whether a death ends one
-    /// from any rank is for the communicator to say, which knows its members.)
+    /// The rank because of which a receive from this source cannot complete. (Whether a death ends
+    /// one from any rank is for the communicator to say, which knows its members.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
         let rank = usize::try_from(source).ok()?;
         self.peers.get(rank).filter(|peer| peer.state != State::Present).map(|_| rank)
@@ -380,8 +406,16 @@ impl Engine {
     }
 
     /// Starts to fetch an offer that was taken; `early`: its first pieces, if they came before.
-    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer, early: Option<Scratch>) {
-        let readable = offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
+    pub(super) fn begin(
+        &mut self,
+        id: OpId,
+        source: usize,
+        word: u64,
+        offer: Offer,
+        early: Option<Scratch>,
+    ) {
+        let readable =
+            offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
         let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0, since_ns: 0 };
@@ -391,7 +425,9 @@ impl Engine {
         } else if !taken.is_early() {
             taken.answer = Answer::Clear;
             let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-            consumer.inspect(|consumer| consumer.offers.share(offer.claim, offer.early..taken.pieces()));
+            consumer.inspect(|consumer| {
+                consumer.offers.share(offer.claim, offer.early..taken.pieces())
+            });
             if readable {
                 self.helping.push_back(id);
             }
@@ -425,7 +461,9 @@ impl Engine {
             Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
                 self.matcher.withdraw(source, &id)
             }
-            Some(&Operation::Send(Send { dest, stage: SendStage::Queued, .. })) if dest == self.rank => {
+            Some(&Operation::Send(Send { dest, stage: SendStage::Queued, .. }))
+                if dest == self.rank =>
+            {
                 self.withdraw_own(id)
             }
             Some(&Operation::Send(Send { dest, stage, .. })) => {
@@ -472,7 +510,8 @@ impl Engine {
                 let source = 64 * group + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let is_read = self.peers.link(source).is_some_and(|link| link.consumer.is_some());
-                let is_present = self.peers.get(source).is_some_and(|peer| peer.state == State::Present);
+                let is_present =
+                    self.peers.get(source).is_some_and(|peer| peer.state == State::Present);
                 if !is_read && is_present {
                     self.read_from(source);
                 }

@@ -1,8 +1,9 @@
-//! The pieces that a receiver reads by itself in the sender's memory (process_vm_readv), from the message's end.
+//! The pieces that a receiver reads by itself in the sender's memory (process_vm_readv), from the
+//! message's end.
 //!
-//! Two copies through cells are faster than the kernel's one, but they need the sender. So a receiver
-//! takes pieces only while nothing comes from it: it computes, or waits its turn for a processor. What is taken has
-//! to be read before the sender may go on, so it is little at a time.
+//! Two copies through cells are faster than the kernel's one, but they need the sender. So a
+//! receiver takes pieces only while nothing comes from it: it computes, or waits its turn for a
+//! processor. What is taken has to be read before the sender may go on, so it is little at a time.
 
 use super::engine::{Answer, Engine, Operation, Receive, Taken};
 use super::segment::State;
@@ -11,10 +12,11 @@ use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
 use crate::sys::clock::now_ns;
 
-/// Fruitless looks before a receiver looks at the clock: a sender that is there needs less for a piece.
+/// Fruitless looks before a receiver looks at the clock: a sender that is there needs less for a
+/// piece.
 const LOOKS: u32 = 32;
-/// Time without a record of the sender's before a receiver takes pieces. With more ranks than processors one look
-/// may last that long, as the processor is offered to others in between.
+/// Time without a record of the sender's before a receiver takes pieces. With more ranks than
+/// processors one look may last that long, as the processor is offered to others in between.
 const PATIENCE_NS: u64 = 20_000;
 /// Bytes taken at a time: the sender, if it comes back, waits no longer than for these.
 const STEP: usize = 256 << 10;
@@ -45,7 +47,8 @@ impl Engine {
     }
 
     fn help(&mut self, id: OpId) -> Looked {
-        let Some(Operation::Receive(Receive { into, taken: Some(taken), .. })) = self.operations.get_mut(id)
+        let Some(Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
         else {
             return Looked::Over;
         };
@@ -86,7 +89,9 @@ impl Engine {
 
     /// Reads what was taken.
     fn read_on(&mut self, id: OpId, into: Region) -> Looked {
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get_mut(id) else {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        else {
             return Looked::Over;
         };
         let Some(peer) = self.peers.get_mut(taken.source) else { return Looked::Over };
@@ -118,7 +123,9 @@ impl Engine {
 
     /// Not possible after all (or not from that memory): what was taken is the sender's again.
     fn return_pieces(&mut self, id: OpId) {
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get_mut(id) else {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        else {
             return;
         };
         let Taken { source, offer, help, .. } = *taken;

@@ -2,8 +2,8 @@
 //!
 //! Rule for several communicators of one job: each process counts its opens of the job, and the
 //! n-th open of one rank meets the n-th open of the others, whether or not those before succeeded.
-//! So opens of one job must be in the same order on all ranks, as collective calls are anyway. What is
-//! counted stays as long as the process, so a name that serves one open only is not.
+//! So opens of one job must be in the same order on all ranks, as collective calls are anyway. What
+//! is counted stays as long as the process, so a name that serves one open only is not.
 
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::shortage::os_error;
@@ -39,8 +39,8 @@ struct Membership {
 
 static MEMBERSHIPS: Mutex<BTreeMap<(u64, i32), Membership>> = Mutex::new(BTreeMap::new());
 
-/// Counts the open and claims the rank; `is_only_open`: there is nothing to count, and nothing is remembered. The claim is
-/// held as long as the communicator is open.
+/// Counts the open and claims the rank; `is_only_open`: there is nothing to count, and nothing is
+/// remembered. The claim is held as long as the communicator is open.
 pub(super) fn take(job: &[u8], rank: i32, is_only_open: bool) -> (Identity, Result<Arc<Claim>>) {
     let key = hash(job, 0);
     if is_only_open {
@@ -48,8 +48,11 @@ pub(super) fn take(job: &[u8], rank: i32, is_only_open: bool) -> (Identity, Resu
     }
     let pid = process::own_pid();
     let mut memberships = MEMBERSHIPS.lock();
-    let member =
-        memberships.entry((key, rank)).or_insert_with(|| Membership { opens: 0, claim: Weak::new(), pid });
+    let member = memberships.entry((key, rank)).or_insert_with(|| Membership {
+        opens: 0,
+        claim: Weak::new(),
+        pid,
+    });
     if member.pid != pid {
         *member = Membership { opens: 0, claim: Weak::new(), pid };
     }
@@ -71,7 +74,8 @@ fn identity(job: &[u8], open: u64) -> Identity {
 
 /// Other users with ranks under the same job name, in words; empty if there are none.
 pub(super) fn other_users(identity: &Identity) -> String {
-    let Some((own, rest)) = identity.meeting.strip_prefix("dtl-").and_then(|name| name.split_once('-'))
+    let Some((own, rest)) =
+        identity.meeting.strip_prefix("dtl-").and_then(|name| name.split_once('-'))
     else {
         return String::new();
     };
@@ -86,7 +90,10 @@ pub(super) fn other_users(identity: &Identity) -> String {
     match users.is_empty() {
         true => String::new(),
         false => {
-            format!("; user {} has ranks under this job name, but all must be one user's", users.join(", "))
+            format!(
+                "; user {} has ranks under this job name, but all must be one user's",
+                users.join(", ")
+            )
         }
     }
 }
@@ -104,12 +111,17 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
             Some(peer) if peer.pid == process::own_pid() => Ok(None),
             Some(peer) => fail!(
                 DTL_ERROR_ALREADY_EXISTS,
-                "process {} (user {}) is rank {rank} of this job already; a program started by a rank inherits its \
-                 environment: unset DTL_RANK (or the launcher's variables) for it, or name another job",
+                "process {} (user {}) is rank {rank} of this job already; a program started by a \
+                 rank inherits its \
+                 environment: unset DTL_RANK (or the launcher's variables) for it, or name another \
+                 job",
                 peer.pid,
                 peer.uid
             ),
-            None => fail!(DTL_ERROR_ALREADY_EXISTS, "another process is rank {rank} of this job already"),
+            None => fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "another process is rank {rank} of this job already"
+            ),
         },
         Err(error) => Err(os_error(DTL_ERROR_BACKEND, &format!("socket \"@{name}\""), &error)),
     }
@@ -121,8 +133,8 @@ pub(super) fn holder(name: &str) -> Option<process::Peer> {
     process::peer_of(stream.as_raw_fd()).ok()
 }
 
-/// Not a secret-keeper: who may connect is decided by the user id the kernel tells; the cookie keeps
-/// apart jobs whose names hash alike.
+/// Not a secret-keeper: who may connect is decided by the user id the kernel tells; the cookie
+/// keeps apart jobs whose names hash alike.
 fn hash(bytes: &[u8], seed: u8) -> u64 {
     hash::of([seed].iter().chain(bytes))
 }
@@ -155,7 +167,8 @@ mod tests {
         assert!(only.meeting.ends_with("-open1") && !known());
         // The rank is claimed all the same.
         assert!(
-            holder(&format!("dtl-{}-{:016x}-rank3", process::own_uid(), hash(job.as_bytes(), 0))).is_some()
+            holder(&format!("dtl-{}-{:016x}-rank3", process::own_uid(), hash(job.as_bytes(), 0)))
+                .is_some()
         );
         drop(claim);
         claimed(job.as_bytes(), 3, false);
@@ -167,8 +180,9 @@ mod tests {
         let (own, job) = (process::own_uid(), format!("two-users-{}", process::own_pid()));
         let identity = identity(job.as_bytes(), 1);
         assert_eq!(other_users(&identity), "");
-        let _rank = socket::listen(&format!("dtl-{}-{:016x}-rank1", own + 7, hash(job.as_bytes(), 0)))
-            .expect("listen");
+        let _rank =
+            socket::listen(&format!("dtl-{}-{:016x}-rank1", own + 7, hash(job.as_bytes(), 0)))
+                .expect("listen");
         let text = other_users(&identity);
         assert!(text.contains(&format!("user {} has ranks", own + 7)), "{text}");
     }

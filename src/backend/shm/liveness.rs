@@ -1,9 +1,10 @@
 //! Noticing that ranks are gone, and ending what can no longer complete.
 //!
-//! A death is seen through a descriptor of the process (`pidfd`), which unlike its id never comes to
-//! mean another one, unlike a socket does not survive in forked children, and reports a zombie as
-//! dead and a stopped process as alive. Looking is one system call for all ranks, made only after
-//! fruitless polls and every few milliseconds. Who sees it tells all through the shared state words.
+//! A death is seen through a descriptor of the process (`pidfd`), which unlike its id never comes
+//! to mean another one, unlike a socket does not survive in forked children, and reports a zombie
+//! as dead and a stopped process as alive. Looking is one system call for all ranks, made only
+//! after fruitless polls and every few milliseconds. Who sees it tells all through the shared state
+//! words.
 
 use super::engine::{Arrival, Engine, Operation, Receive};
 use super::segment::State;
@@ -103,7 +104,11 @@ impl Engine {
             match operation {
                 Operation::Send(send) if send.dest == rank => bound.push(id),
                 Operation::Receive(Receive { taken: Some(taken), .. }) if taken.source == rank => {
-                    if taken.is_complete() { complete.push(id) } else { bound.push(id) }
+                    if taken.is_complete() {
+                        complete.push(id)
+                    } else {
+                        bound.push(id)
+                    }
                 }
                 _ => {}
             }

@@ -1,10 +1,11 @@
 //! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
 //!
-//! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`; `absence`: who cannot) -> `segment` (the memory).
-//! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing`, `streaming`, `helping` and
-//! `taking` (protocol) -> `ring` (records), `claims` and `cells`, beside them `board` (small collectives) and `part`
-//! (memory of windows) and `copies` (the program's own, copied by the kernel), with `peer`
-//! (what is known of each rank) and `liveness` (who is gone).
+//! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`; `absence`: who cannot) ->
+//! `segment` (the memory). Running: `transport` (what runtime calls) -> `engine` with `reading`,
+//! `writing`, `streaming`, `helping` and `taking` (protocol) -> `ring` (records), `claims` and
+//! `cells`, beside them `board` (small collectives) and `part` (memory of windows) and `copies`
+//! (the program's own, copied by the kernel), with `peer` (what is known of each rank) and
+//! `liveness` (who is gone).
 
 mod absence;
 mod board;
@@ -50,7 +51,8 @@ pub const FIXED_BYTES: usize = size_of::<Engine>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
 /// Memory for each that was talked to, without its rings and without what waits.
-pub const PARTNER_BYTES: usize = size_of::<peer::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
+pub const PARTNER_BYTES: usize =
+    size_of::<peer::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 /// Shared memory of the ring of one direction between two ranks.
 pub const RING_BYTES: usize = ring::STRIDE;
 
@@ -76,7 +78,8 @@ const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 impl Presence for Shm {
     fn available(&self) -> Availability {
         match check() {
-            // That this process has no descriptors left says nothing of the system: opening fails by its own status.
+            // That this process has no descriptors left says nothing of the system: opening fails
+            // by its own status.
             Err(error) if error.status() != DTL_ERROR_LIMIT => Err(error.text().to_owned()),
             _ => Ok(()),
         }
@@ -92,7 +95,8 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Whether this process can have the descriptors that opening takes: one for each other rank, and for rank 0 two.
+/// Whether this process can have the descriptors that opening takes: one for each other rank, and
+/// for rank 0 two.
 fn check_room(place: &Place<'_>) -> Result<()> {
     let size = place.size;
     let count = if place.rank == 0 { 2 * size + 1 } else { size + 2 };
@@ -130,7 +134,8 @@ impl Comm for Shm {
         };
         let how = try_reading(&meeting, job.rank, &mut peers, mode);
         let description = describe(job.size, &how);
-        let engine = Engine::new(job.rank, meeting.segment, Peers::new(peers), watch, mode != Mode::Off);
+        let engine =
+            Engine::new(job.rank, meeting.segment, Peers::new(peers), watch, mode != Mode::Off);
         Ok(Box::new(transport::Endpoint::new(engine, claim, (probe, mode), description, opener)?))
     }
 }
@@ -161,7 +166,8 @@ impl Job {
             (None, None) => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "no rank and size: start with dtlrun (or mpirun, srun), or name rank, size and job"
+                    "no rank and size: start with dtlrun (or mpirun, srun), or name rank, size and \
+                     job"
                 );
             }
         };
@@ -180,7 +186,11 @@ impl Job {
             return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not below the size {size}");
         }
         if size > segment::MOST_RANKS {
-            return fail!(DTL_ERROR_LIMIT, "{size} ranks: kind \"shm\" has at most {}", segment::MOST_RANKS);
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{size} ranks: kind \"shm\" has at most {}",
+                segment::MOST_RANKS
+            );
         }
         Ok(Job { name, rank, size })
     }
@@ -192,7 +202,8 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
         // Without the Yama module there is nothing to allow, and the call says so.
         let _ = process::allow_readers();
     }
-    let failed = |error| shortage::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
+    let failed =
+        |error| shortage::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
     let watch = Watch::new().map_err(failed)?;
     let mut peers = Vec::with_capacity(meeting.pids.len());
     for (other, &pid) in meeting.pids.iter().enumerate() {
@@ -200,7 +211,12 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
         peers.push(Peer::new(pid, held));
     }
     if peers.len() != meeting.segment.size() {
-        return fail!(DTL_ERROR_INTERNAL, "{} ranks met for {} places", peers.len(), meeting.segment.size());
+        return fail!(
+            DTL_ERROR_INTERNAL,
+            "{} ranks met for {} places",
+            peers.len(),
+            meeting.segment.size()
+        );
     }
     if meeting.segment.has_boards() {
         // The board of the communicator to be opened. Here, as a failure after the meeting would be
@@ -212,7 +228,8 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
 }
 
 fn hold(watch: &Watch, rank: usize, pid: i32) -> Result<PidFd> {
-    let watched = |held: PidFd| watch.add(&held, u32::try_from(rank).unwrap_or(u32::MAX)).map(|()| held);
+    let watched =
+        |held: PidFd| watch.add(&held, u32::try_from(rank).unwrap_or(u32::MAX)).map(|()| held);
     match PidFd::open(pid).and_then(watched) {
         Ok(held) => Ok(held),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
@@ -224,7 +241,8 @@ fn hold(watch: &Watch, rank: usize, pid: i32) -> Result<PidFd> {
         Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
             fail!(
                 DTL_ERROR_LIMIT,
-                "watching rank {rank} (process {pid}): this user watches as much as it may; raise fs.epoll.max_user_watches"
+                "watching rank {rank} (process {pid}): this user watches as much as it may; raise \
+                 fs.epoll.max_user_watches"
             )
         }
         Err(error) => {
@@ -257,7 +275,8 @@ fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
     let kib = ring::FRAGMENT >> 10;
     match how {
         Ok(()) => format!(
-            "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender is away (process_vm_readv)"
+            "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender \
+             is away (process_vm_readv)"
         ),
         Err(why) => format!("{size} processes, shared rings; above {kib} KiB two copies ({why})"),
     }

@@ -1,11 +1,12 @@
-//! Memory of one rank that all ranks of the segment load and store: a range of its file of its own, which each of
-//! them maps. The pages are there before anybody learns of the range, and go with the last one that lets go of it; a
-//! rank that died has let go.
+//! Memory of one rank that all ranks of the segment load and store: a range of its file of its own,
+//! which each of them maps. The pages are there before anybody learns of the range, and go with the
+//! last one that lets go of it; a rank that died has let go.
 //!
-//! Ranges are never used again, so an old key finds a hole. The header counts who has the part mapped ("lives"; whoever
-//! finds 0 there has come too late) and has a bit for each rank that has, for the one case where a count says too
-//! little: when only dead ranks are left. Each bit is cleared before the count goes down, and whoever takes it down to the dead
-//! alone is the last: nobody looks at the header afterwards.
+//! Ranges are never used again, so an old key finds a hole. The header counts who has the part
+//! mapped ("lives"; whoever finds 0 there has come too late) and has a bit for each rank that has,
+//! for the one case where a count says too little: when only dead ranks are left. Each bit is
+//! cleared before the count goes down, and whoever takes it down to the dead alone is the last:
+//! nobody looks at the header afterwards.
 
 use super::segment::{MOST_RANKS, Segment, State};
 use super::transport;
@@ -89,7 +90,8 @@ impl Parts {
         let memory = self.segment.memory().extend(offset, room).map_err(what)?;
         let key = [offset as u64, (clock::now_ns() << 12) ^ (offset as u64).rotate_left(32) | 1];
         let span = span_of(&memory)?;
-        let begin = [(NONCE_AT, key[1], Relaxed), (LEN_AT, bytes as u64, Relaxed), (LIVES_AT, 1, Release)];
+        let begin =
+            [(NONCE_AT, key[1], Relaxed), (LEN_AT, bytes as u64, Relaxed), (LIVES_AT, 1, Release)];
         for (at, content, order) in begin {
             if let Some(word) = span.word(at) {
                 word.store(content, order);
@@ -101,18 +103,22 @@ impl Parts {
     /// Maps one that a rank has made.
     pub(super) fn find(&self, rank: i32, key: PartKey) -> Result<Box<dyn backend::Part>> {
         let failed = |error| memory_error(&format!("mapping memory of rank {rank}"), &error);
-        let place =
-            usize::try_from(key[0]).ok().filter(|at| at % page_size() == 0 && *at >= self.segment.parts_at());
-        let header = place.and_then(|at| Some((at, self.header(at).filter(|header| header.is_of(key[1]))?)));
+        let place = usize::try_from(key[0])
+            .ok()
+            .filter(|at| at % page_size() == 0 && *at >= self.segment.parts_at());
+        let header =
+            place.and_then(|at| Some((at, self.header(at).filter(|header| header.is_of(key[1]))?)));
         let Some((offset, header)) = header else { return Err(gone(rank)) };
         let len = usize::try_from(header.len).unwrap_or(usize::MAX);
         let Some(room) = room(len) else { return Err(gone(rank)) };
         let memory = self.segment.memory().range(offset, room).map_err(failed)?;
-        // The last one may let go of it this very moment: then it is a hole, for which there may be no memory.
+        // The last one may let go of it this very moment: then it is a hole, for which there may be
+        // no memory.
         memory.commit(0, page_size()).map_err(failed)?;
         let span = span_of(&memory)?;
         let enter = |lives: u64| if lives > 0 { lives.checked_add(1) } else { None };
-        let lives = span.word(LIVES_AT).and_then(|word| word.checked_update(AcqRel, Acquire, enter).ok());
+        let lives =
+            span.word(LIVES_AT).and_then(|word| word.checked_update(AcqRel, Acquire, enter).ok());
         if lives.is_none() {
             return Err(gone(rank));
         }
@@ -120,7 +126,13 @@ impl Parts {
     }
 
     /// One that is counted already.
-    fn part(&self, memory: Arc<Memory>, span: Span, key: PartKey, len: usize) -> Box<dyn backend::Part> {
+    fn part(
+        &self,
+        memory: Arc<Memory>,
+        span: Span,
+        key: PartKey,
+        len: usize,
+    ) -> Box<dyn backend::Part> {
         if let Some(word) = span.word(BITS_AT + self.rank / 64 * 8) {
             word.fetch_or(1 << (self.rank % 64), Relaxed);
         }
@@ -131,7 +143,8 @@ impl Parts {
     fn header(&self, offset: usize) -> Option<Header> {
         let mut bytes = [0; 24];
         self.segment.memory().peek(offset, &mut bytes).ok()?;
-        let mut words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+        let mut words =
+            bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
         Some(Header { lives: words.next()?, nonce: words.next()?, len: words.next()? })
     }
 }
@@ -154,7 +167,8 @@ fn gone(rank: i32) -> Error {
     Error::new(
         DTL_ERROR_NOT_FOUND,
         format!(
-            "rank {rank} shares no memory under this key (any more): it was let go of, or the key is another job's"
+            "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+             is another job's"
         ),
     )
 }
@@ -181,7 +195,13 @@ impl Part {
             let bits = word.load(Acquire);
             (0..64).filter(|bit| bits >> bit & 1 == 1 && is_dead(64 * index + bit)).count() as u64
         };
-        self.span.words(BITS_AT, BIT_WORDS).unwrap_or_default().iter().enumerate().map(of_word).sum()
+        self.span
+            .words(BITS_AT, BIT_WORDS)
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .map(of_word)
+            .sum()
     }
 
     /// Takes this process off the header; true: it was the last.
@@ -193,7 +213,8 @@ impl Part {
         let dead = self.dead();
         let Some(lives) = self.span.word(LIVES_AT) else { return false };
         let left = lives.fetch_sub(1, AcqRel).wrapping_sub(1);
-        // Only the last of the living finds the dead alone; with others, the header is not looked at again.
+        // Only the last of the living finds the dead alone; with others, the header is not looked
+        // at again.
         left == 0 || (left == dead && lives.compare_exchange(left, 0, AcqRel, Relaxed).is_ok())
     }
 }
@@ -213,12 +234,15 @@ mod tests {
     use crate::abi::status::*;
     use std::os::unix::fs::MetadataExt;
 
-    /// So many ranks of one segment, in this process, and what tells how much memory the segment has.
+    /// So many ranks of one segment, in this process, and what tells how much memory the segment
+    /// has.
     fn ranks(count: usize) -> (Vec<Parts>, impl Fn() -> u64) {
         let opener = transport::enter().expect("enter");
         let first = Segment::create(count).expect("segment");
         let file = first.descriptor().expect("file").try_clone_to_owned().expect("dup");
-        let all = (0..count).map(|rank| Parts::new(first.again().expect("again"), rank, opener)).collect();
+        let all = (0..count)
+            .map(|rank| Parts::new(first.again().expect("again"), rank, opener))
+            .collect();
         let file = std::fs::File::from(file);
         (all, move || file.metadata().expect("metadata").blocks() * 512)
     }
@@ -234,12 +258,18 @@ mod tests {
         let own = ranks[1].offer(10_000).expect("offer");
         let there = held();
         assert!(there >= before + 10_000, "its pages are there");
-        assert!(own.words().len() == PART_WORDS && own.words().iter().all(|word| word.load(Relaxed) == 0));
+        assert!(
+            own.words().len() == PART_WORDS
+                && own.words().iter().all(|word| word.load(Relaxed) == 0)
+        );
         let others = [0, 2].map(|rank: usize| ranks[rank].find(1, own.key()).expect("find"));
         own.region().fill(7);
         word(&*own, PART_WORDS - 1).store(9, Release);
         for other in &others {
-            assert_eq!((other.region().len(), word(&**other, PART_WORDS - 1).load(Acquire)), (10_000, 9));
+            assert_eq!(
+                (other.region().len(), word(&**other, PART_WORDS - 1).load(Acquire)),
+                (10_000, 9)
+            );
             assert_ne!(other.region().addr(), own.region().addr());
             // SAFETY: nobody writes it now.
             assert!(unsafe { other.region().as_slice() }.iter().all(|byte| *byte == 7));
@@ -293,7 +323,11 @@ mod tests {
             [u64::MAX, u64::MAX],
             [1 << 63, nonce],
         ] {
-            assert_eq!(ranks[1].find(0, key).err().expect("no key").status(), DTL_ERROR_NOT_FOUND, "{key:?}");
+            assert_eq!(
+                ranks[1].find(0, key).err().expect("no key").status(),
+                DTL_ERROR_NOT_FOUND,
+                "{key:?}"
+            );
         }
     }
 
@@ -306,7 +340,8 @@ mod tests {
             let own = ranks[owner].offer(8).expect("offer");
             let find = |rank: usize| ranks[rank].find(owner as i32, own.key()).expect("find");
             let (one, other) = (find(1), find(finder));
-            let (stays, goes, dead) = if owner == 0 { (own, other, finder) } else { (other, own, owner) };
+            let (stays, goes, dead) =
+                if owner == 0 { (own, other, finder) } else { (other, own, owner) };
             // Its process ends, and with it the mapping, without a word.
             std::mem::forget(goes);
             ranks[1].segment.mark(dead, State::Dead);

@@ -1,5 +1,5 @@
-//! What a rank knows of the others: of each whether it lives and whether its memory can be read, and
-//! of those that it talks to the ring ends and what is queued.
+//! What a rank knows of the others: of each whether it lives and whether its memory can be read,
+//! and of those that it talks to the ring ends and what is queued.
 
 use super::cells::Cells;
 use super::reading::Long;
@@ -65,7 +65,8 @@ impl Peers {
     }
 }
 
-/// What there is of every rank: 12 bytes (`MOST_RANKS` of them at most, so 16 bits tell which link).
+/// What there is of every rank: 12 bytes (`MOST_RANKS` of them at most, so 16 bits tell which
+/// link).
 pub(super) struct Peer {
     process: Option<PidFd>,
     pid: i32,
@@ -156,7 +157,8 @@ impl Mode {
             Some("off") => Ok(Mode::Off),
             Some(other) => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "environment variable DTL_CMA=\"{other}\": \"auto\", \"allow\" or \"off\" expected; correct or unset it"
+                "environment variable DTL_CMA=\"{other}\": \"auto\", \"allow\" or \"off\" \
+                 expected; correct or unset it"
             ),
         }
     }
@@ -168,8 +170,8 @@ pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 impl Probe {
     /// Publishes it. An address of 0 tells others not to try.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
-        // Random, so that no other process has the value at this address; not 0, the value of an untouched
-        // page.
+        // Random, so that no other process has the value at this address; not 0, the value of an
+        // untouched page.
         let value = process::random_u64().unwrap_or(1) | 1;
         let Some(word) = Scratch::of_words(&[value]) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for 8 bytes; free some");
@@ -180,7 +182,11 @@ impl Probe {
     }
 
     /// Tries to read a peer's; why not, if not.
-    pub(super) fn read(segment: &Segment, rank: usize, peer: &Peer) -> std::result::Result<(), String> {
+    pub(super) fn read(
+        segment: &Segment,
+        rank: usize,
+        peer: &Peer,
+    ) -> std::result::Result<(), String> {
         let (address, value) = segment.probe(rank);
         if address == 0 {
             return Err(format!("DTL_CMA=off on rank {rank}"));

@@ -1,25 +1,25 @@
-//! Receives without an operation: of a program that waits for one short message, with nothing in its way. And what
-//! all that goes such a short way, sends too (`engine`), owes to the other ranks.
+//! Receives without an operation: of a program that waits for one short message, with nothing in
+//! its way. And what all that goes such a short way, sends too (`engine`), owes to the other ranks.
 //!
-//! What a round trip of short messages consists of; every other receive is `engine`'s. The order stays: a message is
-//! taken straight from its ring only if no receive was posted before that could take it, no message of that rank has
-//! been kept, and it is the ring's next.
+//! What a round trip of short messages consists of; every other receive is `engine`'s. The order
+//! stays: a message is taken straight from its ring only if no receive was posted before that could
+//! take it, no message of that rank has been kept, and it is the ring's next.
 
 use super::engine::{Engine, done, fitting};
 use super::ring::Kind;
 use crate::runtime::backend::{Done, Selector};
 use crate::sys::buf::Region;
 
-/// Looks at a ring, with the transport locked: a few hundred nanoseconds, in which other threads of this rank wait and
-/// other ranks are not served.
+/// Looks at a ring, with the transport locked: a few hundred nanoseconds, in which other threads of
+/// this rank wait and other ranks are not served.
 const LOOKS: u32 = 16;
 
 /// Short ways from one to the next on which everything else is moved on first.
 const TURN: u32 = 64;
 
 impl Engine {
-    /// A short way moves nothing else on. Now and then everything is, so that a stream of short messages keeps no
-    /// other rank waiting for ever.
+    /// A short way moves nothing else on. Now and then everything is, so that a stream of short
+    /// messages keeps no other rank waiting for ever.
     #[inline(always)]
     pub(super) fn mind_others(&mut self) {
         self.short_ways = self.short_ways.wrapping_add(1);
@@ -28,10 +28,15 @@ impl Engine {
         }
     }
 
-    /// Receives the next message of the rank that is named, if it is there or comes soon, and tells of it. `None`: it did not, or
-    /// is not of the usual kind; nothing has changed.
+    /// Receives the next message of the rank that is named, if it is there or comes soon, and tells
+    /// of it. `None`: it did not, or is not of the usual kind; nothing has changed.
     #[inline]
-    pub(super) fn receive_at_once(&mut self, into: Region, select: &Selector, told: &mut Done) -> Option<()> {
+    pub(super) fn receive_at_once(
+        &mut self,
+        into: Region,
+        select: &Selector,
+        told: &mut Done,
+    ) -> Option<()> {
         let source = usize::try_from(select.source).ok()?;
         self.mind_others();
         if !self.matcher.is_idle(select.source) {

@@ -1,7 +1,9 @@
 //! The protocol's receiving side: records that come out of rings.
 
 use super::cells::Cells;
-use super::engine::{Answer, Arrival, Engine, Offer, Operation, Receive, Send, SendStage, done, fitting};
+use super::engine::{
+    Answer, Arrival, Engine, Offer, Operation, Receive, Send, SendStage, done, fitting,
+};
 use super::ring::{Kind, Record};
 use super::segment::State;
 use super::streaming::{LONG, PIECE, pieces_of};
@@ -12,12 +14,14 @@ use crate::runtime::log::warning;
 use crate::sys::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says, once, why nothing more arrives: messages wait in their ring until there is memory for them.
+/// Says, once, why nothing more arrives: messages wait in their ring until there is memory for
+/// them.
 fn warn_of_memory(source: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         warning!(
-            "no memory to keep a message of rank {source} that nobody has asked for yet: it and all later ones \
+            "no memory to keep a message of rank {source} that nobody has asked for yet: it and \
+             all later ones \
              wait; post their receives earlier, or give the process more memory"
         );
     }
@@ -37,7 +41,8 @@ enum Into {
     Posted(OpId),
     /// The first pieces of an offer that this receive has taken.
     Taken(OpId),
-    /// Memory, as nobody wanted them when they began: a whole message, or the first pieces of an offer.
+    /// Memory, as nobody wanted them when they began: a whole message, or the first pieces of an
+    /// offer.
     Kept(Scratch, Option<Offer>),
 }
 
@@ -47,7 +52,9 @@ impl Engine {
     pub(super) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = 0;
         while count < most {
-            let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut()) else {
+            let Some(consumer) =
+                self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
+            else {
                 break;
             };
             match consumer.peek() {
@@ -70,7 +77,8 @@ impl Engine {
                 }
             }
         }
-        if let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut()) {
+        if let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
+        {
             consumer.tell();
         }
         count
@@ -113,7 +121,8 @@ impl Engine {
         let offer = Offer { size, send, address, early, claim: record.claim };
         let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * PIECE);
         let into = if self.matcher.is_wanted(from, record.key) {
-            let id = self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
+            let id =
+                self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
             // Withdrawn: the pieces that follow are nobody's.
             let Some(id) = id.flatten() else { return true };
             self.begin(id, source, record.key, offer, None);
@@ -137,7 +146,9 @@ impl Engine {
     fn accept_clear(&mut self, source: usize, record: &Record) {
         let id = OpId(record.key);
         let Some(Operation::Send(send)) = self.operations.get_mut(id) else { return };
-        let (SendStage::Offered { claim } | SendStage::Meeting { claim }) = send.stage else { return };
+        let (SendStage::Offered { claim } | SendStage::Meeting { claim }) = send.stage else {
+            return;
+        };
         let [receiver, end, ..] = record.words;
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         if send.dest != source || end > send.data.len() {
@@ -265,7 +276,9 @@ impl Engine {
     /// The next piece of an offer that a receive has taken.
     pub(super) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
-        let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else { return };
+        let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
+            return;
+        };
         if taken.is_complete() {
             // More than fits.
             return;
@@ -281,7 +294,8 @@ impl Engine {
     /// The sender cannot send the rest.
     fn accept_broken(&mut self, source: usize, record: &Record) {
         let (id, [status, ..]) = (OpId(record.key), record.words);
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        else {
             return;
         };
         if taken.source == source {
@@ -301,7 +315,9 @@ impl Engine {
 
     fn accept_finish(&mut self, source: usize, record: &Record) {
         let id = OpId(record.key);
-        let Some(&Operation::Send(Send { dest, stage, .. })) = self.operations.get(id) else { return };
+        let Some(&Operation::Send(Send { dest, stage, .. })) = self.operations.get(id) else {
+            return;
+        };
         match stage {
             SendStage::Offered { claim }
             | SendStage::Streaming { claim, .. }
@@ -314,10 +330,12 @@ impl Engine {
         }
     }
 
-    /// Ends a receive that has all its pieces. If it has read some by itself, or was not sent any when it asked, the
-    /// sender waits to hear that.
+    /// Ends a receive that has all its pieces. If it has read some by itself, or was not sent any
+    /// when it asked, the sender waits to hear that.
     pub(super) fn end_pieces(&mut self, id: OpId) {
-        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get_mut(id) else {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        else {
             return;
         };
         if taken.help.from == taken.want && !taken.is_early() {
@@ -331,7 +349,8 @@ impl Engine {
 
     /// Ends a receive that has all its bytes.
     pub(super) fn finish_receive(&mut self, id: OpId) {
-        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) = self.operations.get(id)
+        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+            self.operations.get(id)
         else {
             return;
         };

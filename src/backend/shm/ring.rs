@@ -1,20 +1,23 @@
 //! A ring of records from one rank to another, in shared memory: one producer, one consumer.
 //!
-//! A record has a slot of two cache lines: what it is and its key in front, and behind that its payload if it
-//! fits. So a short message moves one line from one core to the other and nothing else. Longer payloads
-//! lie in a ring of bytes of their own, in one piece each, in the order of the slots.
+//! A record has a slot of two cache lines: what it is and its key in front, and behind that its
+//! payload if it fits. So a short message moves one line from one core to the other and nothing
+//! else. Longer payloads lie in a ring of bytes of their own, in one piece each, in the order of
+//! the slots.
 //!
-//! Layout (`STRIDE` bytes): what the consumer has given back (slots and bytes, in a line that the producer
-//! reads only when it runs out of room); the slots; the bytes; the claim words of offered messages (`claims`), of which
-//! the first have memory like the rest (`FIRST_BYTES`), and the others when there are so many messages.
+//! Layout (`STRIDE` bytes): what the consumer has given back (slots and bytes, in a line that the
+//! producer reads only when it runs out of room); the slots; the bytes; the claim words of offered
+//! messages (`claims`), of which the first have memory like the rest (`FIRST_BYTES`), and the
+//! others when there are so many messages.
 //!
-//! Memory order. The first word of a slot has the number of its record, which no earlier record of the slot
-//! had. The producer writes payload and key with plain and relaxed stores and then stores that word with
-//! Release; the consumer loads it with Acquire and finds the number that it waits for. So a record
-//! is seen whole or not at all, also when its producer is killed half way. The other way round the consumer
-//! stores the counts of slots and bytes that it gives back with Release after its last read of them, and the
-//! producer loads them with Acquire before it writes that place again. Each word has one writer, so no store needs
-//! more than that. Claims have orders of their own (`claims`).
+//! Memory order. The first word of a slot has the number of its record, which no earlier record of
+//! the slot had. The producer writes payload and key with plain and relaxed stores and then stores
+//! that word with Release; the consumer loads it with Acquire and finds the number that it waits
+//! for. So a record is seen whole or not at all, also when its producer is killed half way. The
+//! other way round the consumer stores the counts of slots and bytes that it gives back with
+//! Release after its last read of them, and the producer loads them with Acquire before it writes
+//! that place again. Each word has one writer, so no store needs more than that. Claims have orders
+//! of their own (`claims`).
 
 use super::claims::{self, Offered, Offers};
 use crate::error::{Result, fail};
@@ -56,20 +59,21 @@ pub(super) const STRIDE: usize = (CLAIMS_AT + claims::BYTES).next_multiple_of(40
 pub(super) enum Kind {
     /// A whole message. Key: match word.
     Eager = 2,
-    /// A large message is offered. Key: match word; arguments: size, operation, address or 0, number of first pieces
-    /// that come right behind it; claim.
+    /// A large message is offered. Key: match word; arguments: size, operation, address or 0,
+    /// number of first pieces that come right behind it; claim.
     Offer = 3,
-    /// "Send it", or again "send what is left". Key: the sender's operation; arguments: the receiver's operation, bytes that
-    /// fit.
+    /// "Send it", or again "send what is left". Key: the sender's operation; arguments: the
+    /// receiver's operation, bytes that fit.
     Clear = 4,
     /// The next piece of a message. Key: the receiver's operation.
     Data = 5,
     /// "I have all of it". Key: the sender's operation.
     Finish = 6,
-    /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell, its number, bytes.
+    /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell,
+    /// its number, bytes.
     Cell = 7,
-    /// A whole message, whose first piece lies in a cell; the others come right behind it. Key: match word; arguments:
-    /// cell, its number, bytes there, bytes in all.
+    /// A whole message, whose first piece lies in a cell; the others come right behind it. Key:
+    /// match word; arguments: cell, its number, bytes there, bytes in all.
     Long = 8,
     /// The next piece of what a Long or an Offer has begun. Arguments: cell, its number, bytes.
     More = 9,
@@ -132,7 +136,11 @@ impl Ring {
         match Ring::at(memory, offset) {
             Some(ring) => Ok(ring),
             None => {
-                fail!(DTL_ERROR_INTERNAL, "ring at {offset} lies outside the {} shared bytes", memory.len())
+                fail!(
+                    DTL_ERROR_INTERNAL,
+                    "ring at {offset} lies outside the {} shared bytes",
+                    memory.len()
+                )
             }
         }
     }
@@ -153,7 +161,11 @@ impl Ring {
 fn claims_of(memory: &Arc<Memory>, offset: usize) -> Result<Span> {
     match memory.span(offset + CLAIMS_AT, claims::BYTES) {
         Some(span) => Ok(span),
-        None => fail!(DTL_ERROR_INTERNAL, "claims at {offset} lie outside the {} shared bytes", memory.len()),
+        None => fail!(
+            DTL_ERROR_INTERNAL,
+            "claims at {offset} lie outside the {} shared bytes",
+            memory.len()
+        ),
     }
 }
 
@@ -204,7 +216,9 @@ impl Producer {
     #[inline]
     pub(super) fn push(&mut self, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
         match payload {
-            Payload::Bytes(bytes) if bytes.len() > IN_SLOT => return self.push_long(kind, key, bytes),
+            Payload::Bytes(bytes) if bytes.len() > IN_SLOT => {
+                return self.push_long(kind, key, bytes);
+            }
             _ if !self.has_slot() => return false,
             _ => {}
         }
@@ -239,8 +253,8 @@ impl Producer {
         self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
     }
 
-    /// Where a longer payload would lie: from and to; `None`: there is no room now. It lies in one piece:
-    /// what is too short for it at the end is passed over.
+    /// Where a longer payload would lie: from and to; `None`: there is no room now. It lies in one
+    /// piece: what is too short for it at the end is passed over.
     fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
         let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
         let start = if to_end < space { self.filled + to_end } else { self.filled };
@@ -352,8 +366,9 @@ impl Consumer {
     /// The payload of this length that ends there; `None`: there can be none.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
         let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
-        let is_sound =
-            start >= self.read && end - self.read <= CAPACITY as u64 && place(start) + len <= CAPACITY;
+        let is_sound = start >= self.read
+            && end - self.read <= CAPACITY as u64
+            && place(start) + len <= CAPACITY;
         is_sound.then(|| self.ring.bytes.region().part(place(start), len))
     }
 
@@ -368,8 +383,11 @@ impl Consumer {
     pub(super) fn pop(&mut self, record: &Record) {
         self.head += 1;
         self.read = record.end;
-        // Telling the producer costs a cache line's journey; a quarter of the ring at a time will do.
-        if self.head - self.told >= SLOTS / 4 || self.read - self.told_bytes >= (CAPACITY / 4) as u64 {
+        // Telling the producer costs a cache line's journey; a quarter of the ring at a time will
+        // do.
+        if self.head - self.told >= SLOTS / 4
+            || self.read - self.told_bytes >= (CAPACITY / 4) as u64
+        {
             self.tell();
         }
     }

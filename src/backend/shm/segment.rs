@@ -3,10 +3,10 @@
 //!
 //! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
 //! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
-//! 8 ranks that talk to two neighbours each take 3 MiB, not 11. Then the cells of each rank, committed when
-//! it sends its first large message. Then, for few ranks, the places for boards, committed when a communicator gets
-//! one. Behind the end come the parts of windows: the file grows by them when they are made, and each rank maps those
-//! that it uses by themselves.
+//! 8 ranks that talk to two neighbours each take 3 MiB, not 11. Then the cells of each rank,
+//! committed when it sends its first large message. Then, for few ranks, the places for boards,
+//! committed when a communicator gets one. Behind the end come the parts of windows: the file grows
+//! by them when they are made, and each rank maps those that it uses by themselves.
 
 use super::cells::{self, Cells, Pool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -88,17 +88,20 @@ fn total(size: usize) -> usize {
 }
 
 impl Segment {
-    /// Makes the memory for `size` ranks (1 … MOST_RANKS).
+    /// Makes the memory for `size` ranks (1 ... MOST_RANKS).
     pub(super) fn create(size: usize) -> Result<Segment> {
-        let memory =
-            Memory::create(total(size)).map_err(|error| memory_error("making shared memory", &error))?;
-        memory.commit(0, rings_at(size)).map_err(|error| memory_error("allocating shared memory", &error))?;
+        let memory = Memory::create(total(size))
+            .map_err(|error| memory_error("making shared memory", &error))?;
+        memory
+            .commit(0, rings_at(size))
+            .map_err(|error| memory_error("allocating shared memory", &error))?;
         Segment::of(memory, size)
     }
 
     /// Maps what rank 0 made.
     pub(super) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
-        let memory = Memory::attach(fd).map_err(|error| memory_error("mapping shared memory", &error))?;
+        let memory =
+            Memory::attach(fd).map_err(|error| memory_error("mapping shared memory", &error))?;
         Segment::of(memory, size)
     }
 
@@ -108,7 +111,8 @@ impl Segment {
             Some(control) => Ok(Segment { memory, control, size }),
             None => fail!(
                 DTL_ERROR_INCOMPATIBLE_ABI,
-                "rank 0 shares {} bytes but {} were expected; use one version of libdtl on all ranks",
+                "rank 0 shares {} bytes but {} were expected; use one version of libdtl on all \
+                 ranks",
                 memory.len(),
                 total(size)
             ),
@@ -129,8 +133,8 @@ impl Segment {
         total(self.size).next_multiple_of(page_size())
     }
 
-    /// Where a part of so many bytes (whole pages) may be: nobody else gets these, also later. (2^63 bytes are more
-    /// than parts will ever need; memory they are only while they are used.)
+    /// Where a part of so many bytes (whole pages) may be: nobody else gets these, also later.
+    /// (2^63 bytes are more than parts will ever need; memory they are only while they are used.)
     pub(super) fn reserve_part(&self, bytes: usize) -> Option<usize> {
         let begin = self.parts_at();
         let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {
@@ -251,9 +255,9 @@ impl Segment {
     /// gives the writing end of the first.
     pub(super) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
         for (from, to) in [(to, from), (from, to)] {
-            self.memory
-                .commit(self.ring_offset(from, to), ring::FIRST_BYTES)
-                .map_err(|error| memory_error(&format!("ring from rank {from} to rank {to}"), &error))?;
+            self.memory.commit(self.ring_offset(from, to), ring::FIRST_BYTES).map_err(|error| {
+                memory_error(&format!("ring from rank {from} to rank {to}"), &error)
+            })?;
         }
         let producer = Producer::new(&self.memory, self.ring_offset(from, to))?;
         if let Some(word) = self.ready_word(from, to) {
@@ -320,7 +324,10 @@ mod tests {
         let segment = Segment::create(70).expect("segment");
         assert_eq!(segment.ready(0, 1), 0);
         segment.open_ring(66, 0).expect("ring");
-        assert_eq!((segment.ready(0, 0), segment.ready(0, 1), segment.ready(66, 0)), (0, 1 << 2, 0));
+        assert_eq!(
+            (segment.ready(0, 0), segment.ready(0, 1), segment.ready(66, 0)),
+            (0, 1 << 2, 0)
+        );
         segment.read_ring(66, 0).expect("ring");
         let fd = segment.descriptor().expect("file").try_clone_to_owned().expect("dup");
         assert!(Segment::attach(fd, 69).is_err());

@@ -1,9 +1,10 @@
 //! The sender's pieces of large messages: into its cells, or without cells into the ring.
 //!
-//! Up to `LONG` bytes go at once if there are cells for all of them: the receiver copies the first piece while
-//! the second is filled, and nobody asks it before. An offer of more is followed by its first pieces in the same
-//! way, and by the others when the receiver wants them. What was sent unasked is kept by the receiver if nobody wants
-//! it yet, so a cell is never held by a message that waits.
+//! Up to `LONG` bytes go at once if there are cells for all of them: the receiver copies the first
+//! piece while the second is filled, and nobody asks it before. An offer of more is followed by its
+//! first pieces in the same way, and by the others when the receiver wants them. What was sent
+//! unasked is kept by the receiver if nobody wants it yet, so a cell is never held by a message
+//! that waits.
 
 use super::cells::{CELL, Pool};
 use super::engine::{Engine, Operation, Send, SendStage, done};
@@ -48,7 +49,8 @@ fn ready(filling: &Filling) -> Result<usize, dtl_status_t> {
 }
 
 impl Engine {
-    /// Sends a whole message through cells; false if there are not enough of them, or no room for the records.
+    /// Sends a whole message through cells; false if there are not enough of them, or no room for
+    /// the records.
     pub(super) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
         let count = data.len().div_ceil(PIECE);
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
@@ -60,8 +62,8 @@ impl Engine {
         true
     }
 
-    /// Cells for the pieces behind an offer; none if that is no large message, or there are too few, or there is no
-    /// room for all the records.
+    /// Cells for the pieces behind an offer; none if that is no large message, or there are too
+    /// few, or there is no room for all the records.
     pub(super) fn cells_for_first(&mut self, dest: usize, len: usize) -> ([u16; FIRST], usize) {
         let count = if len > FRAGMENT { len.div_ceil(PIECE).min(FIRST) } else { 0 };
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
@@ -85,7 +87,8 @@ impl Engine {
         Some(cells)
     }
 
-    /// Fills cells with the first pieces and tells of each as soon as it is full. There is room for the records.
+    /// Fills cells with the first pieces and tells of each as soon as it is full. There is room for
+    /// the records.
     pub(super) fn send_first(
         &mut self,
         dest: usize,
@@ -107,7 +110,8 @@ impl Engine {
     pub(super) fn stream_to(&mut self, dest: usize) -> bool {
         let mut count = 0;
         for _ in 0..PIECES {
-            let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front()) else {
+            let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front())
+            else {
                 break;
             };
             let streamed = self.stream(dest, id);
@@ -129,7 +133,8 @@ impl Engine {
 
     /// Sends the next piece of a large message.
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
-        let Some(&Operation::Send(Send { data, stage, ref filling, .. })) = self.operations.get(id) else {
+        let Some(&Operation::Send(Send { data, stage, ref filling, .. })) = self.operations.get(id)
+        else {
             return Streamed::Over;
         };
         let SendStage::Streaming { claim, receiver, end } = stage else { return Streamed::Over };
@@ -209,7 +214,9 @@ impl Engine {
 
     /// All pieces are copied, or taken by the receiver, for whose word the send then waits.
     fn end_pieces_of(&mut self, id: OpId) -> Streamed {
-        let Some(Operation::Send(send)) = self.operations.get_mut(id) else { return Streamed::Over };
+        let Some(Operation::Send(send)) = self.operations.get_mut(id) else {
+            return Streamed::Over;
+        };
         let SendStage::Streaming { claim, end, .. } = send.stage else { return Streamed::Over };
         send.stage = SendStage::Meeting { claim };
         let all = pieces_of(end);
@@ -225,7 +232,9 @@ impl Engine {
         let (segment, rank) = (&self.segment, self.rank);
         let pool = self.pool.get_or_insert_with(|| {
             let opened = segment.open_cells(rank);
-            opened.map_err(|error| warning!("large messages go through the rings: {}", error.text())).ok()
+            opened
+                .map_err(|error| warning!("large messages go through the rings: {}", error.text()))
+                .ok()
         });
         pool.as_mut()
     }

@@ -53,7 +53,9 @@ impl Engine {
 
     /// Drops all of a source's messages that it has withdrawn: it needs the claim words.
     pub(super) fn drop_all_withdrawn(&mut self, source: usize) {
-        let Some(consumer) = self.peers.link(source).and_then(|link| link.consumer.as_ref()) else { return };
+        let Some(consumer) = self.peers.link(source).and_then(|link| link.consumer.as_ref()) else {
+            return;
+        };
         let Ok(from) = i32::try_from(source) else { return };
         self.matcher.retain_unexpected(from, |what| match what {
             Arrival::Offered(offer, _) => !consumer.offers.release_withdrawn(offer.claim),
@@ -70,7 +72,8 @@ impl Engine {
         let own = self.own();
         let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
         let matcher = &mut self.matcher;
-        matcher.remove_unexpected(own, is).is_some() || withdraw_probed(&mut self.operations, own, is)
+        matcher.remove_unexpected(own, is).is_some()
+            || withdraw_probed(&mut self.operations, own, is)
     }
 
     fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
@@ -100,7 +103,11 @@ impl Engine {
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let place = self.operations.get_mut(message);
         let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
-            return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
+            return fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "message {:#x} was received or never taken",
+                message.0
+            );
         };
         let taken = std::mem::replace(
             place,
@@ -127,7 +134,8 @@ impl Engine {
     }
 }
 
-/// Marks the probed messages of a source that `is_withdrawn` selects. Returns whether there was one.
+/// Marks the probed messages of a source that `is_withdrawn` selects. Returns whether there was
+/// one.
 fn withdraw_probed(
     operations: &mut Operations<Operation>,
     from: i32,

@@ -11,8 +11,8 @@ use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Filling, Matched, Member, Offer, OpId, Part, PartKey, Remote, Selector, SendMode, Transport,
-    Windows, poll_of,
+    Board, Done, Filling, Matched, Member, Offer, OpId, Part, PartKey, Remote, Selector, SendMode,
+    Transport, Windows, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -21,10 +21,11 @@ use crate::sys::spin::SpinLock;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is
-/// a copy at the price of one load, and touches nothing that the parent uses.
+/// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it
+/// is a copy at the price of one load, and touches nothing that the parent uses.
 static OPENER: Gate = Gate::new();
-/// Rounds of one look at an operation, as long as something moves: who asks may give the processor away in between.
+/// Rounds of one look at an operation, as long as something moves: who asks may give the processor
+/// away in between.
 const ROUNDS: u32 = 8;
 /// Fruitless ones among them while the other side copies the next piece.
 const SPINS: u32 = 64;
@@ -102,7 +103,8 @@ impl Endpoint {
         if !is_opener(self.opener) {
             return fail!(
                 DTL_ERROR_FORKED,
-                "this process is a fork of the one that opened the communicator; open one of its own"
+                "this process is a fork of the one that opened the communicator; open one of its \
+                 own"
             );
         }
         let mut open = self.engine.lock();
@@ -167,7 +169,11 @@ impl Transport for Endpoint {
             loop {
                 match engine.operations.get(op) {
                     None => {
-                        return fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0);
+                        return fail!(
+                            DTL_ERROR_INVALID_HANDLE,
+                            "operation {:#x} is over or never was",
+                            op.0
+                        );
                     }
                     Some(&Operation::Done(done)) => {
                         engine.operations.remove(op);
@@ -196,7 +202,13 @@ impl Transport for Endpoint {
         true
     }
 
-    fn isend_filling(&self, data: Region, dest: i32, word: u64, by: &Arc<Filling>) -> Option<Result<OpId>> {
+    fn isend_filling(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        by: &Arc<Filling>,
+    ) -> Option<Result<OpId>> {
         // To this rank itself a message goes as a whole.
         (dest != self.rank).then(|| {
             self.with(|engine| {
@@ -258,11 +270,13 @@ impl Transport for Endpoint {
 
     fn windows(&self) -> Windows {
         Windows::None(
-            "memory of the program's own is not shared between processes, as that of dtl_win_allocate is",
+            "memory of the program's own is not shared between processes, as that of \
+             dtl_win_allocate is",
         )
     }
 
-    /// Memory that the program has already is not the segment's. The engine's lock is not held while pages come.
+    /// Memory that the program has already is not the segment's. The engine's lock is not held
+    /// while pages come.
     fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
         let Offer::Fresh(len) = offer else { return None };
         Some(self.with(|_| Ok(())).and_then(|()| self.parts.offer(len)))
@@ -309,7 +323,8 @@ impl Transport for Endpoint {
 
     fn failed_ranks(&self) -> Vec<i32> {
         let gone = |engine: &mut Engine| {
-            let gone = (0_i32..).zip(engine.peers.all()).filter(|(_, peer)| peer.state != State::Present);
+            let gone =
+                (0_i32..).zip(engine.peers.all()).filter(|(_, peer)| peer.state != State::Present);
             Ok(gone.map(|(rank, _)| rank).collect())
         };
         self.with(gone).unwrap_or_default()

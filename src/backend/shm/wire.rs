@@ -59,8 +59,12 @@ impl Frame {
         let Some(error) = error else {
             return Frame { status: DTL_SUCCESS, bytes: Vec::new() };
         };
-        let text = whose.map_or(error.text().to_string(), |whose| format!("{whose}: {}", error.text()));
-        Frame { status: error.status(), bytes: text.into_bytes().into_iter().take(LONGEST).collect() }
+        let text =
+            whose.map_or(error.text().to_string(), |whose| format!("{whose}: {}", error.text()));
+        Frame {
+            status: error.status(),
+            bytes: text.into_bytes().into_iter().take(LONGEST).collect(),
+        }
     }
 
     /// The process ids of all ranks.
@@ -90,7 +94,11 @@ impl Frame {
     /// The roster.
     pub(super) fn pids(&self) -> Result<Vec<i32>> {
         self.success()?;
-        Ok(self.bytes.chunks_exact(8).map(|bytes| i32::try_from(word_of(bytes)).unwrap_or(0)).collect())
+        Ok(self
+            .bytes
+            .chunks_exact(8)
+            .map(|bytes| i32::try_from(word_of(bytes)).unwrap_or(0))
+            .collect())
     }
 }
 
@@ -98,7 +106,9 @@ impl Frame {
 pub(super) fn failed(error: io::Error) -> Error {
     match fd::shortage(&error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
-        None => Error::new(DTL_ERROR_COMMUNICATION, format!("{error}; see the other ranks' output")),
+        None => {
+            Error::new(DTL_ERROR_COMMUNICATION, format!("{error}; see the other ranks' output"))
+        }
     }
 }
 
@@ -163,7 +173,8 @@ pub(super) fn read_descriptor(stream: &UnixStream, deadline: Deadline) -> Result
         wait(stream, deadline)?;
         match socket::receive_descriptor(stream) {
             Ok(fd) => return Ok(fd),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => return Err(failed(error)),
         }
     }

@@ -48,7 +48,14 @@ impl Engine {
         moved | self.stream_to(dest)
     }
 
-    pub(super) fn push(&mut self, dest: usize, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
+    pub(super) fn push(
+        &mut self,
+        dest: usize,
+        kind: Kind,
+        claim: u16,
+        key: u64,
+        payload: Payload,
+    ) -> bool {
         let rank = self.rank;
         let Some(link) = self.peers.link_mut(dest) else { return false };
         if link.producer.is_none() {
@@ -60,7 +67,8 @@ impl Engine {
 
     /// Sends a receive's answer; false if there is no room.
     fn answer(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
+        let Some(&Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        else {
             return true;
         };
         let (kind, words) = match taken.answer {
@@ -83,7 +91,8 @@ impl Engine {
 
     /// Starts a send; false if there is no room.
     pub(super) fn start(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Send(Send { word, data, mode, ref filling, .. })) = self.operations.get(id)
+        let Some(&Operation::Send(Send { word, data, mode, ref filling, .. })) =
+            self.operations.get(id)
         else {
             return true;
         };
@@ -115,7 +124,9 @@ impl Engine {
         let started = self.push(dest, Kind::Offer, claim, word, Payload::Words(words));
         if !started {
             // There was no room for one record, so no cells were taken.
-            if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
+            if let Some(producer) =
+                self.peers.link_mut(dest).and_then(|link| link.producer.as_mut())
+            {
                 producer.offers.close(claim);
             }
             return false;
@@ -127,8 +138,8 @@ impl Engine {
         true
     }
 
-    /// A claim when all that have memory are in use; `None`: not now. The receiver gives those of withdrawn offers back
-    /// if it is asked; without any there are more.
+    /// A claim when all that have memory are in use; `None`: not now. The receiver gives those of
+    /// withdrawn offers back if it is asked; without any there are more.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());
@@ -151,7 +162,9 @@ impl Engine {
     }
 
     pub(super) fn finish_send(&mut self, id: OpId, claim: u16) {
-        let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else { return };
+        let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else {
+            return;
+        };
         if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
             producer.offers.close(claim);
         }

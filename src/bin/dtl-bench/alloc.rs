@@ -1,6 +1,7 @@
 //! `alloc`: taking memory and giving it back, next to this process' malloc.
 //!
-//! Which malloc that is the environment says: LD_PRELOAD puts another one in its place, and nothing here changes.
+//! Which malloc that is the environment says: LD_PRELOAD puts another one in its place, and nothing
+//! here changes.
 
 use crate::library::{call, check, open_host};
 use crate::local::{self, Case, time};
@@ -34,7 +35,8 @@ trait Source {
     fn give(&self, at: *mut u8) -> Outcome;
 }
 
-/// A function as a program has it that is not compiled with it: the compiler must not see which one it is.
+/// A function as a program has it that is not compiled with it: the compiler must not see which one
+/// it is.
 macro_rules! unseen {
     ($kind:ty: $function:ident) => {
         black_box($function as $kind)
@@ -55,7 +57,8 @@ impl Source for Ours {
     fn take(&self, bytes: usize) -> Outcome<*mut u8> {
         let mut at: *mut c_void = ptr::null_mut();
         // SAFETY: the output is a local.
-        let status = unsafe { (self.alloc)(self.backend, DTL_MEMORY_HOST, bytes as u64, 0, &raw mut at) };
+        let status =
+            unsafe { (self.alloc)(self.backend, DTL_MEMORY_HOST, bytes as u64, 0, &raw mut at) };
         check("dtl_mem_alloc", status)?;
         Ok(at.cast())
     }
@@ -166,14 +169,18 @@ pub(crate) fn run(wanted: &Sizes) -> Outcome {
         cases.extend(sizes.iter().filter(is_wanted).map(|&bytes| case(backend, pool, test, bytes)));
     }
     let lines = local::measure(cases, &wanted.common, None)?;
-    let more =
-        json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "malloc", "version": malloc_file() } });
+    let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "malloc", "version": malloc_file() } });
     local::show("alloc", lines, processors, &wanted.common, more);
     call!(dtl_pool_destroy(pool))?;
     call!(dtl_finalize())
 }
 
-fn case(backend: dtl_backend_t, pool: dtl_pool_t, test: &'static str, bytes: usize) -> Case<'static> {
+fn case(
+    backend: dtl_backend_t,
+    pool: dtl_pool_t,
+    test: &'static str,
+    bytes: usize,
+) -> Case<'static> {
     let (alloc, free) = (unseen!(Alloc: dtl_mem_alloc), unseen!(Free: dtl_mem_free));
     let ours = Ours { backend, alloc, free };
     let (alloc, free) = (unseen!(PoolAlloc: dtl_pool_alloc), unseen!(PoolFree: dtl_pool_free));
@@ -184,7 +191,12 @@ fn case(backend: dtl_backend_t, pool: dtl_pool_t, test: &'static str, bytes: usi
     };
     let malloc = Malloc { malloc: black_box(libc::malloc), free: black_box(libc::free) };
     let peer = Box::new(move || batch(&malloc, test, bytes));
-    Case { test, bytes: Some(bytes), unit: Unit::Nanoseconds, sides: vec![("dtl", own), ("malloc", peer)] }
+    Case {
+        test,
+        bytes: Some(bytes),
+        unit: Unit::Nanoseconds,
+        sides: vec![("dtl", own), ("malloc", peer)],
+    }
 }
 
 /// Whose malloc this process has: the file's name.

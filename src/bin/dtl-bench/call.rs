@@ -1,5 +1,6 @@
-//! `call`: what the library adds to the call of a backend's function. A registered table whose functions do nothing,
-//! called through dtl_ functions and directly. benches/call.c is the same in C, through the shared library.
+//! `call`: what the library adds to the call of a backend's function. A registered table whose
+//! functions do nothing, called through dtl_ functions and directly. benches/call.c is the same in
+//! C, through the shared library.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};
@@ -15,7 +16,9 @@ use dtl::ffi::backend::{dtl_backend_register, dtl_backend_unregister};
 use dtl::ffi::device::dtl_backend_device_count;
 use dtl::ffi::event::{dtl_event_create, dtl_event_destroy, dtl_event_query, dtl_event_record};
 use dtl::ffi::runtime::{dtl_finalize, dtl_init};
-use dtl::ffi::stream::{dtl_stream_create, dtl_stream_destroy, dtl_stream_query, dtl_stream_synchronize};
+use dtl::ffi::stream::{
+    dtl_stream_create, dtl_stream_destroy, dtl_stream_query, dtl_stream_synchronize,
+};
 use serde_json::json;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -138,7 +141,8 @@ fn row<'a>(
     Case { test: name, bytes: None, unit: Unit::Nanoseconds, sides }
 }
 
-/// Calls a slot as C code with the table at hand would. The compiler must not see which function it is.
+/// Calls a slot as C code with the table at hand would. The compiler must not see which function it
+/// is.
 macro_rules! slot {
     ($table:ident.$name:ident($($argument:expr),*)) => {
         move || match black_box($table).$name {

@@ -50,7 +50,8 @@ pub(crate) fn run(wanted: &Sizes) -> Outcome {
     let most = sizes.iter().copied().max().unwrap_or(1).max(1);
     let (from, into) = (Block::new(backend, most, 1)?, Block::new(backend, most, 2)?);
     verify(&from, &into, most)?;
-    let cases = sizes.iter().filter(|&&bytes| bytes > 0).map(|&bytes| case(&from, &into, bytes)).collect();
+    let cases =
+        sizes.iter().filter(|&&bytes| bytes > 0).map(|&bytes| case(&from, &into, bytes)).collect();
     let lines = local::measure(cases, &wanted.common, None)?;
     let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "memcpy" } });
     local::show("copy", lines, processors, &wanted.common, more);
@@ -64,8 +65,11 @@ fn case<'a>(from: &'a Block, into: &'a Block, bytes: usize) -> Case<'a> {
     let ours = move || time(repeats, || call!(dtl_mem_copy(into.at, from.at, bytes as u64)));
     let theirs = move || {
         time(repeats, || {
-            let (from, into, bytes) =
-                (black_box(from.at.cast::<u8>()), black_box(into.at.cast::<u8>()), black_box(bytes));
+            let (from, into, bytes) = (
+                black_box(from.at.cast::<u8>()),
+                black_box(into.at.cast::<u8>()),
+                black_box(bytes),
+            );
             // SAFETY: two blocks of at least that many bytes.
             unsafe { into.copy_from_nonoverlapping(from, bytes) };
             Ok(())
@@ -82,6 +86,8 @@ fn verify(from: &Block, into: &Block, bytes: usize) -> Outcome {
     let found = unsafe { std::slice::from_raw_parts(into.at.cast::<u8>(), bytes) };
     match found.iter().position(|&byte| byte != 1) {
         None => Ok(()),
-        Some(at) => Err(format!("dtl_mem_copy of {bytes} bytes: byte {at} is {}, expected 1", found[at])),
+        Some(at) => {
+            Err(format!("dtl_mem_copy of {bytes} bytes: byte {at} is {}, expected 1", found[at]))
+        }
     }
 }

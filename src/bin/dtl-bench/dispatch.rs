@@ -1,4 +1,5 @@
-//! `dispatch`: what it costs to find the handler of a query and to invoke it, next to a call of the handler's function.
+//! `dispatch`: what it costs to find the handler of a query and to invoke it, next to a call of the
+//! handler's function.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};
@@ -97,7 +98,13 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     };
     let mut registration = dtl_registration_t::NULL;
     let count = keys.len() as u64;
-    call!(dtl_dispatch_register(made, keys.as_ptr(), count, &raw const handler, &raw mut registration))?;
+    call!(dtl_dispatch_register(
+        made,
+        keys.as_ptr(),
+        count,
+        &raw const handler,
+        &raw mut registration
+    ))?;
     Ok(made)
 }
 
@@ -129,7 +136,11 @@ fn find_beside(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
 fn invoke(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     let query = query();
     time(CALLS, || {
-        call!(dtl_dispatch_invoke(black_box(dispatcher), black_box(&raw const query), ptr::null_mut()))
+        call!(dtl_dispatch_invoke(
+            black_box(dispatcher),
+            black_box(&raw const query),
+            ptr::null_mut()
+        ))
     })
 }
 
@@ -139,7 +150,9 @@ fn bare() -> Outcome<f64> {
     time(CALLS, || {
         let function = black_box(done as unsafe extern "C" fn(_, _, _) -> _);
         // SAFETY: the function above, which touches nothing.
-        check("bare", unsafe { function(black_box(&raw const query), ptr::null_mut(), ptr::null_mut()) })
+        check("bare", unsafe {
+            function(black_box(&raw const query), ptr::null_mut(), ptr::null_mut())
+        })
     })
 }
 
@@ -147,7 +160,8 @@ fn bare() -> Outcome<f64> {
 pub(crate) fn run(wanted: &Call) -> Outcome {
     call!(dtl_init(ptr::null()))?;
     let processors = machine::settle(&wanted.place);
-    let (plain, many, asking) = (dispatcher(false, 4)?, dispatcher(false, MANY)?, dispatcher(true, 4)?);
+    let (plain, many, asking) =
+        (dispatcher(false, 4)?, dispatcher(false, MANY)?, dispatcher(true, 4)?);
     let row = |test, ours: Box<dyn FnMut() -> Outcome<f64>>| Case {
         test,
         bytes: None,

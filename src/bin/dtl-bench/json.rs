@@ -1,4 +1,5 @@
-//! What came out, for programs: `head` as it is, and a list of rows. Times are nanoseconds per operation.
+//! What came out, for programs: `head` as it is, and a list of rows. Times are nanoseconds per
+//! operation.
 
 use crate::stats::Summary;
 use crate::table::{Line, Table, Unit};

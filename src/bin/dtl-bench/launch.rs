@@ -39,7 +39,10 @@ pub(crate) fn run(wanted: &Launch) -> Outcome {
     }
     let processors = machine::shared_processors();
     let lines = local::measure(cases, &wanted.common, None)?;
-    let peer = wanted.mpirun.as_ref().map(|launcher| json!({ "name": "mpirun", "version": launcher.name() }));
+    let peer = wanted
+        .mpirun
+        .as_ref()
+        .map(|launcher| json!({ "name": "mpirun", "version": launcher.name() }));
     local::show("launch", lines, processors, &wanted.common, json!({ "peer": peer }));
     Ok(())
 }

@@ -52,7 +52,8 @@ pub(crate) fn measure(
     common: &Common,
     mut helper: Option<Helper>,
 ) -> Outcome<Vec<Line>> {
-    let mut all: Vec<_> = cases.iter().map(|case| vec![Samples::default(); case.sides.len()]).collect();
+    let mut all: Vec<_> =
+        cases.iter().map(|case| vec![Samples::default(); case.sides.len()]).collect();
     let mut progress = Progress::new(cases.len() * common.rounds as usize);
     for _ in 0..common.rounds {
         for (case, samples) in cases.iter_mut().zip(&mut all) {
@@ -73,7 +74,13 @@ pub(crate) fn measure(
 }
 
 /// Shows what was measured, with what is particular to it.
-pub(crate) fn show(measured: &str, lines: Vec<Line>, processors: usize, common: &Common, more: Value) {
+pub(crate) fn show(
+    measured: &str,
+    lines: Vec<Line>,
+    processors: usize,
+    common: &Common,
+    more: Value,
+) {
     let mut head = json!({
         "measured": measured,
         "version": env!("CARGO_PKG_VERSION"),

@@ -36,8 +36,8 @@ pub(crate) fn line(facts: &Value) -> String {
     )
 }
 
-/// Processors that the ranks of this node share. A process that a launcher has bound to one sees only that: then all
-/// that the machine has. To be asked before [`pin`].
+/// Processors that the ranks of this node share. A process that a launcher has bound to one sees
+/// only that: then all that the machine has. To be asked before [`pin`].
 pub(crate) fn shared_processors() -> usize {
     match machine::affinity().len() {
         0 | 1 => machine::topology().cpus.max(1),
@@ -62,7 +62,8 @@ pub(crate) fn settle(place: &Place) -> usize {
     processors
 }
 
-/// Lets this thread run on one processor only, the `place`-th of those it may use. A launcher may have done so.
+/// Lets this thread run on one processor only, the `place`-th of those it may use. A launcher may
+/// have done so.
 pub(crate) fn pin(place: usize) {
     let allowed = machine::affinity();
     if allowed.len() < 2 {

@@ -1,12 +1,17 @@
-//! dtl-bench: what calls, messages, allocations, loops and copies cost here, next to the best that others offer.
+//! dtl-bench: what calls, messages, allocations, loops and copies cost here, next to the best that
+//! others offer.
 //!
-//! `measure` has the method (short batches in turn, sorted by how far apart the processors are), `table` and `json`
-//! show what came out. One file or folder per subcommand: `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch`, `parallel_for`
-//! and `select` go by `local`; `report` runs them all and writes a page. `model` measures nothing: it tells from the steps of
-//! collectives how cost grows with the number of ranks.
+//! `measure` has the method (short batches in turn, sorted by how far apart the processors are),
+//! `table` and `json` show what came out. One file or folder per subcommand: `comm`; `alloc`,
+//! `call`, `copy`, `dispatch`, `launch`, `parallel_for` and `select` go by `local`; `report` runs
+//! them all and writes a page. `model` measures nothing: it tells from the steps of collectives how
+//! cost grows with the number of ranks.
 //!
 //! What it measures of the library it calls as a C program does.
-#![allow(clippy::indexing_slicing, reason = "an index out of range is a bug of the program, and says so")]
+#![allow(
+    clippy::indexing_slicing,
+    reason = "an index out of range is a bug of the program, and says so"
+)]
 
 mod alloc;
 mod call;

@@ -1,4 +1,5 @@
-//! The method: many short batches of each side in turn, with a look at the processors' distance between them.
+//! The method: many short batches of each side in turn, with a look at the processors' distance
+//! between them.
 //!
 //! Averages of long runs say more about what else the machine does than about the code.
 
@@ -26,7 +27,11 @@ pub(crate) trait Bench {
 }
 
 /// Measures all sides in turn, as long as there is time for each.
-pub(crate) fn in_turn(bench: &mut dyn Bench, sides: usize, budget: Duration) -> Outcome<Vec<Samples>> {
+pub(crate) fn in_turn(
+    bench: &mut dyn Bench,
+    sides: usize,
+    budget: Duration,
+) -> Outcome<Vec<Samples>> {
     let begin = Instant::now();
     for _ in 0..WARM_UP {
         (0..sides).try_for_each(|side| bench.batch(side).map(drop))?;
@@ -53,7 +58,8 @@ pub(crate) fn in_turn(bench: &mut dyn Bench, sides: usize, budget: Duration) -> 
 
 /// Long operations get more time, so that there is at least something to take a percentile of.
 fn goes_on(count: usize, spent: Duration, budget: Duration) -> bool {
-    let is_early = spent < budget || (count < 15 && spent < 4 * budget) || (count < 3 && spent < 40 * budget);
+    let is_early =
+        spent < budget || (count < 15 && spent < 4 * budget) || (count < 3 && spent < 40 * budget);
     is_early && count < MOST
 }
 

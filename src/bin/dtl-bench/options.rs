@@ -8,11 +8,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const AFTER: &str = "\
-Values are the 10th percentile over many short batches, those of a peer from batches in turn with ours. A cache line \
-is bounced between two processors around each batch: \"near\" is below 200 ns for a round trip, \"far\" above 300 ns \
+Values are the 10th percentile over many short batches, those of a peer from batches in turn with \
+ours. A cache line \
+is bounced between two processors around each batch: \"near\" is below 200 ns for a round trip, \
+\"far\" above 300 ns \
 (virtual machines move between the two), and only values of the same regime are compared.
 
-Exit status: 0 if all was measured, 1 if a call failed or data arrived wrong, 2 for a wrong command line.
+Exit status: 0 if all was measured, 1 if a call failed or data arrived wrong, 2 for a wrong \
+command line.
 
 Examples:
   dtl-bench comm -n 2                          two processes and shared memory
@@ -37,9 +40,11 @@ pub(crate) enum Command {
     Alloc(Sizes),
     /// Starting loops on several threads
     ParallelFor(ParallelFor),
-    /// Calls of a backend's functions through the library, against the same functions called directly
+    /// Calls of a backend's functions through the library, against the same functions called
+    /// directly
     Call(Call),
-    /// Submits of a task that does nothing by each selection policy: by one thread, and by two at once
+    /// Submits of a task that does nothing by each selection policy: by one thread, and by two at
+    /// once
     Select(Call),
     /// Finding and invoking a dispatcher's handler, against a call of its function
     Dispatch(Call),
@@ -49,8 +54,8 @@ pub(crate) enum Command {
     Launch(Launch),
     /// Run all of these, or read what they wrote, and write a page with tables and plots
     Report(Report),
-    /// How the cost of collectives grows up to a million ranks and more: from the steps that would run, without running
-    /// them
+    /// How the cost of collectives grows up to a million ranks and more: from the steps that would
+    /// run, without running them
     Model(Model),
     /// Say when the program began: what `launch` starts
     #[command(hide = true)]
@@ -99,7 +104,7 @@ pub(crate) struct Comm {
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', value_enum)]
     pub(crate) only: Vec<Test>,
 
-    /// These sizes (8, 64KiB, 1MiB, …) instead of each test's own
+    /// These sizes (8, 64KiB, 1MiB, ...) instead of each test's own
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes)]
     pub(crate) sizes: Vec<usize>,
 
@@ -112,8 +117,8 @@ pub(crate) struct Comm {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(i32).range(2..=1024))]
     pub(crate) ranks: Option<i32>,
 
-    /// Measure this one too, batch by batch in turn; mpi: the MPI whose mpirun started this program, or
-    /// DTL_MPI_LIBRARY; ucx: the program ucx_perftest, of latency and bandwidth
+    /// Measure this one too, batch by batch in turn; mpi: the MPI whose mpirun started this
+    /// program, or DTL_MPI_LIBRARY; ucx: the program ucx_perftest, of latency and bandwidth
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<CommPeer>,
 
@@ -127,7 +132,7 @@ pub(crate) struct Comm {
 /// What `alloc` and `copy` take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
-    /// These sizes (64, 4KiB, 16MiB, …)
+    /// These sizes (64, 4KiB, 16MiB, ...)
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
     pub(crate) sizes: Vec<usize>,
 
@@ -166,8 +171,8 @@ pub(crate) struct ParallelFor {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
 
-    /// Measure this one too, batch by batch in turn; libgomp: GCC's OpenMP, whose threads spin while they wait;
-    /// tbb: oneTBB, compiled here with c++
+    /// Measure this one too, batch by batch in turn; libgomp: GCC's OpenMP, whose threads spin
+    /// while they wait; tbb: oneTBB, compiled here with c++
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<LoopPeer>,
 
@@ -186,12 +191,18 @@ pub(crate) struct Report {
     pub(crate) output: PathBuf,
 
     /// Only these parts
-    #[arg(long, value_name = "PART,…", value_delimiter = ',', value_enum, conflicts_with = "files")]
+    #[arg(
+        long,
+        value_name = "PART,…",
+        value_delimiter = ',',
+        value_enum,
+        conflicts_with = "files"
+    )]
     pub(crate) only: Vec<Part>,
 
-    /// A launcher to run under, for each MPI to compare with; variables and options may stand with it, as in
-    /// "I_MPI_FABRICS=shm /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi and mpirun.mpich, else
-    /// mpirun]
+    /// A launcher to run under, for each MPI to compare with; variables and options may stand with
+    /// it, as in "I_MPI_FABRICS=shm /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi
+    /// and mpirun.mpich, else mpirun]
     #[arg(long, value_name = "COMMAND", conflicts_with = "files")]
     pub(crate) mpirun: Vec<Launcher>,
 
@@ -267,7 +278,7 @@ pub(crate) enum CommPeer {
     Ucx,
 }
 
-/// A command that starts processes: NAME=value …, a program and its options.
+/// A command that starts processes: NAME=value ..., a program and its options.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Launcher {
     pub(crate) variables: Vec<(String, String)>,
@@ -320,17 +331,20 @@ const MAX_BYTES: usize = 1 << 30;
 
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0)];
-    let unit = units.iter().find_map(|(unit, bits)| text.strip_suffix(unit).map(|number| (number, *bits)));
+    let unit =
+        units.iter().find_map(|(unit, bits)| text.strip_suffix(unit).map(|number| (number, *bits)));
     let (number, bits) = unit.unwrap_or((text, 0));
-    let bytes = number.trim().parse::<usize>().ok().and_then(|number| number.checked_mul(1 << bits));
+    let bytes =
+        number.trim().parse::<usize>().ok().and_then(|number| number.checked_mul(1 << bits));
     bytes
         .filter(|bytes| *bytes <= MAX_BYTES)
         .ok_or_else(|| "expected a size as 8, 64KiB or 4MiB, at most 1GiB".to_owned())
 }
 
 fn parse_some_bytes(text: &str) -> Result<usize, String> {
-    parse_bytes(text)
-        .and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err("expected at least 1 byte".to_owned()) })
+    parse_bytes(text).and_then(|bytes| {
+        if bytes > 0 { Ok(bytes) } else { Err("expected at least 1 byte".to_owned()) }
+    })
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -353,7 +367,8 @@ mod tests {
 
     #[test]
     fn launchers() {
-        let launcher: Launcher = "A=1 B_2=x=y /opt/bin/mpirun --mca a=b".parse().expect("a launcher");
+        let launcher: Launcher =
+            "A=1 B_2=x=y /opt/bin/mpirun --mca a=b".parse().expect("a launcher");
         assert_eq!(launcher.name(), "opt/bin/mpirun");
         assert_eq!(launcher.variables, [("A".into(), "1".into()), ("B_2".into(), "x=y".into())]);
         assert_eq!(launcher.words[1..], ["--mca", "a=b"]);

@@ -34,7 +34,8 @@ macro_rules! complain {
 }
 pub(crate) use complain;
 
-/// See [`complain`]. In one piece, as other ranks write there too; if it cannot be written there is nobody to tell.
+/// See [`complain`]. In one piece, as other ranks write there too; if it cannot be written there is
+/// nobody to tell.
 pub(crate) fn tell(line: Arguments) {
     drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
 }
@@ -44,7 +45,7 @@ static LOST: OnceLock<String> = OnceLock::new();
 /// See [`say`].
 pub(crate) fn put(line: Arguments) {
     let failed = writeln!(std::io::stdout(), "{line}").err();
-    // `dtl-bench … | head` is no failure.
+    // `dtl-bench ... | head` is no failure.
     if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
         let _ = LOST.set(format!("standard output: {error}")); // the first reason counts
     }

@@ -1,7 +1,8 @@
-//! `parallel_for`: a loop on several threads, from the call to its return; next to GCC's OpenMP or oneTBB.
+//! `parallel_for`: a loop on several threads, from the call to its return; next to GCC's OpenMP or
+//! oneTBB.
 //!
-//! Both are asked loop after loop, so that their threads still spin for the next one; between the sides they get the
-//! time to fall asleep, or those of one would take the other's processors.
+//! Both are asked loop after loop, so that their threads still spin for the next one; between the
+//! sides they get the time to fall asleep, or those of one would take the other's processors.
 
 use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
@@ -60,7 +61,8 @@ impl Saxpy {
         // SAFETY: the vectors have `length` elements, and each range is one thread's alone.
         let x = unsafe { std::slice::from_raw_parts(self.x.wrapping_add(begin as usize), count) };
         // SAFETY: as above.
-        let y = unsafe { std::slice::from_raw_parts_mut(self.y.wrapping_add(begin as usize), count) };
+        let y =
+            unsafe { std::slice::from_raw_parts_mut(self.y.wrapping_add(begin as usize), count) };
         y.iter_mut().zip(x).for_each(|(y, x)| *y += 0.5 * x);
     }
 }
@@ -97,15 +99,19 @@ impl Gomp {
                 unsafe { std::env::set_var(name, value) };
             }
         }
-        // SAFETY: a library that a C program would be linked with; its constructors read the environment.
+        // SAFETY: a library that a C program would be linked with; its constructors read the
+        // environment.
         let module = unsafe { Module::open(Path::new("libgomp.so.1")) };
         let module = module.map_err(|why| format!("--vs libgomp: {why}; it comes with gcc"))?;
         let symbol = |name: &std::ffi::CStr| {
-            module.symbol(name).ok_or_else(|| format!("libgomp.so.1 has no {}", name.to_string_lossy()))
+            module
+                .symbol(name)
+                .ok_or_else(|| format!("libgomp.so.1 has no {}", name.to_string_lossy()))
         };
         let (parallel, thread_of) = (symbol(c"GOMP_parallel")?, symbol(c"omp_get_thread_num")?);
         Ok(Gomp {
-            // SAFETY: the function of this name has this signature in libgomp's interface, which is frozen.
+            // SAFETY: the function of this name has this signature in libgomp's interface, which is
+            // frozen.
             parallel: unsafe { std::mem::transmute::<*mut c_void, GompParallel>(parallel.ptr()) },
             // SAFETY: the function of this name has this signature in the OpenMP standard.
             thread_of: unsafe { std::mem::transmute::<*mut c_void, ThreadNumber>(thread_of.ptr()) },
@@ -177,11 +183,13 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
     let threads = wanted.threads.unwrap_or(processors as u32);
     if threads as usize > processors {
         complain!(
-            "dtl-bench: {threads} threads on {processors} processor(s): they wait for each other's turn"
+            "dtl-bench: {threads} threads on {processors} processor(s): they wait for each other's \
+             turn"
         );
     }
     let size = size_of::<dtl_executor_desc_t>() as u32;
-    let desc = dtl_executor_desc_t { struct_size: size, kind: DTL_EXECUTOR_POOL, threads, reserved: 0 };
+    let desc =
+        dtl_executor_desc_t { struct_size: size, kind: DTL_EXECUTOR_POOL, threads, reserved: 0 };
     let mut executor = dtl_executor_t::NULL;
     call!(dtl_executor_create(backend, &raw const desc, &raw mut executor))?;
     let most = LOOPS.iter().map(|one| one.1).max().unwrap_or(0) as usize;

@@ -45,7 +45,8 @@ pub(crate) fn memory() -> Result<Arc<Memory>, String> {
 
 /// Where another process of this node finds it: process and descriptor.
 pub(crate) fn address_of(memory: &Memory) -> [u64; 2] {
-    let descriptor = memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
+    let descriptor =
+        memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
     [u64::from(std::process::id()), descriptor]
 }
 
@@ -53,7 +54,8 @@ pub(crate) fn address_of(memory: &Memory) -> [u64; 2] {
 pub(crate) fn open([process, descriptor]: [u64; 2]) -> Result<Arc<Memory>, String> {
     let path = format!("/proc/{process}/fd/{descriptor}");
     let file = File::options().read(true).write(true).open(&path);
-    file.and_then(|file| Memory::attach(OwnedFd::from(file))).map_err(|error| format!("{path}: {error}"))
+    file.and_then(|file| Memory::attach(OwnedFd::from(file)))
+        .map_err(|error| format!("{path}: {error}"))
 }
 
 impl Probe {

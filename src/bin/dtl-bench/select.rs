@@ -1,5 +1,6 @@
-//! `select`: submits of a task that does nothing, by each policy: in one thread, and in two at once. Of two threads a
-//! row shows the time for each submit of either, so a ratio below 1 would mean that two get less done than one.
+//! `select`: submits of a task that does nothing, by each policy: in one thread, and in two at
+//! once. Of two threads a row shows the time for each submit of either, so a ratio below 1 would
+//! mean that two get less done than one.
 
 use crate::library::{call, check};
 use crate::local::{self, Case};
@@ -35,7 +36,11 @@ type Submit = unsafe extern "C" fn(
     *mut dtl_submission_t,
 ) -> dtl_status_t;
 
-extern "C" fn nothing(_: *const dtl_resource_t, _: *mut c_void, _: *mut dtl_waitable_t) -> dtl_status_t {
+extern "C" fn nothing(
+    _: *const dtl_resource_t,
+    _: *mut c_void,
+    _: *mut dtl_waitable_t,
+) -> dtl_status_t {
     DTL_SUCCESS
 }
 
@@ -80,7 +85,13 @@ fn policy(row: &Row) -> Outcome<dtl_policy_t> {
     };
     let mut policy = dtl_policy_t::NULL;
     let count = list.len() as u64;
-    call!(dtl_policy_create(row.name.as_ptr(), list.as_ptr(), count, &raw const opts, &raw mut policy))?;
+    call!(dtl_policy_create(
+        row.name.as_ptr(),
+        list.as_ptr(),
+        count,
+        &raw const opts,
+        &raw mut policy
+    ))?;
     submits(policy, 1000)?;
     Ok(policy)
 }
@@ -160,7 +171,8 @@ pub(crate) fn run(wanted: &Call) -> Outcome {
     let second = Second::start(); // before this thread is pinned: it may run elsewhere
     let processors = machine::settle(&wanted.place);
     let policies = ROWS.iter().map(policy).collect::<Outcome<Vec<_>>>()?;
-    let cases = ROWS.iter().zip(&policies).map(|(row, &policy)| case(row, policy, &second)).collect();
+    let cases =
+        ROWS.iter().zip(&policies).map(|(row, &policy)| case(row, policy, &second)).collect();
     let lines = local::measure(cases, &wanted.common, None)?;
     let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "both" } });
     local::show("select", lines, processors, &wanted.common, more);

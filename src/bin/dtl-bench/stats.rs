@@ -14,7 +14,8 @@ pub(crate) enum Regime {
 }
 
 impl Regime {
-    pub(crate) const ALL: [Regime; 4] = [Regime::Near, Regime::Far, Regime::Between, Regime::Unknown];
+    pub(crate) const ALL: [Regime; 4] =
+        [Regime::Near, Regime::Far, Regime::Between, Regime::Unknown];
 
     /// From the round trips before and after, in nanoseconds.
     pub(crate) fn of(before: Option<f64>, after: Option<f64>) -> Regime {

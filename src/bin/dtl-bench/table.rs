@@ -70,12 +70,14 @@ impl Line {
     /// The regimes that have something to say, each with a summary for each side.
     pub(crate) fn regimes(&self) -> Vec<(Regime, Vec<Summary>)> {
         let of = |regime: Regime| {
-            let all: Option<Vec<_>> = self.sides.iter().map(|(_, samples)| samples.summary(regime)).collect();
+            let all: Option<Vec<_>> =
+                self.sides.iter().map(|(_, samples)| samples.summary(regime)).collect();
             all.filter(|all| !all.is_empty()).map(|all| (regime, all))
         };
         let mut found: Vec<_> = Regime::ALL.into_iter().filter_map(of).collect();
-        let count =
-            |one: &(Regime, Vec<Summary>)| one.1.iter().map(|summary| summary.count).min().unwrap_or(0);
+        let count = |one: &(Regime, Vec<Summary>)| {
+            one.1.iter().map(|summary| summary.count).min().unwrap_or(0)
+        };
         let most = found.iter().map(count).max().unwrap_or(0);
         found.retain(|one| count(one) >= FEW.min(most));
         found
@@ -102,8 +104,13 @@ fn text(table: &Table) -> String {
         let name = head["peer"]["name"].as_str().unwrap_or_default();
         text += &format!("{name}: {version}\n");
     }
-    let peers: Vec<&str> =
-        table.lines.first().iter().flat_map(|line| line.sides.iter().skip(1)).map(|side| &*side.0).collect();
+    let peers: Vec<&str> = table
+        .lines
+        .first()
+        .iter()
+        .flat_map(|line| line.sides.iter().skip(1))
+        .map(|side| &*side.0)
+        .collect();
     text += &format!(
         "\n{:<14}{:>9} {:<5}{:<8}{:>6}{:>10}{:>10}{:>10}",
         "test", "bytes", "unit", "regime", "n", "dtl p10", "best", "median"
@@ -129,8 +136,13 @@ fn row(line: &Line, regime: Regime, sides: &[Summary]) -> String {
     let (own, peers) = sides.split_at(1);
     let own = own[0];
     let of = |nanoseconds: f64| line.unit.of(nanoseconds);
-    let mut text =
-        format!("{:<14}{bytes:>9} {:<5}{:<8}{:>6}", line.test, line.unit.name(), regime.name(), own.count);
+    let mut text = format!(
+        "{:<14}{bytes:>9} {:<5}{:<8}{:>6}",
+        line.test,
+        line.unit.name(),
+        regime.name(),
+        own.count
+    );
     for value in [own.p10, own.best, own.median] {
         text += &format!("{:>10}", digits(of(value)));
     }
@@ -161,7 +173,9 @@ impl Progress {
             return Progress(None);
         }
         let bar = ProgressBar::new(steps as u64);
-        if let Ok(style) = ProgressStyle::with_template("{elapsed} {bar:30} {pos}/{len} {msg}, {eta} left") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{elapsed} {bar:30} {pos}/{len} {msg}, {eta} left")
+        {
             bar.set_style(style);
         }
         Progress(Some(bar))
@@ -170,7 +184,8 @@ impl Progress {
     /// Shows while a step takes long that it goes on; for where nothing is measured.
     pub(crate) fn ticking(self) -> Progress {
         if let Some(bar) = &self.0 {
-            if let Ok(style) = ProgressStyle::with_template("{elapsed}, row {pos} of {len}: {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{elapsed}, row {pos} of {len}: {msg}")
+            {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(Duration::from_millis(500));
@@ -178,7 +193,8 @@ impl Progress {
         self
     }
 
-    /// The next step begins. Drawn by this call only, if it does not tick: nothing runs besides what is measured.
+    /// The next step begins. Drawn by this call only, if it does not tick: nothing runs besides
+    /// what is measured.
     pub(crate) fn next(&mut self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());

@@ -1,5 +1,5 @@
-//! oneTBB as a peer of loops. It is C++ templates: a few lines are compiled with the machine's own compiler and headers,
-//! and loaded.
+//! oneTBB as a peer of loops. It is C++ templates: a few lines are compiled with the machine's own
+//! compiler and headers, and loaded.
 
 use crate::out::Outcome;
 use dtl::sys::dl::Module;
@@ -24,12 +24,13 @@ impl Tbb {
         let folder = std::env::temp_dir().join(format!("dtl-bench-tbb-{}", std::process::id()));
         let within = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir(&folder).map_err(within)?;
-        let loaded = fs::write(folder.join("tbb.cpp"), SOURCE).map_err(within).and_then(|()| load(&folder));
+        let loaded =
+            fs::write(folder.join("tbb.cpp"), SOURCE).map_err(within).and_then(|()| load(&folder));
         fs::remove_dir_all(&folder).map_err(within)?;
         loaded
     }
 
-    /// A loop over 0 … end on so many threads; the first number of threads counts.
+    /// A loop over 0 ... end on so many threads; the first number of threads counts.
     #[inline]
     pub(crate) fn run(self, end: u64, threads: u32, body: Body, user: *mut c_void) {
         // SAFETY: the caller's `user` outlives the call, which returns when all ranges are done.
@@ -42,15 +43,18 @@ fn load(folder: &Path) -> Outcome<Tbb> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let mut command = Command::new(&compiler);
     let output = command.args(flags).current_dir(folder).stdin(Stdio::null()).output();
-    let output =
-        output.map_err(|error| format!("--vs tbb: {compiler}: {error}; a C++ compiler is needed"))?;
+    let output = output
+        .map_err(|error| format!("--vs tbb: {compiler}: {error}; a C++ compiler is needed"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let first = said.lines().find(|line| line.contains("error")).unwrap_or_default();
-        return Err(format!("--vs tbb: oneTBB with its headers (tbb/parallel_for.h) is needed: {first}"));
+        return Err(format!(
+            "--vs tbb: oneTBB with its headers (tbb/parallel_for.h) is needed: {first}"
+        ));
     }
     // SAFETY: the library that was just compiled, and TBB's own; their constructors start nothing.
-    let module = unsafe { Module::open(&folder.join("tbb.so")) }.map_err(|why| format!("--vs tbb: {why}"))?;
+    let module = unsafe { Module::open(&folder.join("tbb.so")) }
+        .map_err(|why| format!("--vs tbb: {why}"))?;
     let symbol = module.symbol(c"dtl_bench_tbb").ok_or("--vs tbb: no dtl_bench_tbb in it")?;
     // SAFETY: the function of this name in tbb.cpp has this signature.
     Ok(Tbb(unsafe { std::mem::transmute::<*mut c_void, Loop>(symbol.ptr()) }))

@@ -10,8 +10,8 @@ use dtl::ffi::collective::dtl_comm_allgather;
 use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_open};
 use dtl::ffi::group::{dtl_comm_dup, dtl_comm_split};
 use dtl::ffi::request::{
-    dtl_request_test, dtl_request_test_all, dtl_request_wait, dtl_request_wait_all, dtl_request_wait_any,
-    dtl_request_wait_some,
+    dtl_request_test, dtl_request_test_all, dtl_request_wait, dtl_request_wait_all,
+    dtl_request_wait_any, dtl_request_wait_some,
 };
 use dtl::ffi::runtime::{dtl_last_error, dtl_status_name};
 use dtl::ffi::threads::dtl_comm_threads;
@@ -68,13 +68,15 @@ pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
     if no_time_limit { DTL_TIMEOUT_INFINITE } else { timeout_ns }
 }
 
-/// Whether a message longer than its buffer is cut as the header says. A kind with the feature "comm.direct" hands
-/// messages to another library as they are if there is no time limit, and that one may do otherwise.
+/// Whether a message longer than its buffer is cut as the header says. A kind with the feature
+/// "comm.direct" hands messages to another library as they are if there is no time limit, and that
+/// one may do otherwise.
 pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     let (mut backend, mut is_direct) = (dtl_backend_t::NULL, 0);
     let Ok(name) = CString::new(kind) else { return true };
     // SAFETY: the name ends with NUL; `backend` is a local. Built-in kinds are no backends.
-    let found = no_time_limit && unsafe { dtl_backend_get(name.as_ptr(), &raw mut backend) } == DTL_SUCCESS;
+    let found =
+        no_time_limit && unsafe { dtl_backend_get(name.as_ptr(), &raw mut backend) } == DTL_SUCCESS;
     // SAFETY: the name ends with NUL; `is_direct` is a local.
     let told = found
         && unsafe { dtl_backend_supports(backend, c"comm.direct".as_ptr(), &raw mut is_direct) }
@@ -84,7 +86,8 @@ pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
 
 /// Sets the calling thread's device: NCCL needs a device for each rank of a node.
 fn own_device(place: Option<(i32, i32)>) {
-    let launched = || launch::from_environment().ok().flatten().map_or(0, |launch| launch.local_rank);
+    let launched =
+        || launch::from_environment().ok().flatten().map_or(0, |launch| launch.local_rank);
     let rank = place.map_or_else(launched, |(rank, _)| rank);
     // Opening the communicator reports that there is no device.
     let Ok(cuda) = Backend::find("cuda") else { return };
@@ -106,7 +109,11 @@ pub(crate) struct Comm {
 
 impl Comm {
     /// Opens one of a kind. `place` is rank and size, if they are not the launcher's matter.
-    pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Result<Comm, Failure> {
+    pub(crate) fn open(
+        kind: &str,
+        place: Option<(i32, i32)>,
+        timeout_ns: u64,
+    ) -> Result<Comm, Failure> {
         let job = place.map(|_| own_job());
         Comm::open_as(job.as_deref(), kind, place, timeout_ns)
     }
@@ -161,7 +168,9 @@ impl Comm {
         let mut handle = dtl_comm_t::NULL;
         let color = if color < 0 { DTL_UNDEFINED } else { color };
         // SAFETY: `handle` is a local.
-        check("dtl_comm_split", unsafe { dtl_comm_split(self.handle, color, key, &raw mut handle) })?;
+        check("dtl_comm_split", unsafe {
+            dtl_comm_split(self.handle, color, key, &raw mut handle)
+        })?;
         Ok((handle != dtl_comm_t::NULL).then_some(Comm { handle }))
     }
 
@@ -170,8 +179,9 @@ impl Comm {
         let mut all = vec![[0; 2]; ranks as usize];
         let (from, into) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
         // SAFETY: `mine` has 2 numbers, `all` 2 for each rank.
-        let status =
-            unsafe { dtl_comm_allgather(self.handle, from, 2, into, dtl::abi::word::DTL_DTYPE_UINT64) };
+        let status = unsafe {
+            dtl_comm_allgather(self.handle, from, 2, into, dtl::abi::word::DTL_DTYPE_UINT64)
+        };
         check("dtl_comm_allgather", status)?;
         Ok(all)
     }
@@ -200,22 +210,31 @@ pub(crate) fn wait(
 }
 
 /// Waits for all requests, in one of six ways.
-pub(crate) fn finish(requests: &mut [dtl_request_t], how: u64, timeout_ns: u64) -> Result<(), Failure> {
+pub(crate) fn finish(
+    requests: &mut [dtl_request_t],
+    how: u64,
+    timeout_ns: u64,
+) -> Result<(), Failure> {
     let count = requests.len() as u64;
     match how {
         0 => {
             // SAFETY: `count` requests.
-            let status =
-                unsafe { dtl_request_wait_all(count, requests.as_mut_ptr(), timeout_ns, ptr::null_mut()) };
+            let status = unsafe {
+                dtl_request_wait_all(count, requests.as_mut_ptr(), timeout_ns, ptr::null_mut())
+            };
             check("dtl_request_wait_all", status)
         }
-        1 => requests.iter().rev().try_for_each(|&one| wait(one, timeout_ns, DTL_SUCCESS).map(|_| ())),
+        1 => requests
+            .iter()
+            .rev()
+            .try_for_each(|&one| wait(one, timeout_ns, DTL_SUCCESS).map(|_| ())),
         2 => {
             for _ in 0..count {
                 let mut index = 0;
                 let (list, out) = (requests.as_mut_ptr(), &raw mut index);
                 // SAFETY: `count` requests; `index` is a local.
-                let status = unsafe { dtl_request_wait_any(count, list, timeout_ns, out, ptr::null_mut()) };
+                let status =
+                    unsafe { dtl_request_wait_any(count, list, timeout_ns, out, ptr::null_mut()) };
                 check("dtl_request_wait_any", status)?;
             }
             Ok(())
@@ -242,10 +261,13 @@ fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Fa
         let mut some = 0;
         let (list, out, into) = (requests.as_mut_ptr(), &raw mut some, indices.as_mut_ptr());
         // SAFETY: `count` requests and as many indices; `some` is a local.
-        let status = unsafe { dtl_request_wait_some(count, list, timeout_ns, out, into, ptr::null_mut()) };
+        let status =
+            unsafe { dtl_request_wait_some(count, list, timeout_ns, out, into, ptr::null_mut()) };
         check("dtl_request_wait_some", status)?;
         if some == 0 || some > left {
-            return Err(Failure::wrong(format!("dtl_request_wait_some: {some} are done of {left}")));
+            return Err(Failure::wrong(format!(
+                "dtl_request_wait_some: {some} are done of {left}"
+            )));
         }
         left -= some;
     }

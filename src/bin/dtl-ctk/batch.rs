@@ -53,7 +53,8 @@ impl<'a> Batch<'a> {
             self.late(receive).map_err(|failure| failure.within(&name(receive)))?;
         }
         for receive in receives.iter_mut().filter(|receive| receive.message.recv.is_early()) {
-            let ended = api::wait(receive.request, self.timeout_ns, expected_status(receive.message));
+            let ended =
+                api::wait(receive.request, self.timeout_ns, expected_status(receive.message));
             receive.info = ended.map_err(|failure| failure.within(&name(receive)))?;
             if receive.message.recv == RecvKind::Persistent {
                 check("dtl_request_destroy", dtl_request_destroy(receive.request))?;
@@ -97,7 +98,8 @@ impl<'a> Batch<'a> {
         let (buffer, out) = (receive.buffer.as_mut_ptr().cast(), &raw mut receive.request);
         if receive.message.recv == RecvKind::Persistent {
             // SAFETY: the buffer has `count` elements and lives until the request is over.
-            let made = unsafe { dtl_comm_recv_init(self.comm, buffer, count, dtype, source, tag, out) };
+            let made =
+                unsafe { dtl_comm_recv_init(self.comm, buffer, count, dtype, source, tag, out) };
             check("dtl_comm_recv_init", made)?;
             return check("dtl_request_start", dtl_request_start(receive.request));
         }
@@ -134,16 +136,24 @@ impl<'a> Batch<'a> {
             // SAFETY: the buffer has `count` elements and lives until the request is over.
             SendKind::Isend => unsafe { dtl_comm_isend(comm, bytes, count, dtype, dest, tag, out) },
             // SAFETY: as above.
-            SendKind::Issend => unsafe { dtl_comm_issend(comm, bytes, count, dtype, dest, tag, out) },
+            SendKind::Issend => unsafe {
+                dtl_comm_issend(comm, bytes, count, dtype, dest, tag, out)
+            },
             // SAFETY: as above.
-            SendKind::Persistent => unsafe { dtl_comm_send_init(comm, bytes, count, dtype, dest, tag, out) },
+            SendKind::Persistent => unsafe {
+                dtl_comm_send_init(comm, bytes, count, dtype, dest, tag, out)
+            },
         };
         check(call, status)?;
         let persistent = message.send == SendKind::Persistent;
         if persistent {
             check("dtl_request_start", dtl_request_start(request))?;
         }
-        Ok((request != dtl_request_t::NULL).then_some(Send { _buffer: buffer, request, persistent }))
+        Ok((request != dtl_request_t::NULL).then_some(Send {
+            _buffer: buffer,
+            request,
+            persistent,
+        }))
     }
 
     fn late(&self, receive: &mut Receive) -> Result<(), Failure> {
@@ -190,7 +200,9 @@ impl<'a> Batch<'a> {
         let buffer = receive.buffer.as_mut_ptr().cast();
         if receive.message.recv == RecvKind::Mprobe {
             // SAFETY: all are locals.
-            check("dtl_comm_mprobe", unsafe { dtl_comm_mprobe(self.comm, source, tag, take, see) })?;
+            check("dtl_comm_mprobe", unsafe {
+                dtl_comm_mprobe(self.comm, source, tag, take, see)
+            })?;
             // SAFETY: the buffer has `count` elements; `info` is the receive's own.
             let status = unsafe { dtl_comm_mrecv(message, buffer, count, dtype, info) };
             ended_as("dtl_comm_mrecv", status, expected_status(receive.message))?;
@@ -224,7 +236,8 @@ impl<'a> Batch<'a> {
                     receive.index == index
                 }
             };
-            let found = receives.iter().zip(&used).position(|(receive, used)| !used && is_its(receive));
+            let found =
+                receives.iter().zip(&used).position(|(receive, used)| !used && is_its(receive));
             let Some(found) = found else {
                 let text = format!("message {index} from rank {} did not come", message.source);
                 return Err(Failure::wrong(text));
@@ -237,15 +250,25 @@ impl<'a> Batch<'a> {
     }
 
     /// Envelope and bytes of a message against what was sent; how many bytes came.
-    fn compare(&self, index: usize, message: &Message, receive: &Receive) -> Result<usize, Failure> {
+    fn compare(
+        &self,
+        index: usize,
+        message: &Message,
+        receive: &Receive,
+    ) -> Result<usize, Failure> {
         let ty = self.view.step.ty;
         let info = &receive.info;
         let told = (info.source as u64, info.tag, info.size_bytes, info.status);
-        let right =
-            (message.source, message.tag, message.count * ty.size as u64, expected_status(receive.message));
+        let right = (
+            message.source,
+            message.tag,
+            message.count * ty.size as u64,
+            expected_status(receive.message),
+        );
         if told != right {
             let text = format!(
-                "message {index}: the receive tells (source, tag, bytes, status) {told:?}, expected {right:?}"
+                "message {index}: the receive tells (source, tag, bytes, status) {told:?}, \
+                 expected {right:?}"
             );
             return Err(Failure::wrong(text));
         }
@@ -254,8 +277,10 @@ impl<'a> Batch<'a> {
         let right = sent[..came].iter().chain(std::iter::repeat(&FILLER));
         if let Some(at) = receive.buffer.iter().zip(right).position(|(is, should)| is != should) {
             let where_ = if at < came { "has a wrong byte" } else { "was written behind its end" };
-            let text =
-                format!("message {index} from rank {} {where_}, at byte {at} of {came}", message.source);
+            let text = format!(
+                "message {index} from rank {} {where_}, at byte {at} of {came}",
+                message.source
+            );
             return Err(Failure::wrong(text));
         }
         Ok(came)
@@ -290,6 +315,7 @@ fn told_the_same(seen: &dtl_recv_info_t, got: &dtl_recv_info_t) -> Result<(), Fa
     if key(seen) == key(got) {
         return Ok(());
     }
-    let text = format!("the probe told (source, tag, bytes) {:?}, the receive {:?}", key(seen), key(got));
+    let text =
+        format!("the probe told (source, tag, bytes) {:?}, the receive {:?}", key(seen), key(got));
     Err(Failure::wrong(text))
 }

@@ -1,5 +1,6 @@
-//! A case: what the ranks do, as numbers. `generate` makes one from seed and number, `plan` says what
-//! it means for one rank, `shrink` makes it smaller. Written as a line of numbers for the MPI oracle.
+//! A case: what the ranks do, as numbers. `generate` makes one from seed and number, `plan` says
+//! what it means for one rank, `shrink` makes it smaller. Written as a line of numbers for the MPI
+//! oracle.
 
 use crate::data::{self, Type};
 use crate::window::Story;
@@ -43,19 +44,43 @@ pub(crate) const OPS: [(Op, &str, &str); 25] = [
     (Op::Reduce, "reduce", "dtl_comm_reduce, _ireduce: every operation and dtype, in place or not"),
     (Op::Allreduce, "allreduce", "dtl_comm_allreduce, _iallreduce: likewise"),
     (Op::Gather, "gather", "dtl_comm_gather, _igather: in place at the root or not"),
-    (Op::Gatherv, "gatherv", "dtl_comm_gatherv, _igatherv: blocks of any size, in any order, with gaps"),
+    (
+        Op::Gatherv,
+        "gatherv",
+        "dtl_comm_gatherv, _igatherv: blocks of any size, in any order, with gaps",
+    ),
     (Op::Scatter, "scatter", "dtl_comm_scatter, _iscatter: in place at the root or not"),
     (Op::Scatterv, "scatterv", "dtl_comm_scatterv, _iscatterv: blocks as for gatherv"),
     (Op::Allgather, "allgather", "dtl_comm_allgather, _iallgather: in place or not"),
     (Op::Allgatherv, "allgatherv", "dtl_comm_allgatherv, _iallgatherv: blocks as for gatherv"),
     (Op::Alltoall, "alltoall", "dtl_comm_alltoall, _ialltoall: in place or not"),
-    (Op::Alltoallv, "alltoallv", "dtl_comm_alltoallv, _ialltoallv: blocks as for gatherv, both ways"),
-    (Op::ReduceScatter, "reduce_scatter", "dtl_comm_reduce_scatter, _ireduce_scatter: blocks of 0 too"),
-    (Op::ReduceScatterBlock, "reduce_scatter_block", "dtl_comm_reduce_scatter_block, _ireduce_scatter_block"),
+    (
+        Op::Alltoallv,
+        "alltoallv",
+        "dtl_comm_alltoallv, _ialltoallv: blocks as for gatherv, both ways",
+    ),
+    (
+        Op::ReduceScatter,
+        "reduce_scatter",
+        "dtl_comm_reduce_scatter, _ireduce_scatter: blocks of 0 too",
+    ),
+    (
+        Op::ReduceScatterBlock,
+        "reduce_scatter_block",
+        "dtl_comm_reduce_scatter_block, _ireduce_scatter_block",
+    ),
     (Op::Scan, "scan", "dtl_comm_scan, _iscan: in place or not"),
     (Op::Exscan, "exscan", "dtl_comm_exscan, _iexscan: rank 0's buffer stays as it is"),
-    (Op::Neighbor, "neighbor_alltoallv", "dtl_comm_neighbor_alltoallv, _ineighbor_…: random graphs"),
-    (Op::P2p, "p2p", "send, isend, persistent; recv, irecv; any source, any tag, truncation, order"),
+    (
+        Op::Neighbor,
+        "neighbor_alltoallv",
+        "dtl_comm_neighbor_alltoallv, _ineighbor_…: random graphs",
+    ),
+    (
+        Op::P2p,
+        "p2p",
+        "send, isend, persistent; recv, irecv; any source, any tag, truncation, order",
+    ),
     (Op::Sendrecv, "sendrecv", "dtl_comm_sendrecv round a ring or with nobody at the ends"),
     (Op::Replace, "sendrecv_replace", "dtl_comm_sendrecv_replace, likewise"),
     (Op::Ssend, "ssend", "p2p with dtl_comm_ssend and _issend"),
@@ -155,8 +180,8 @@ impl RecvKind {
     }
 }
 
-/// A message of a batch. Ranks are those of the case's communicator; of ranks that it does not have,
-/// there is no message.
+/// A message of a batch. Ranks are those of the case's communicator; of ranks that it does not
+/// have, there is no message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) source: u64,
@@ -235,7 +260,8 @@ pub(crate) struct Case {
     /// Number of ranks of the job.
     pub(crate) ranks: u64,
     pub(crate) group: Group,
-    /// How requests are ended: wait_all, one by one from the last, wait_any, wait_some, test_all, test.
+    /// How requests are ended: wait_all, one by one from the last, wait_any, wait_some, test_all,
+    /// test.
     pub(crate) finish: u64,
     pub(crate) steps: Vec<Step>,
 }
@@ -249,11 +275,13 @@ pub(crate) struct Place {
 }
 
 impl Case {
-    /// Gives every receive room for its message. A message that was taken by a probe stays as it is: its size is
-    /// known before it is received, so the library itself cuts it.
+    /// Gives every receive room for its message. A message that was taken by a probe stays as it
+    /// is: its size is known before it is received, so the library itself cuts it.
     pub(crate) fn uncut(&mut self) {
         let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
-        for message in messages.filter(|one| !matches!(one.recv, RecvKind::Mprobe | RecvKind::Improbe)) {
+        for message in
+            messages.filter(|one| !matches!(one.recv, RecvKind::Mprobe | RecvKind::Improbe))
+        {
             message.room = message.room.max(message.count);
         }
     }
@@ -279,7 +307,9 @@ impl Case {
             Group::Dup => line.push_str("1 "),
             Group::Split(places) => {
                 line.push_str("2 ");
-                places.iter().for_each(|(color, key)| put(&mut line, &[i64::from(*color), i64::from(*key)]));
+                places
+                    .iter()
+                    .for_each(|(color, key)| put(&mut line, &[i64::from(*color), i64::from(*key)]));
             }
         }
         put(&mut line, &[self.steps.len() as i64]);
@@ -295,7 +325,8 @@ impl Case {
             Group::World => "world".to_owned(),
             Group::Dup => "dup".to_owned(),
             Group::Split(places) => {
-                let colors: Vec<String> = places.iter().map(|(color, _)| color.to_string()).collect();
+                let colors: Vec<String> =
+                    places.iter().map(|(color, _)| color.to_string()).collect();
                 format!("split {}", colors.join(","))
             }
         };
@@ -321,7 +352,10 @@ impl Step {
         put(line, &self.counts);
         put(line, &[self.messages.len() as i64]);
         for m in &self.messages {
-            put(line, &[m.source as i64, m.dest as i64, i64::from(m.tag), m.count as i64, m.room as i64]);
+            put(
+                line,
+                &[m.source as i64, m.dest as i64, i64::from(m.tag), m.count as i64, m.room as i64],
+            );
             put(line, &[i64::from(m.any_tag), i64::from(m.any_source), m.order as i64]);
         }
         self.window.put(line);
@@ -346,7 +380,9 @@ impl Step {
         } else if self.op != Op::Barrier {
             match self.counts.as_slice() {
                 [count] => _ = write!(text, " count {count}"),
-                counts => _ = write!(text, " counts {}", counts.iter().filter(|&&c| c > 0).sum::<i64>()),
+                counts => {
+                    _ = write!(text, " counts {}", counts.iter().filter(|&&c| c > 0).sum::<i64>())
+                }
             }
         }
         if self.op.is_rooted() {

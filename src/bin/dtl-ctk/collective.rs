@@ -13,12 +13,12 @@ use dtl::ffi::p2p::{dtl_comm_sendrecv, dtl_comm_sendrecv_replace};
 use std::ffi::c_void;
 use std::ptr;
 
-/// `call!(blocking, starting, request, arguments…)`: the form that is asked for.
+/// `call!(blocking, starting, request, arguments...)`: the form that is asked for.
 macro_rules! call {
     ($blocking:ident, $starting:ident, $request:expr, $comm:expr $(, $argument:expr)*) => {
         match $request {
-            // SAFETY: the plan's buffers are as long as its counts and places say, and live until the
-            // step has been ended (the owner of the plan waits for the request).
+            // SAFETY: the plan's buffers are as long as its counts and places say, and live until
+            // the step has been ended (the owner of the plan waits for the request).
             None => check(stringify!($blocking), unsafe { $blocking($comm $(, $argument)*) }),
             Some(out) => {
                 // SAFETY: as above; `out` is a local of the caller's.
@@ -38,7 +38,11 @@ fn start_of<T>(list: &[T]) -> *const T {
 }
 
 /// Runs a collective, or begins it: then its request is what comes back.
-pub(crate) fn call(comm: dtl_comm_t, step: &Step, plan: &mut Plan) -> Result<Option<dtl_request_t>, Failure> {
+pub(crate) fn call(
+    comm: dtl_comm_t,
+    step: &Step,
+    plan: &mut Plan,
+) -> Result<Option<dtl_request_t>, Failure> {
     let mut request = dtl_request_t::NULL;
     let out = step.nonblocking.then_some(&raw mut request);
     if step.op.reduces() { fold(comm, step, plan, out) } else { move_data(comm, step, plan, out) }?;
@@ -49,7 +53,8 @@ pub(crate) fn call(comm: dtl_comm_t, step: &Step, plan: &mut Plan) -> Result<Opt
 fn buffers(plan: &mut Plan) -> (*const c_void, *mut c_void) {
     let recv = if plan.recv.is_empty() { ptr::null_mut() } else { plan.recv.as_mut_ptr().cast() };
     let recv = if plan.recv_in_place { in_place() } else { recv };
-    let send = if plan.send_in_place { in_place().cast_const() } else { start_of(&plan.send).cast() };
+    let send =
+        if plan.send_in_place { in_place().cast_const() } else { start_of(&plan.send).cast() };
     (send, recv)
 }
 
@@ -62,13 +67,27 @@ fn fold(
     let (s, r) = buffers(plan);
     let (count, dtype, op) = (plan.count, step.dtype(), user::operation(step.reduction));
     match step.op {
-        Op::Reduce => call!(dtl_comm_reduce, dtl_comm_ireduce, out, comm, s, r, count, dtype, op, plan.root),
-        Op::Allreduce => call!(dtl_comm_allreduce, dtl_comm_iallreduce, out, comm, s, r, count, dtype, op),
+        Op::Reduce => {
+            call!(dtl_comm_reduce, dtl_comm_ireduce, out, comm, s, r, count, dtype, op, plan.root)
+        }
+        Op::Allreduce => {
+            call!(dtl_comm_allreduce, dtl_comm_iallreduce, out, comm, s, r, count, dtype, op)
+        }
         Op::Scan => call!(dtl_comm_scan, dtl_comm_iscan, out, comm, s, r, count, dtype, op),
         Op::Exscan => call!(dtl_comm_exscan, dtl_comm_iexscan, out, comm, s, r, count, dtype, op),
         Op::ReduceScatter => {
             let counts = start_of(&plan.rcounts);
-            call!(dtl_comm_reduce_scatter, dtl_comm_ireduce_scatter, out, comm, s, r, counts, dtype, op)
+            call!(
+                dtl_comm_reduce_scatter,
+                dtl_comm_ireduce_scatter,
+                out,
+                comm,
+                s,
+                r,
+                counts,
+                dtype,
+                op
+            )
         }
         _ => {
             use {dtl_comm_ireduce_scatter_block as start, dtl_comm_reduce_scatter_block as wait};
@@ -98,11 +117,27 @@ fn move_data(
         Op::Gatherv => {
             call!(dtl_comm_gatherv, dtl_comm_igatherv, out, comm, s, count, r, rc, rd, dtype, root)
         }
-        Op::Scatter => call!(dtl_comm_scatter, dtl_comm_iscatter, out, comm, s, count, r, dtype, root),
-        Op::Scatterv => {
-            call!(dtl_comm_scatterv, dtl_comm_iscatterv, out, comm, s, sc, sd, r, count, dtype, root)
+        Op::Scatter => {
+            call!(dtl_comm_scatter, dtl_comm_iscatter, out, comm, s, count, r, dtype, root)
         }
-        Op::Allgather => call!(dtl_comm_allgather, dtl_comm_iallgather, out, comm, s, count, r, dtype),
+        Op::Scatterv => {
+            call!(
+                dtl_comm_scatterv,
+                dtl_comm_iscatterv,
+                out,
+                comm,
+                s,
+                sc,
+                sd,
+                r,
+                count,
+                dtype,
+                root
+            )
+        }
+        Op::Allgather => {
+            call!(dtl_comm_allgather, dtl_comm_iallgather, out, comm, s, count, r, dtype)
+        }
         Op::Allgatherv => {
             call!(dtl_comm_allgatherv, dtl_comm_iallgatherv, out, comm, s, count, r, rc, rd, dtype)
         }
@@ -128,14 +163,27 @@ pub(crate) fn shift(comm: dtl_comm_t, step: &Step, plan: &mut Plan) -> Result<()
     let (status, expected) = if step.op == Op::Replace {
         let count = plan.count;
         // SAFETY: the plan's buffer has `count` elements; `info` is a local.
-        let status =
-            unsafe { dtl_comm_sendrecv_replace(comm, r, count, step.dtype(), dest, tag, source, tag, out) };
+        let status = unsafe {
+            dtl_comm_sendrecv_replace(comm, r, count, step.dtype(), dest, tag, source, tag, out)
+        };
         (status, count)
     } else {
         let (sends, receives) = (plan.scounts[0], plan.rcounts[0]);
         // SAFETY: the plan's buffers have as many elements as are named; `info` is a local.
         let status = unsafe {
-            dtl_comm_sendrecv(comm, s, sends, dest, tag, r, receives, source, tag, step.dtype(), out)
+            dtl_comm_sendrecv(
+                comm,
+                s,
+                sends,
+                dest,
+                tag,
+                r,
+                receives,
+                source,
+                tag,
+                step.dtype(),
+                out,
+            )
         };
         (status, receives)
     };
@@ -151,5 +199,7 @@ fn expect_info(info: &dtl_recv_info_t, source: i32, tag: i32, bytes: u64) -> Res
     if told == right {
         return Ok(());
     }
-    Err(Failure::wrong(format!("it tells (source, tag, bytes, status) {told:?}, expected {right:?}")))
+    Err(Failure::wrong(format!(
+        "it tells (source, tag, bytes, status) {told:?}, expected {right:?}"
+    )))
 }

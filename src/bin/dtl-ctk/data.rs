@@ -128,12 +128,20 @@ pub(crate) struct Origin {
 
 /// The key of a step's data in one group of a case.
 pub(crate) fn key(seed: u64, case: u64, step: u64, color: u64) -> u64 {
-    [case, step, color].into_iter().fold(mix(seed ^ GOLDEN), |key, part| mix(key ^ part.wrapping_mul(GOLDEN)))
+    [case, step, color]
+        .into_iter()
+        .fold(mix(seed ^ GOLDEN), |key, part| mix(key ^ part.wrapping_mul(GOLDEN)))
 }
 
-/// Fills `out` with the elements of an origin from index `block` × 2^40 on. `reduction` is what they
-/// are for: small values; `None`: any bits, they are only moved.
-pub(crate) fn fill(out: &mut [u8], ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin, block: u64) {
+/// Fills `out` with the elements of an origin from index `block` x 2^40 on. `reduction` is what
+/// they are for: small values; `None`: any bits, they are only moved.
+pub(crate) fn fill(
+    out: &mut [u8],
+    ty: Type,
+    reduction: Option<dtl_reduce_op_t>,
+    from: Origin,
+    block: u64,
+) {
     let key = mix(from.key ^ (from.source + 1).wrapping_mul(GOLDEN));
     for (index, element) in out.chunks_exact_mut(ty.size).enumerate() {
         let word = mix(key.wrapping_add(((block << 40) + index as u64).wrapping_mul(GOLDEN)));
@@ -326,7 +334,7 @@ impl Random {
         mix(self.state)
     }
 
-    /// 0 … `count` - 1; 0 if there is none.
+    /// 0 ... `count` - 1; 0 if there is none.
     pub(crate) fn below(&mut self, count: u64) -> u64 {
         self.next() % count.max(1)
     }
@@ -340,7 +348,7 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// 0 … `most`, each power of two as likely as the next; 0 once in eight.
+    /// 0 ... `most`, each power of two as likely as the next; 0 once in eight.
     pub(crate) fn spread(&mut self, most: u64) -> u64 {
         if self.chance(12) || most == 0 {
             return 0;
@@ -349,7 +357,7 @@ impl Random {
         ((1 << bits) + self.below(1 << bits)).min(most)
     }
 
-    /// 0 … `count` - 1 in random order.
+    /// 0 ... `count` - 1 in random order.
     pub(crate) fn permutation(&mut self, count: u64) -> Vec<u64> {
         let mut order: Vec<u64> = (0..count).collect();
         for index in (1..order.len()).rev() {
@@ -373,7 +381,12 @@ mod tests {
             }
             if matches!(ty.class, Class::Signed | Class::Float) {
                 encode(&mut element, ty, -50);
-                assert_eq!((decode(&element, ty), show(&element, ty).as_str()), (-50, "-50"), "{}", ty.name);
+                assert_eq!(
+                    (decode(&element, ty), show(&element, ty).as_str()),
+                    (-50, "-50"),
+                    "{}",
+                    ty.name
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The process that the user starts: starts the ranks, watches them, and when a case fails looks for the
-//! smallest form of it that still fails. A crash or a hang of a rank is a failed case, too.
+//! The process that the user starts: starts the ranks, watches them, and when a case fails looks
+//! for the smallest form of it that still fails. A crash or a hang of a rank is a failed case, too.
 
 use crate::generate;
 use crate::kit::outcome::{complain, say};
@@ -51,7 +51,8 @@ struct Scratch {
 impl Scratch {
     fn new() -> Result<Scratch, Error> {
         let path = std::env::temp_dir().join(format!("dtl-ctk-{}", std::process::id()));
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         Ok(Scratch { path, file })
     }
 
@@ -113,7 +114,9 @@ fn failed(run: &Run, number: u64, outcome: &Outcome) {
     match watched(&small, false) {
         Ok(again) if !again.passed() && !again.cannot() => {}
         _ => {
-            complain!("dtl-ctk: alone, the case passes: it needs those before it, or luck. Repeat with");
+            complain!(
+                "dtl-ctk: alone, the case passes: it needs those before it, or luck. Repeat with"
+            );
             return complain!("  dtl-ctk {}", run.arguments().join(" "));
         }
     }
@@ -127,7 +130,8 @@ fn failed(run: &Run, number: u64, outcome: &Outcome) {
 }
 
 fn say_command(run: &Run) {
-    let launcher = run.launcher.as_ref().map(|words| format!(" --launcher \"{words}\"")).unwrap_or_default();
+    let launcher =
+        run.launcher.as_ref().map(|words| format!(" --launcher \"{words}\"")).unwrap_or_default();
     complain!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
 }
 
@@ -190,7 +194,9 @@ fn until_it_ends(
 ) -> Result<Option<ExitStatus>, Error> {
     // Hidden by itself where standard error is no terminal.
     let bar = if shows { ProgressBar::new(run.numbers().end) } else { ProgressBar::hidden() };
-    if let Ok(style) = ProgressStyle::with_template("{pos}/{len} cases [{bar:40}] {elapsed}, {eta} to go") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{pos}/{len} cases [{bar:40}] {elapsed}, {eta} to go")
+    {
         bar.set_style(style);
     }
     let (mut last, mut since) = (0, Instant::now());
@@ -216,7 +222,8 @@ fn until_it_ends(
     }
 }
 
-/// Ends a launcher: it is asked to, so that it ends its ranks, which it cannot if it is killed at once.
+/// Ends a launcher: it is asked to, so that it ends its ranks, which it cannot if it is killed at
+/// once.
 pub(crate) fn end(child: &mut Child) -> Result<(), Error> {
     dtl::sys::child::signal(child.id(), libc::SIGTERM);
     let begin = Instant::now();

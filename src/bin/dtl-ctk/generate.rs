@@ -21,7 +21,9 @@ pub(crate) fn case(space: &Space, number: u64) -> Case {
         0..60 => Group::World,
         60..80 => Group::Dup,
         _ => Group::Split(
-            (0..space.ranks).map(|_| (random.below(4) as i32 - 1, random.below(3) as i32)).collect(),
+            (0..space.ranks)
+                .map(|_| (random.below(4) as i32 - 1, random.below(3) as i32))
+                .collect(),
         ),
     };
     let count = if random.chance(50) { 1 } else { 2 + random.below(3) };
@@ -36,14 +38,16 @@ pub(crate) fn case(space: &Space, number: u64) -> Case {
         if op.is_p2p() && steps.iter().any(|step| step.op.is_p2p()) {
             continue;
         }
-        let nonblocking = !op.is_p2p() && !op.is_window() && random.chance(if count > 1 { 70 } else { 40 });
+        let nonblocking =
+            !op.is_p2p() && !op.is_window() && random.chance(if count > 1 { 70 } else { 40 });
         steps.push(step(&mut random, space, op, nonblocking));
     }
     Case { number, ranks: space.ranks, group, finish: random.below(6), steps }
 }
 
 fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
-    let (ty, reduction) = if op.reduces() { reduction(random) } else { (random.pick(&data::TYPES), 0) };
+    let (ty, reduction) =
+        if op.reduces() { reduction(random) } else { (random.pick(&data::TYPES), 0) };
     let mut step = Step {
         op,
         ty,
@@ -73,7 +77,9 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
             step.counts = (0..ranks * ranks).map(|_| block(random, elements / ranks)).collect();
         }
         P2p | Ssend | Probe => step.messages = messages(random, op, ranks, elements),
-        Window | WindowMixed | WindowMisuse => step.window = story(random, op, ranks, space.max_bytes),
+        Window | WindowMixed | WindowMisuse => {
+            step.window = story(random, op, ranks, space.max_bytes)
+        }
     }
     if matches!(op, Gatherv | Scatterv | Allgatherv | Alltoallv | Neighbor) && random.chance(60) {
         step.order = random.permutation(ranks);
@@ -87,7 +93,9 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
             }
         }
         Sendrecv | Replace => step.gap = random.below(1 << 28),
-        Barrier | Bcast | P2p | Ssend | Probe | Window | WindowMixed | WindowMisuse => step.in_place = false,
+        Barrier | Bcast | P2p | Ssend | Probe | Window | WindowMixed | WindowMisuse => {
+            step.in_place = false
+        }
         _ => {}
     }
     step
@@ -101,7 +109,8 @@ fn block(random: &mut Random, mean: u64) -> i64 {
 fn reduction(random: &mut Random) -> (Type, i32) {
     // What does not commute shows a wrong order of the operands.
     let op = if random.chance(20) { data::USER_MATRIX } else { random.pick(&data::REDUCTIONS).0 };
-    let types: Vec<Type> = data::TYPES.into_iter().filter(|ty| data::go_together(op, ty.class)).collect();
+    let types: Vec<Type> =
+        data::TYPES.into_iter().filter(|ty| data::go_together(op, ty.class)).collect();
     // Floating point is most of what people reduce.
     let floats: Vec<Type> = types.iter().copied().filter(|ty| ty.class == Class::Float).collect();
     let of = if !floats.is_empty() && random.chance(40) { &floats } else { &types };
@@ -117,9 +126,10 @@ struct Receiver {
     tag: i32,
 }
 
-/// A batch: several messages between some pairs. What makes its outcome certain: the receives of a pair
-/// are posted in the order of its messages, or in another order if their tags differ; a rank that
-/// receives from any source does so for all; a send that blocks is one to a rank that posts early.
+/// A batch: several messages between some pairs. What makes its outcome certain: the receives of a
+/// pair are posted in the order of its messages, or in another order if their tags differ; a rank
+/// that receives from any source does so for all; a send that blocks is one to a rank that posts
+/// early.
 fn messages(random: &mut Random, op: Op, ranks: u64, elements: u64) -> Vec<Message> {
     let receivers: Vec<Receiver> = (0..ranks)
         .map(|_| Receiver {
@@ -156,7 +166,12 @@ fn messages(random: &mut Random, op: Op, ranks: u64, elements: u64) -> Vec<Messa
     list
 }
 
-fn message(random: &mut Random, op: Op, how: Receiver, (source, dest, count): (u64, u64, u64)) -> Message {
+fn message(
+    random: &mut Random,
+    op: Op,
+    how: Receiver,
+    (source, dest, count): (u64, u64, u64),
+) -> Message {
     use RecvKind::*;
     use SendKind::*;
     let room = match random.below(100) {
@@ -183,7 +198,9 @@ fn message(random: &mut Random, op: Op, how: Receiver, (source, dest, count): (u
         room,
         send,
         recv,
-        any_tag: how.any == 2 || (how.any == 1 && how.tag % 2 == 0) || (how.any == 0 && random.chance(30)),
+        any_tag: how.any == 2
+            || (how.any == 1 && how.tag % 2 == 0)
+            || (how.any == 0 && random.chance(30)),
         any_source: how.any > 0,
         order: 0,
     }
@@ -197,7 +214,9 @@ fn tag(random: &mut Random) -> i32 {
 fn widen(list: &mut [Message]) {
     let rooms: Vec<u64> = list
         .iter()
-        .map(|message| list.iter().filter(|other| other.dest == message.dest).map(|m| m.count).max())
+        .map(|message| {
+            list.iter().filter(|other| other.dest == message.dest).map(|m| m.count).max()
+        })
         .map(Option::unwrap_or_default)
         .collect();
     for (message, room) in list.iter_mut().zip(rooms) {

@@ -1,10 +1,13 @@
-//! dtl-ctk: the conformance kit. Named tests of every component (`kit` runs them, `tests` has them, `sample`
-//! is a backend to try them on) and random cases for communicators: made (`generate`), run through the public
-//! C entries (`rank`, `collective`, `batch`), compared with a serial reference (`reference`), made small when
-//! they fail (`drive`).
+//! dtl-ctk: the conformance kit. Named tests of every component (`kit` runs them, `tests` has them,
+//! `sample` is a backend to try them on) and random cases for communicators: made (`generate`), run
+//! through the public C entries (`rank`, `collective`, `batch`), compared with a serial reference
+//! (`reference`), made small when they fail (`drive`).
 //!
 //! What it tests of the library it sees as a C program does.
-#![allow(clippy::indexing_slicing, reason = "an index out of range is a bug of the kit, and says so")]
+#![allow(
+    clippy::indexing_slicing,
+    reason = "an index out of range is a bug of the kit, and says so"
+)]
 
 mod api;
 mod batch;
@@ -118,7 +121,12 @@ fn say_checklist(folder: &Path) -> ExitCode {
         Err(error) => misused(&error),
         Ok(answers) => {
             for answer in &answers {
-                say!("{} {}: {}", if answer.yes { "yes" } else { "NO " }, answer.question, answer.reason);
+                say!(
+                    "{} {}: {}",
+                    if answer.yes { "yes" } else { "NO " },
+                    answer.question,
+                    answer.reason
+                );
             }
             let open = answers.iter().filter(|answer| !answer.yes).count();
             say!("{} of {} boxes", answers.len() - open, answers.len());

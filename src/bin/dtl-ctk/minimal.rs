@@ -1,8 +1,8 @@
-//! The kind "minimal": the five required functions of a comm table and nothing else. Ranks are threads
-//! of this process, messages are copied into a queue of the receiver.
+//! The kind "minimal": the five required functions of a comm table and nothing else. Ranks are
+//! threads of this process, messages are copied into a queue of the receiver.
 //!
-//! It shows what the library makes of a backend that can do no more than that; it is not meant to be
-//! fast. docs/how-to/register-a-backend.md is about real ones.
+//! It shows what the library makes of a backend that can do no more than that; it is not meant to
+//! be fast. docs/how-to/register-a-backend.md is about real ones.
 
 use crate::api::{Failure, check};
 use crate::kit::bare;
@@ -55,7 +55,8 @@ fn spoiled(mut message: Message) -> Message {
     if fault::is("comm.isend.cut_at_64_kib") {
         message.bytes.truncate(65_536);
     }
-    if let Some(last) = message.bytes.last_mut().filter(|_| fault::is("comm.isend.last_byte_wrong")) {
+    if let Some(last) = message.bytes.last_mut().filter(|_| fault::is("comm.isend.last_byte_wrong"))
+    {
         *last ^= 1;
     }
     message
@@ -163,7 +164,8 @@ pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
     let own = ptr::from_mut(job).cast();
     let name = if is_faulty { c"faulty" } else { c"minimal" };
     // SAFETY: the tables live through the call, which copies them; `own` lives for ever.
-    let status = unsafe { dtl_backend_register(name.as_ptr(), &raw const table, own, 0, &raw mut backend) };
+    let status =
+        unsafe { dtl_backend_register(name.as_ptr(), &raw const table, own, 0, &raw mut backend) };
     check("dtl_backend_register", status)?;
     // SAFETY: the tables that were registered just now.
     unsafe { bare::keep(&raw const table, own) };
@@ -199,7 +201,9 @@ unsafe extern "C" fn open(
     // SAFETY: as above.
     unsafe { *out_rank = if fault::is("comm.open.wrong_rank") { 0 } else { rank } };
     // SAFETY: as above.
-    unsafe { *out_size = if fault::is("comm.open.wrong_size") { rank } else { job.queues.len() as i32 } };
+    unsafe {
+        *out_size = if fault::is("comm.open.wrong_size") { rank } else { job.queues.len() as i32 }
+    };
     DTL_SUCCESS
 }
 
@@ -232,7 +236,8 @@ unsafe extern "C" fn isend(
         // SAFETY: the library's buffer has `size_bytes`, as has the copy.
         unsafe { ptr::copy_nonoverlapping(buffer.cast(), bytes.as_mut_ptr(), bytes.len()) };
     }
-    if let Some(last) = bytes.last_mut().filter(|_| rank.job.is_faulty && size_bytes > FAULTY_BYTES) {
+    if let Some(last) = bytes.last_mut().filter(|_| rank.job.is_faulty && size_bytes > FAULTY_BYTES)
+    {
         *last ^= 1;
     }
     let dest = if fault::is("comm.isend.misroutes") { 0 } else { dest };
@@ -264,8 +269,13 @@ unsafe extern "C" fn irecv(
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
     let op = rank.next_op();
-    let posted = Posted { op, buffer: buffer.cast(), room: size_bytes as usize, source, word, ignore };
-    match rank.arrived.iter().position(|message| posted.takes(message)).and_then(|at| rank.arrived.remove(at))
+    let posted =
+        Posted { op, buffer: buffer.cast(), room: size_bytes as usize, source, word, ignore };
+    match rank
+        .arrived
+        .iter()
+        .position(|message| posted.takes(message))
+        .and_then(|at| rank.arrived.remove(at))
     {
         Some(message) => rank.deliver(&posted, &message),
         None => rank.posted.push_back(posted),
@@ -296,7 +306,9 @@ unsafe extern "C" fn test(
     rank.take_in();
     window_work::go_on(rank);
     if fault::is("comm.test.done_early") {
-        if let Some(at) = rank.posted.iter().position(|posted| posted.op == op && posted.room > 10_000) {
+        if let Some(at) =
+            rank.posted.iter().position(|posted| posted.op == op && posted.room > 10_000)
+        {
             let posted = rank.posted.remove(at);
             let (source, word, room) =
                 posted.map_or((0, 0, 0), |one| (one.source, one.word, one.room as u64));
@@ -306,7 +318,8 @@ unsafe extern "C" fn test(
     let result = rank.done.remove(&op);
     // SAFETY: the library's own place for it.
     unsafe {
-        *out_done = if fault::is("comm.test.odd_boolean") { 2 } else { 1 } * i32::from(result.is_some())
+        *out_done =
+            if fault::is("comm.test.odd_boolean") { 2 } else { 1 } * i32::from(result.is_some())
     };
     if let Some(mut result) = result {
         result.match_word ^= u64::from(fault::is("comm.test.another_word"));

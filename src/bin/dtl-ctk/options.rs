@@ -13,8 +13,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER: &str = "\
-Exit status: 0 if all tests and cases pass; 1 if one fails (of a random case the smallest form that still \
-fails is on standard error, with the command that repeats it); 2 for a wrong command line; 3 if the backend \
+Exit status: 0 if all tests and cases pass; 1 if one fails (of a random case the smallest form \
+that still \
+fails is on standard error, with the command that repeats it); 2 for a wrong command line; 3 if \
+the backend \
 cannot run here or files cannot be written.
 
 Examples:
@@ -97,7 +99,7 @@ pub(crate) struct Choice {
 /// What `run` takes. It becomes a [`Run`] of random cases or a [`Wanted`] of named tests.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunOptions {
-    /// A backend of the library's ("host", "null", …), or "sample" (registered by this program)
+    /// A backend of the library's ("host", "null", ...), or "sample" (registered by this program)
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) backend: Option<String>,
 
@@ -105,8 +107,9 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE", group = "target")]
     pub(crate) plugin: Option<PathBuf>,
 
-    /// A kind of communicator: "self", "threads", "shm", "minimal" (five functions, registered by this program; ranks
-    /// are threads), "faulty" (the same with a bug: shows what a failure looks like), or any other that the library knows
+    /// A kind of communicator: "self", "threads", "shm", "minimal" (five functions, registered by
+    /// this program; ranks are threads), "faulty" (the same with a bug: shows what a failure looks
+    /// like), or any other that the library knows
     #[arg(long, value_name = "KIND", group = "target")]
     pub(crate) kind: Option<String>,
 
@@ -115,7 +118,8 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) ranks: Option<u64>,
 
-    /// Only these tests (* stands for any text; "memory.host" is all of its tests); of random cases only these operations
+    /// Only these tests (* stands for any text; "memory.host" is all of its tests); of random cases
+    /// only these operations
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
@@ -123,12 +127,13 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Open communicators without a time limit: some kinds then work in another way. A test or case that hangs is
-    /// ended from outside
+    /// Open communicators without a time limit: some kinds then work in another way. A test or case
+    /// that hangs is ended from outside
     #[arg(long)]
     pub(crate) no_time_limit: bool,
 
-    /// What starts ranks that are processes, instead of dtlrun; {ranks} is their number: "mpirun -n {ranks}"
+    /// What starts ranks that are processes, instead of dtlrun; {ranks} is their number: "mpirun -n
+    /// {ranks}"
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launcher: Option<String>,
 
@@ -143,8 +148,8 @@ pub(crate) struct RunOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Named tests")]
 pub(crate) struct Named {
-    /// Only tests of these components: abi, device, memory, transfer, exec, comm. What the backend has no table for is
-    /// tested if it is named here: the library's generic version
+    /// Only tests of these components: abi, device, memory, transfer, exec, comm. What the backend
+    /// has no table for is tested if it is named here: the library's generic version
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_component)]
     pub(crate) component: Vec<String>,
 
@@ -156,7 +161,8 @@ pub(crate) struct Named {
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// Failures that are expected: lines "pattern" = "reason"; a test that passes although it is there is a failure
+    /// Failures that are expected: lines "pattern" = "reason"; a test that passes although it is
+    /// there is a failure
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
 
@@ -176,7 +182,8 @@ pub(crate) struct Named {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Give the backend sample a fault, to see what its failure looks like (see dtl-ctk list --faults)
+    /// Give the backend sample a fault, to see what its failure looks like (see dtl-ctk list
+    /// --faults)
     #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
     pub(crate) fault: Option<String>,
 
@@ -263,12 +270,17 @@ impl RunOptions {
         if !random && self.random.digest.is_some() {
             return Err("--digest is for random cases: give their number with --cases".to_owned());
         }
-        if random { self.random_cases().map(Task::Random) } else { self.named_tests().map(Task::Named) }
+        if random {
+            self.random_cases().map(Task::Random)
+        } else {
+            self.named_tests().map(Task::Named)
+        }
     }
 
     fn random_cases(self) -> Result<Run, String> {
         let Some(kind) = self.kind else { return Err("random cases want --kind".to_owned()) };
-        let only = self.only.iter().map(|name| parse_op(name).map_err(|error| format!("{name}: {error}")));
+        let only =
+            self.only.iter().map(|name| parse_op(name).map_err(|error| format!("{name}: {error}")));
         let random = self.random;
         Ok(Run {
             kind,
@@ -292,16 +304,18 @@ impl RunOptions {
     }
 
     fn named_tests(self) -> Result<Wanted, String> {
-        let only_abi =
-            !self.named.component.is_empty() && self.named.component.iter().all(|name| name == "abi");
+        let only_abi = !self.named.component.is_empty()
+            && self.named.component.iter().all(|name| name == "abi");
         let target = match (self.backend, self.plugin, self.kind.clone()) {
             (Some(name), ..) => Target::Backend(name),
             (_, Some(path), _) => Target::Plugin(path),
             (.., Some(kind)) => Target::Kind(kind),
             _ if only_abi => Target::Library,
             _ => {
-                return Err("what is to be tested? Give --backend, --plugin or --kind (or --component abi)"
-                    .to_owned());
+                return Err(
+                    "what is to be tested? Give --backend, --plugin or --kind (or --component abi)"
+                        .to_owned(),
+                );
             }
         };
         let natural = if self.kind.as_deref() == Some("self") { 1 } else { 2 };
@@ -350,7 +364,8 @@ impl Choice {
 
     /// As it is written on a command line.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut words = vec![format!("--seed={}", self.seed), format!("--max-bytes={}", self.max_bytes)];
+        let mut words =
+            vec![format!("--seed={}", self.seed), format!("--max-bytes={}", self.max_bytes)];
         if !self.only.is_empty() {
             let names: Vec<&str> = self.only.iter().map(|op| op.name()).collect();
             words.push(format!("--only={}", names.join(",")));
@@ -373,16 +388,19 @@ impl Run {
         limit_of(self.timeout_ns(), self.no_time_limit)
     }
 
-    /// How long ranks may be in one case before they are ended. Where calls have time limits of their own, this is
-    /// for ranks that spin or sleep for ever.
+    /// How long ranks may be in one case before they are ended. Where calls have time limits of
+    /// their own, this is for ranks that spin or sleep for ever.
     pub(crate) fn patience(&self) -> Duration {
         if self.no_time_limit { self.timeout } else { self.timeout * 3 + Duration::from_secs(40) }
     }
 
     /// The arguments that make the same run.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut words =
-            vec!["run".to_owned(), format!("--kind={}", self.kind), format!("--ranks={}", self.ranks)];
+        let mut words = vec![
+            "run".to_owned(),
+            format!("--kind={}", self.kind),
+            format!("--ranks={}", self.ranks),
+        ];
         words.extend(self.choice.arguments());
         words.push(format!("--timeout={}ms", self.timeout.as_millis()));
         words.push(match self.case {
@@ -403,12 +421,20 @@ impl Run {
 
 fn parse_component(text: &str) -> Result<String, String> {
     let known = COMPONENTS.contains(&text);
-    if known { Ok(text.to_owned()) } else { Err(format!("components are {}", COMPONENTS.join(", "))) }
+    if known {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("components are {}", COMPONENTS.join(", ")))
+    }
 }
 
 fn parse_fault(text: &str) -> Result<String, String> {
     let known = FAULTS.iter().any(|(name, _)| *name == text);
-    if known { Ok(text.to_owned()) } else { Err("no such fault: see dtl-ctk list --faults".to_owned()) }
+    if known {
+        Ok(text.to_owned())
+    } else {
+        Err("no such fault: see dtl-ctk list --faults".to_owned())
+    }
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {
@@ -417,7 +443,8 @@ fn parse_op(text: &str) -> Result<Op, String> {
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0)];
-    let unit = units.iter().find_map(|(unit, bits)| text.strip_suffix(unit).map(|number| (number, *bits)));
+    let unit =
+        units.iter().find_map(|(unit, bits)| text.strip_suffix(unit).map(|number| (number, *bits)));
     let (number, bits) = unit.unwrap_or((text, 0));
     let bytes = number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(1 << bits));
     bytes
@@ -430,7 +457,8 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         Some(number) => (number, 1e-3),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
     };
-    let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|seconds| *seconds >= 0.001);
+    let seconds =
+        number.parse::<f64>().ok().map(|number| number * unit).filter(|seconds| *seconds >= 0.001);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| "expected a time as 60s or 500ms".to_owned())
@@ -454,14 +482,16 @@ mod tests {
 
     #[test]
     fn a_run_can_be_repeated_from_its_arguments() {
-        let line = "dtl-ctk run --kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink h,d1 --no-time-limit";
-        let task = |words: &mut dyn Iterator<Item = String>| match Options::parse_from(words).command {
-            Command::Run(run) => match run.task() {
-                Ok(Task::Random(run)) => run,
-                _ => panic!("random cases"),
-            },
-            _ => panic!("run"),
-        };
+        let line = "dtl-ctk run --kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink \
+            h,d1 --no-time-limit";
+        let task =
+            |words: &mut dyn Iterator<Item = String>| match Options::parse_from(words).command {
+                Command::Run(run) => match run.task() {
+                    Ok(Task::Random(run)) => run,
+                    _ => panic!("random cases"),
+                },
+                _ => panic!("run"),
+            };
         let run = task(&mut line.split(' ').map(str::to_owned));
         let again = task(&mut std::iter::once("dtl-ctk".to_owned()).chain(run.arguments()));
         assert_eq!(format!("{run:?}"), format!("{again:?}"));

@@ -91,10 +91,12 @@ impl View<'_> {
         Layout { counts, displs, total }
     }
 
-    /// Ranks that this one sends to (or receives from) in a neighbor_alltoallv, in the step's order.
+    /// Ranks that this one sends to (or receives from) in a neighbor_alltoallv, in the step's
+    /// order.
     pub(crate) fn neighbors(&self, sends: bool) -> Vec<u64> {
         let me = self.place.rank;
-        let edge = |other: &u64| if sends { self.between(me, *other) } else { self.between(*other, me) };
+        let edge =
+            |other: &u64| if sends { self.between(me, *other) } else { self.between(*other, me) };
         let mut order = self.step.order.clone();
         if order.is_empty() {
             order = (0..self.place.size).collect();
@@ -123,7 +125,8 @@ impl View<'_> {
     /// The arguments, ready for the call.
     pub(crate) fn plan(&self) -> Plan {
         use Op::*;
-        let mut plan = Plan { count: self.step.count(), root: self.root() as i32, ..Plan::default() };
+        let mut plan =
+            Plan { count: self.step.count(), root: self.root() as i32, ..Plan::default() };
         match self.step.op {
             Barrier | P2p | Ssend | Probe | Window | WindowMixed | WindowMisuse => {}
             Bcast => {
@@ -160,7 +163,8 @@ impl View<'_> {
     /// Counts of a reduce_scatter's blocks.
     pub(crate) fn block_counts(&self) -> Vec<u64> {
         use Op::*;
-        let uniform = matches!(self.step.op, ReduceScatterBlock | Gather | Allgather | Scatter | Alltoall);
+        let uniform =
+            matches!(self.step.op, ReduceScatterBlock | Gather | Allgather | Scatter | Alltoall);
         let count = |rank| if uniform { self.step.count() } else { self.step.count_of(rank) };
         (0..self.place.size).map(count).collect()
     }
@@ -227,7 +231,8 @@ impl View<'_> {
         let me = self.place.rank;
         let all = 0..self.place.size;
         let is_uniform = self.step.op == Op::Alltoall;
-        let count = |count: Option<u64>| if is_uniform { self.step.count() } else { count.unwrap_or(0) };
+        let count =
+            |count: Option<u64>| if is_uniform { self.step.count() } else { count.unwrap_or(0) };
         let sends = self.layout(all.clone().map(|to| count(self.between(me, to))).collect());
         let receives = self.layout(all.map(|from| count(self.between(from, me))).collect());
         plan.recv = self.filler(receives.total);
@@ -252,10 +257,15 @@ impl View<'_> {
         let (dests, sources) = (self.neighbors(true), self.neighbors(false));
         let count = |from, to| self.between(from, to).unwrap_or(0);
         let sends = stacked(dests.iter().map(|&to| count(me, to)).collect(), self.step.gap);
-        let receives = stacked(sources.iter().map(|&from| count(from, me)).collect(), self.step.gap);
+        let receives =
+            stacked(sources.iter().map(|&from| count(from, me)).collect(), self.step.gap);
         plan.send = self.filler(sends.total);
         for (index, &to) in dests.iter().enumerate() {
-            self.put_input(self.part(&mut plan.send, sends.displs[index], sends.counts[index]), me, to);
+            self.put_input(
+                self.part(&mut plan.send, sends.displs[index], sends.counts[index]),
+                me,
+                to,
+            );
         }
         plan.recv = self.filler(receives.total);
         (plan.scounts, plan.sdispls) = (sends.counts, self.passed(sends.displs));

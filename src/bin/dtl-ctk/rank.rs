@@ -1,5 +1,5 @@
-//! One rank of a run: goes through the cases, compares each outcome with the reference, and agrees with
-//! the other ranks after each whether all is well.
+//! One rank of a run: goes through the cases, compares each outcome with the reference, and agrees
+//! with the other ranks after each whether all is well.
 
 use crate::api::{self, Comm, Failure};
 use crate::batch::Batch;
@@ -38,7 +38,8 @@ pub(crate) struct Failed {
 }
 
 impl Rank<'_> {
-    /// All cases of the run, or up to the first that fails on any rank: `Err` if it failed on this one.
+    /// All cases of the run, or up to the first that fails on any rank: `Err` if it failed on this
+    /// one.
     pub(crate) fn go(&self) -> Result<bool, Failed> {
         let outside = |failure: Failure| Failed { text: failure.text, out_of_step: true };
         let control = self.comm.dup().map_err(outside)?;
@@ -72,7 +73,8 @@ impl Rank<'_> {
                 return Ok(false);
             }
             if let Some(file) = &mut digest {
-                let hash = all.iter().fold(0, |hash, [of_rank, _]| data::hash_number(hash, *of_rank));
+                let hash =
+                    all.iter().fold(0, |hash, [of_rank, _]| data::hash_number(hash, *of_rank));
                 let written = writeln!(file, "{number} {} {hash:016x}", case.describe());
                 written.map_err(|error| outside(Failure::wrong(format!("the digest: {error}"))))?;
             }
@@ -81,7 +83,9 @@ impl Rank<'_> {
     }
 
     fn digest(&self) -> Result<Option<BufWriter<File>>, String> {
-        let Some(path) = self.run.digest.as_ref().filter(|_| self.rank == 0) else { return Ok(None) };
+        let Some(path) = self.run.digest.as_ref().filter(|_| self.rank == 0) else {
+            return Ok(None);
+        };
         let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Some(BufWriter::new(file)))
     }
@@ -128,7 +132,8 @@ impl Rank<'_> {
         let mut hash = 0;
         for (index, (view, plan)) in views.iter().zip(&plans).enumerate() {
             let within = |failure: Failure| failure.within(&named(index, view.step));
-            compare(view.step, plan, &expected[index].recv[..expected[index].compared]).map_err(within)?;
+            compare(view.step, plan, &expected[index].recv[..expected[index].compared])
+                .map_err(within)?;
             if plan.send != sent[index] {
                 return Err(within(Failure::wrong("the send buffer was changed".into())));
             }

@@ -1,5 +1,5 @@
-//! The serial reference: what should be in a rank's receive buffer after a step, by simple loops over
-//! all ranks' inputs. It calls nothing of the library.
+//! The serial reference: what should be in a rank's receive buffer after a step, by simple loops
+//! over all ranks' inputs. It calls nothing of the library.
 
 use crate::case::Op;
 use crate::data::{self, Class, USER_SUM};
@@ -47,7 +47,8 @@ pub(crate) fn expected(view: &View, plan: &Plan) -> Expected {
         Alltoall | Alltoallv => {
             let layout = view.layout(plan.rcounts.clone());
             for source in 0..view.place.size {
-                let (first, count) = (layout.displs[source as usize], layout.counts[source as usize]);
+                let (first, count) =
+                    (layout.displs[source as usize], layout.counts[source as usize]);
                 view.put_input(view.part(&mut recv, first, count), source, me);
             }
         }
@@ -79,7 +80,7 @@ fn collect(view: &View, plan: &Plan, recv: &mut [u8]) {
     }
 }
 
-/// Folds elements `first` … of the first `ranks` ranks into the beginning of `recv`.
+/// Folds elements `first` ... of the first `ranks` ranks into the beginning of `recv`.
 fn put_fold(view: &View, recv: &mut [u8], first: u64, count: u64, ranks: u64) {
     let ty = view.step.ty;
     let from = first as usize * ty.size;
@@ -87,7 +88,8 @@ fn put_fold(view: &View, recv: &mut [u8], first: u64, count: u64, ranks: u64) {
     let mut result = view.input(0, 0, first + count);
     for source in 1..ranks {
         let operand = view.input(source, 0, first + count);
-        let pairs = result[from..].chunks_exact_mut(ty.size).zip(operand[from..].chunks_exact(ty.size));
+        let pairs =
+            result[from..].chunks_exact_mut(ty.size).zip(operand[from..].chunks_exact(ty.size));
         for (left, right) in pairs {
             let (a, b) = (data::decode(left, ty), data::decode(right, ty));
             let value = fold(view.step.reduction, ty.class, a, b);
@@ -125,8 +127,8 @@ pub(crate) fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> 
     }
 }
 
-/// Six numbers modulo 251: their sums, or the first four as a matrix of two rows, the fifth's sum, and
-/// the last of the higher ranks.
+/// Six numbers modulo 251: their sums, or the first four as a matrix of two rows, the fifth's sum,
+/// and the last of the higher ranks.
 fn fold_user(op: dtl_reduce_op_t, left: [u8; 8], right: [u8; 8]) -> i64 {
     let (l, r) = (left.map(u32::from), right.map(u32::from));
     let mut result = [0; 8];

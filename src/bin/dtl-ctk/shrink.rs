@@ -1,5 +1,5 @@
-//! Makes a case smaller while it still fails: a list of small changes, applied in order. The list is
-//! what --shrink takes, so the smallest case can be repeated.
+//! Makes a case smaller while it still fails: a list of small changes, applied in order. The list
+//! is what --shrink takes, so the smallest case can be repeated.
 
 use crate::case::{Case, Group, Step};
 use crate::data::{self, TYPES};
@@ -11,15 +11,15 @@ use std::str::FromStr;
 /// One change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    /// d0, d1 …: without this step.
+    /// d0, d1 ...: without this step.
     Drop(usize),
-    /// r1, r2 …: only with so many ranks.
+    /// r1, r2 ...: only with so many ranks.
     Ranks(u64),
     /// w: on the world communicator.
     World,
     /// h: half of every count.
     Halve,
-    /// m0, m1 …: without this message.
+    /// m0, m1 ...: without this message.
     Message(usize),
     /// b: all calls wait.
     Blocking,
@@ -31,9 +31,9 @@ pub(crate) enum Change {
     Simple,
     /// o: root 0.
     Root,
-    /// e0, e1 …: without this epoch of a window.
+    /// e0, e1 ...: without this epoch of a window.
     Epoch(usize),
-    /// a0, a1 …: without this act on a window.
+    /// a0, a1 ...: without this act on a window.
     Act(usize),
     /// k: each act on a window once.
     Once,
@@ -42,7 +42,8 @@ pub(crate) enum Change {
 }
 
 /// What --shrink says of itself.
-pub(crate) const HELP: &str = "d0 d1 … drops a step, m0 m1 … a message; r1 r2 … keeps the first ranks; h halves counts; \
+pub(crate) const HELP: &str = "d0 d1 … drops a step, m0 m1 … a message; r1 r2 … keeps the first \
+    ranks; h halves counts; \
 w world; b blocking; i not in place; p packed blocks; t int32 and sum; o root 0; \
 e0 e1 … drops an epoch of a window, a0 a1 … an act; k does acts once; x without misuse";
 
@@ -201,7 +202,10 @@ pub(crate) fn candidates(case: &Case) -> Vec<Change> {
         (Change::Once, windows().flat_map(Story::acts).any(|act| act.repeats > 1)),
         (Change::Blocking, steps.iter().any(|step| step.nonblocking)),
         (Change::OutOfPlace, steps.iter().any(|step| step.in_place && !step.op.is_p2p())),
-        (Change::Packed, steps.iter().any(|step| !step.order.is_empty() || !step.window.is_packed())),
+        (
+            Change::Packed,
+            steps.iter().any(|step| !step.order.is_empty() || !step.window.is_packed()),
+        ),
         (Change::Simple, !steps.iter().all(is_simple)),
         (Change::Root, steps.iter().any(|step| step.op.is_rooted() && step.root != 0)),
     ];
@@ -235,7 +239,11 @@ mod tests {
             while let Some(&change) = candidates(&case).first() {
                 apply_one(&mut case, change);
                 count += 1;
-                assert!(count < 200, "case {number} does not end with {change}: {}", case.describe());
+                assert!(
+                    count < 200,
+                    "case {number} does not end with {change}: {}",
+                    case.describe()
+                );
             }
         }
     }

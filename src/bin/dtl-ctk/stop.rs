@@ -1,5 +1,6 @@
-//! What is left to do when dtl-ctk is told to end: its children end with it, its temporary files go, and the
-//! exit status says which signal it was. Killed outright, it at least takes its children along.
+//! What is left to do when dtl-ctk is told to end: its children end with it, its temporary files
+//! go, and the exit status says which signal it was. Killed outright, it at least takes its
+//! children along.
 
 use dtl::sys::child::{self, Setup, Signals};
 use std::io::{Error, ErrorKind};
@@ -45,5 +46,8 @@ pub(crate) fn check(child: Option<&mut Child>) -> Result<(), Error> {
 /// The exit status after a signal.
 pub(crate) fn status() -> Option<ExitCode> {
     let signal = ARRIVED.load(Ordering::Relaxed);
-    u8::try_from(signal).ok().filter(|&signal| signal != 0).map(|signal| ExitCode::from(128 + signal))
+    u8::try_from(signal)
+        .ok()
+        .filter(|&signal| signal != 0)
+        .map(|signal| ExitCode::from(128 + signal))
 }

@@ -1,5 +1,5 @@
-//! An element type and two operations of the program's own, made once per process. What they compute is
-//! written here for the library's buffers; `reference` has its own form of it.
+//! An element type and two operations of the program's own, made once per process. What they
+//! compute is written here for the library's buffers; `reference` has its own form of it.
 
 use crate::api::{Failure, check};
 use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
@@ -28,7 +28,9 @@ pub(crate) fn make() -> Result<(), Failure> {
     check("dtl_op_create", status)?;
     let name = c"ctk matrix".as_ptr();
     // SAFETY: likewise.
-    check("dtl_op_create", unsafe { dtl_op_create(Some(multiply), none, 0, name, &raw mut matrix) })?;
+    check("dtl_op_create", unsafe {
+        dtl_op_create(Some(multiply), none, 0, name, &raw mut matrix)
+    })?;
     let _ = MADE.set([dtype, sum, matrix]);
     Ok(())
 }
@@ -91,7 +93,8 @@ unsafe fn each(
     let (left, right) = (left.cast::<Element>(), right.cast::<Element>());
     for index in 0..count as usize {
         let (left, right) = (left.wrapping_add(index), right.wrapping_add(index));
-        // SAFETY: `index` is below the count; buffers need not be aligned, as their owner's are not.
+        // SAFETY: `index` is below the count; buffers need not be aligned, as their owner's are
+        // not.
         let a = unsafe { left.read_unaligned() };
         // SAFETY: likewise.
         let b = unsafe { right.read_unaligned() };

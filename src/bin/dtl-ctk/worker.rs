@@ -25,7 +25,8 @@ pub(crate) fn is_threaded(kind: &str) -> bool {
 
 /// Runs the cases as one rank of a job, or as all of them.
 pub(crate) fn work(run: &Run) -> ExitCode {
-    let outcome = user::make().and_then(|()| if is_threaded(&run.kind) { threads(run) } else { single(run) });
+    let outcome =
+        user::make().and_then(|()| if is_threaded(&run.kind) { threads(run) } else { single(run) });
     match outcome {
         // A launcher of MPI's takes a process for crashed that ends without.
         Ok(true) if dtl_finalize() == DTL_SUCCESS => ExitCode::SUCCESS,
@@ -86,7 +87,8 @@ fn threads(run: &Run) -> Result<bool, Failure> {
     };
     thread::scope(|scope| {
         let ranks = opened.into_iter().zip(0..);
-        let started: Vec<_> = ranks.map(|(comm, rank)| scope.spawn(move || go(rank, comm))).collect();
+        let started: Vec<_> =
+            ranks.map(|(comm, rank)| scope.spawn(move || go(rank, comm))).collect();
         let mut all_passed = true;
         for rank in started {
             let panicked = |_| Err(Failure::wrong("a rank's thread panicked".into()));
@@ -103,7 +105,8 @@ fn one(rank: Rank) -> bool {
         Err(Failed { text, out_of_step }) => {
             complain!("dtl-ctk: {text}");
             if out_of_step {
-                // The others may wait for this rank: the launcher, or the end of the process, ends them.
+                // The others may wait for this rank: the launcher, or the end of the process, ends
+                // them.
                 std::process::exit(1);
             }
             false

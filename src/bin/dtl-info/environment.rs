@@ -32,7 +32,9 @@ pub(crate) struct Environment {
 /// Looks at this process' environment.
 pub(crate) fn read() -> Environment {
     let mut present: BTreeMap<String, String> = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .map(|(name, value)| {
+            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+        })
         .collect();
     let variables = settings::VARIABLES.iter().map(|known| Variable {
         name: known.name,
@@ -42,6 +44,7 @@ pub(crate) fn read() -> Environment {
     let variables: Vec<_> = variables.collect();
     let mut complaints = settings::complaints(&present);
     complaints.extend(settings::withhold(&mut present, trust::is_privileged()));
-    let refused = settings::from_environment(&present).err().or_else(|| launch::from_environment().err());
+    let refused =
+        settings::from_environment(&present).err().or_else(|| launch::from_environment().err());
     Environment { variables, complaints, error: refused.map(|error| error.to_string()) }
 }

@@ -1,4 +1,5 @@
-//! What the library says of this machine: backends, plugins, devices, memory kinds, automatic choices.
+//! What the library says of this machine: backends, plugins, devices, memory kinds, automatic
+//! choices.
 
 use crate::plugins::{self, Tried};
 use dtl::abi::device::*;
@@ -11,7 +12,9 @@ use dtl::runtime::comm::open;
 use dtl::runtime::environment::{self, Need};
 use dtl::runtime::launch::{self, Launch};
 use dtl::runtime::registry::{self, Backend};
-use dtl::runtime::{device, enums, explain, lifecycle, memory, settings, topology, zeroed_kind_info};
+use dtl::runtime::{
+    device, enums, explain, lifecycle, memory, settings, topology, zeroed_kind_info,
+};
 use dtl::sys::epoch;
 use std::ffi::c_char;
 
@@ -53,7 +56,7 @@ pub(crate) struct MachineFacts {
 pub(crate) struct EnvironmentFacts {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// "idle", "started", "failed" …; "unknown": somebody needs it and nobody has registered it.
+    /// "idle", "started", "failed" ...; "unknown": somebody needs it and nobody has registered it.
     pub(crate) state: &'static str,
     /// Why it cannot be used here; `None` = it can.
     pub(crate) unavailable: Option<String>,
@@ -138,7 +141,8 @@ pub(crate) fn gather() -> Result<Facts> {
         plugins: plugins::tried(),
         environments: environments(),
         backend: default_backend().map_err(|error| error.to_string()),
-        communicator: communicator.map_err(|error| error.within("the world communicator").to_string()),
+        communicator: communicator
+            .map_err(|error| error.within("the world communicator").to_string()),
         launch: launch.unwrap_or_default(),
     })
 }
@@ -174,7 +178,9 @@ fn environments() -> Vec<EnvironmentFacts> {
                 all.push(missing_environment(need));
                 all.len() - 1
             });
-            all.get_mut(at).into_iter().for_each(|one| one.backends.push(backend.name().to_owned()));
+            all.get_mut(at)
+                .into_iter()
+                .for_each(|one| one.backends.push(backend.name().to_owned()));
         }
     }
     all
@@ -222,7 +228,11 @@ fn communicator(launch: Option<&Launch>) -> Result<Choice> {
     let chosen = open::choose(named.as_deref(), None, launch)?;
     chosen.comm.as_deref().map_or(Ok(()), Comm::check_environment)?;
     let name = chosen.name().to_owned();
-    let why = if named.is_some() { "DTL_COMM names it".to_owned() } else { recorded("communicator", &name) };
+    let why = if named.is_some() {
+        "DTL_COMM names it".to_owned()
+    } else {
+        recorded("communicator", &name)
+    };
     Ok(Choice { name, why })
 }
 

@@ -1,7 +1,9 @@
 //! The reports as JSON. The keys are documented in `--help`; they are only ever added to.
 
 use crate::environment::Environment;
-use crate::facts::{BackendFacts, Choice, DeviceFacts, EnvironmentFacts, Facts, KindFacts, MachineFacts};
+use crate::facts::{
+    BackendFacts, Choice, DeviceFacts, EnvironmentFacts, Facts, KindFacts, MachineFacts,
+};
 use crate::plugins::{Found, Listing, Tried};
 use dtl::abi::runtime::DTL_ABI_VERSION;
 use serde_json::{Value, json};
@@ -79,8 +81,8 @@ fn machine(machine: &MachineFacts) -> Value {
 /// `dtl-info --plugins --json`.
 pub(crate) fn plugins(listing: &Listing) -> String {
     let places = listing.places.iter();
-    let places =
-        places.map(|(path, origin, fault)| json!({ "path": path, "origin": origin, "fault": fault }));
+    let places = places
+        .map(|(path, origin, fault)| json!({ "path": path, "origin": origin, "fault": fault }));
     written(&json!({
         "folders": places.collect::<Vec<_>>(),
         "plugins": listing.files.iter().map(found).collect::<Vec<_>>(),

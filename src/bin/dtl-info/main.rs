@@ -1,8 +1,8 @@
 //! dtl-info: what this library finds on this machine, and what it would choose and why.
 //!
-//! `facts` asks the library, `environment` looks at the variables, `plugins` and `manifest` at plugin
-//! files, `probe` tries one, `text` and `json` write. It opens no communicator and allocates nothing on
-//! a device. `new_backend` writes the sources of a plugin.
+//! `facts` asks the library, `environment` looks at the variables, `plugins` and `manifest` at
+//! plugin files, `probe` tries one, `text` and `json` write. It opens no communicator and allocates
+//! nothing on a device. `new_backend` writes the sources of a plugin.
 
 mod environment;
 mod facts;
@@ -22,25 +22,37 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const AFTER: &str = "\
-Exit status: 0, or 1 if what the environment asks for cannot be had (the reason is on standard error). \
+Exit status: 0, or 1 if what the environment asks for cannot be had (the reason is on standard \
+error). \
 Of --probe: 0 usable, 1 refused, 3 crashed or ended the process, 4 not done in time.
 
 Keys of --json: version, abi_version, licence; machine: {hostname, cpus_online, cpus_allowed: \
 [number], cpu_quota_milli (thousandths of a CPU), cores, threads_per_core, sockets, numa_nodes, \
-l1d_bytes, l2_bytes, l3_bytes, memory_bytes, memory_limit_bytes}; backends: [{name, available, reason, builtin, \
-plugin (its file), auto_priority (null = never chosen), components, devices: [{index, name, kind, compute_units, \
-total_bytes, free_bytes, numa_node, pci}], memory_kinds: [{kind, name, alignment_bytes, properties}]}]; plugins: [{path, origin, \
-state (loaded, failed, idle), status, reason, name, version, description, abi_version, backends: [name]}]; \
-environments: [{name, version, state (idle, starting, started, stopping, failed, unknown), available, reason, depends: [text], \
-backends: [name]}]; default_backend: {name, why, error}; communicator: {kind, why, error, launcher, rank, size}.
+l1d_bytes, l2_bytes, l3_bytes, memory_bytes, memory_limit_bytes}; backends: [{name, available, \
+reason, builtin, \
+plugin (its file), auto_priority (null = never chosen), components, devices: [{index, name, kind, \
+compute_units, \
+total_bytes, free_bytes, numa_node, pci}], memory_kinds: [{kind, name, alignment_bytes, \
+properties}]}]; plugins: [{path, origin, \
+state (loaded, failed, idle), status, reason, name, version, description, abi_version, backends: \
+[name]}]; \
+environments: [{name, version, state (idle, starting, started, stopping, failed, unknown), \
+available, reason, depends: [text], \
+backends: [name]}]; default_backend: {name, why, error}; communicator: {kind, why, error, \
+launcher, rank, size}.
 
-Keys of --plugins --json: folders: [{path, origin, fault}]; plugins: [{path, origin, manifest: {name, version, \
-description, file, entry, abi: [lowest, highest], components, environments}, manifest_error, fault}].
+Keys of --plugins --json: folders: [{path, origin, fault}]; plugins: [{path, origin, manifest: \
+{name, version, \
+description, file, entry, abi: [lowest, highest], components, environments}, manifest_error, \
+fault}].
 
-Keys of --probe --json: path, result (ok, refused, crashed, hung), step (what was going on), signal, status, \
-reason, plugin: {name, version, description, abi_version, backends: [{name, components, available, reason}]}.
+Keys of --probe --json: path, result (ok, refused, crashed, hung), step (what was going on), \
+signal, status, \
+reason, plugin: {name, version, description, abi_version, backends: [{name, components, available, \
+reason}]}.
 
-Keys of --env --json: variables: [{name, meaning, value, origin}]; complaints: [text]; error. Keys are \
+Keys of --env --json: variables: [{name, meaning, value, origin}]; complaints: [text]; error. Keys \
+are \
 only ever added; what is not known is null.";
 
 /// Show backends, devices, memory, and what would be chosen here and why.
@@ -55,8 +67,8 @@ struct Options {
     #[arg(long)]
     env: bool,
 
-    /// Show the plugin files of DTL_PLUGIN_PATH and of the installed folder, and what their manifests
-    /// say, without loading them
+    /// Show the plugin files of DTL_PLUGIN_PATH and of the installed folder, and what their
+    /// manifests say, without loading them
     #[arg(long, conflicts_with = "env")]
     plugins: bool,
 
@@ -79,7 +91,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the sources of a new backend: a plugin that compiles and loads, with a comment on each slot
+    /// Write the sources of a new backend: a plugin that compiles and loads, with a comment on each
+    /// slot
     NewBackend(new_backend::Options),
 }
 
@@ -110,7 +123,8 @@ fn main() -> ExitCode {
 
 /// Adds the usage line of --probe to an error about its FILE, which comes right after the word.
 fn with_usage(mut error: clap::Error) -> clap::Error {
-    const PROBE: &str = "Usage: dtl-info --probe FILE [--time-limit TIME], for example:\n  dtl-info --probe ./libmine.so --time-limit 2s";
+    const PROBE: &str = "Usage: dtl-info --probe FILE [--time-limit TIME], for example:\n  \
+        dtl-info --probe ./libmine.so --time-limit 2s";
     let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     if argument.is_some_and(|argument| argument.contains("--probe")) {
         error.insert(ContextKind::Usage, ContextValue::StyledStr(PROBE.into()));
@@ -127,7 +141,8 @@ fn reported(options: &Options) -> (String, Vec<String>) {
     if options.env {
         environment(options.json)
     } else if let Some(Command::NewBackend(what)) = &options.command {
-        new_backend::run(what).map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
+        new_backend::run(what)
+            .map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
     } else if options.plugins {
         plugin_files(options.json)
     } else {
@@ -153,7 +168,9 @@ fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
 /// The report on the plugin files.
 fn plugin_files(as_json: bool) -> (String, Vec<String>) {
     match plugins::list() {
-        Ok(listing) => (if as_json { json::plugins(&listing) } else { text::listing(&listing) }, Vec::new()),
+        Ok(listing) => {
+            (if as_json { json::plugins(&listing) } else { text::listing(&listing) }, Vec::new())
+        }
         Err(error) => (String::new(), vec![error.to_string()]),
     }
 }
@@ -161,7 +178,8 @@ fn plugin_files(as_json: bool) -> (String, Vec<String>) {
 /// The report on the variables and the errors in them.
 fn environment(as_json: bool) -> (String, Vec<String>) {
     let environment = environment::read();
-    let report = if as_json { json::environment(&environment) } else { text::environment(&environment) };
+    let report =
+        if as_json { json::environment(&environment) } else { text::environment(&environment) };
     (report, environment.error.into_iter().collect())
 }
 

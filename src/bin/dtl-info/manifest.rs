@@ -1,4 +1,5 @@
-//! The manifest beside a plugin file (libfoo.so: libfoo.dtl.toml): what is in it, without loading it.
+//! The manifest beside a plugin file (libfoo.so: libfoo.dtl.toml): what is in it, without loading
+//! it.
 //!
 //! The library itself reads none: what counts is what the plugin says when it is loaded.
 
@@ -37,7 +38,8 @@ pub(crate) fn of(plugin: &Path) -> Option<Result<Manifest, String>> {
 }
 
 fn parse(text: &str) -> Result<Manifest, String> {
-    let table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
+    let table: Table =
+        text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
     let manifest = Manifest {
         name: word(&table, "name")?,
         version: word(&table, "version")?,
@@ -89,7 +91,8 @@ impl Manifest {
         }
         match self.abi {
             Some((low, high)) if high < OLDEST_ABI || low > DTL_ABI_VERSION => Some(format!(
-                "the manifest says ABI versions {low} to {high}, this library speaks {OLDEST_ABI} to {DTL_ABI_VERSION}"
+                "the manifest says ABI versions {low} to {high}, this library speaks {OLDEST_ABI} \
+                 to {DTL_ABI_VERSION}"
             )),
             _ => None,
         }
@@ -103,14 +106,18 @@ mod tests {
     #[test]
     fn reads_what_is_there() {
         let all = parse(
-            "name = \"mine\"\nfile = \"libmine.so\"\nentry = \"dtl_plugin_entry_v1\"\nabi = [1, 2]\n\
-             components = [\"memory\", \"comm\"]\nenvironments = [\"openblas\"]\ndescription = \"d\"\nfuture = 1\n",
+            "name = \"mine\"\nfile = \"libmine.so\"\nentry = \"dtl_plugin_entry_v1\"\nabi = [1, \
+             2]\n\
+             components = [\"memory\", \"comm\"]\nenvironments = [\"openblas\"]\ndescription = \
+             \"d\"\nfuture = 1\n",
         );
         let all = all.expect("a good manifest");
         assert_eq!((all.name.as_str(), all.abi), ("mine", Some((1, 2))));
         assert_eq!((all.components.join("+"), all.environments.len()), ("memory+comm".into(), 1));
         assert!(all.fault(Path::new("/x/libmine.so")).is_none());
-        assert!(all.fault(Path::new("/x/libother.so")).is_some_and(|text| text.contains("libmine.so")));
+        assert!(
+            all.fault(Path::new("/x/libother.so")).is_some_and(|text| text.contains("libmine.so"))
+        );
         assert_eq!(path_of(Path::new("/x/libmine.so")), Path::new("/x/libmine.dtl.toml"));
     }
 

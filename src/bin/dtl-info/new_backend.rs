@@ -1,5 +1,6 @@
-//! `dtl-info new-backend`: writes the sources of a plugin that compiles, loads and says that it cannot
-//! run yet, with a comment on each slot. The texts are in `template/`; here, their placeholders.
+//! `dtl-info new-backend`: writes the sources of a plugin that compiles, loads and says that it
+//! cannot run yet, with a comment on each slot. The texts are in `template/`; here, their
+//! placeholders.
 
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
@@ -14,7 +15,12 @@ pub(crate) struct Options {
     name: String,
 
     /// Its components, separated by commas
-    #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',', default_value = "device,memory,transfer")]
+    #[arg(
+        long,
+        value_name = "COMPONENT,…",
+        value_delimiter = ',',
+        default_value = "device,memory,transfer"
+    )]
     components: Vec<Component>,
 
     /// The language of its sources
@@ -71,7 +77,8 @@ impl Language {
 }
 
 /// Names that the library has backends or choices of.
-const TAKEN: [&str; 10] = ["auto", "host", "null", "self", "threads", "shm", "mpi", "rdma", "hier", "nccl"];
+const TAKEN: [&str; 10] =
+    ["auto", "host", "null", "self", "threads", "shm", "mpi", "rdma", "hier", "nccl"];
 
 /// A file to write.
 struct File {
@@ -98,14 +105,21 @@ fn check_name(name: &str) -> Result<(), String> {
             "a backend cannot be named \"{name}\": use 1 to 63 letters, digits, '_', '-', '.'"
         ));
     }
-    // Its header is named after it, and its folder: dtl.h would be two files, ".." the folder above.
-    if name == "dtl" || !name.contains(|c: char| c.is_ascii_alphanumeric()) || name.starts_with(['.', '-']) {
+    // Its header is named after it, and its folder: dtl.h would be two files, ".." the folder
+    // above.
+    if name == "dtl"
+        || !name.contains(|c: char| c.is_ascii_alphanumeric())
+        || name.starts_with(['.', '-'])
+    {
         return Err(format!(
-            "a backend of that name (\"{name}\") cannot be written: take one that begins with a letter and is not dtl"
+            "a backend of that name (\"{name}\") cannot be written: take one that begins with a \
+             letter and is not dtl"
         ));
     }
     if TAKEN.contains(&name) {
-        return Err(format!("a backend cannot be named \"{name}\": the library has one of this name"));
+        return Err(format!(
+            "a backend cannot be named \"{name}\": the library has one of this name"
+        ));
     }
     Ok(())
 }
@@ -122,7 +136,10 @@ fn files(name: &str, components: &[Component], language: Language) -> Vec<File> 
     for component in components {
         files.push(filled(format!("{}.{ending}", component.name()), component.source()));
     }
-    files.push(filled("expected-failures.toml".into(), include_str!("template/expected-failures.toml")));
+    files.push(filled(
+        "expected-failures.toml".into(),
+        include_str!("template/expected-failures.toml"),
+    ));
     files.push(filled("docs/backend.md".into(), include_str!("template/page.md")));
     files.push(filled("docs/adr.md".into(), include_str!("template/adr.md")));
     files
@@ -130,7 +147,8 @@ fn files(name: &str, components: &[Component], language: Language) -> Vec<File> 
 
 /// The name as C knows it.
 fn identifier(name: &str) -> String {
-    let id: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let id: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if id.starts_with(|c: char| c.is_ascii_alphabetic()) { id } else { format!("b{id}") }
 }
 
@@ -140,7 +158,9 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
     let is_c = language == Language::C;
     let ending = language.extension();
     let has_comm = components.contains(&Component::Comm);
-    let each = |line: &dyn Fn(&str) -> String| components.iter().map(|c| line(c.name())).collect::<String>();
+    let each = |line: &dyn Fn(&str) -> String| {
+        components.iter().map(|c| line(c.name())).collect::<String>()
+    };
     let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
     let sources = each(&|component| format!(" {component}.{ending}"));
     let of_language = |c: &str, cpp: &str| (if is_c { c } else { cpp }).to_owned();
@@ -150,11 +170,17 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
         ("HEADER", format!("{id}.h")),
         ("PLUGIN", format!("plugin.{ending}")),
         ("NOTHROW", of_language("", " noexcept")),
-        ("THROW_RULE", of_language("", " (The noexcept makes one that gets out end the process: catch it.)")),
+        (
+            "THROW_RULE",
+            of_language("", " (The noexcept makes one that gets out end the process: catch it.)"),
+        ),
         ("LANGUAGE", of_language("C", "CXX")),
         ("STANDARD", of_language("c_std_11", "cxx_std_17")),
         ("DECLARATIONS", each(&|name| format!("dtl_{name}_vtable_t {id}_{name}_table(void);\n"))),
-        ("TABLES", each(&|name| format!("    const dtl_{name}_vtable_t {name} = {id}_{name}_table();\n"))),
+        (
+            "TABLES",
+            each(&|name| format!("    const dtl_{name}_vtable_t {name} = {id}_{name}_table();\n")),
+        ),
         ("FILLS", each(&|name| format!("    table.{name} = &{name};\n"))),
         ("SOURCES", format!("plugin.{ending}{sources}")),
         ("COMPONENTS", names.join(" ")),
@@ -166,12 +192,17 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
 }
 
 fn fill(template: &str, values: &[(&str, String)]) -> String {
-    values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+    values
+        .iter()
+        .fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
 }
 
 fn write(folder: &Path, files: &[File]) -> Result<(), String> {
-    let there: Vec<&str> =
-        files.iter().map(|file| file.name.as_str()).filter(|name| is_there(&folder.join(name))).collect();
+    let there: Vec<&str> = files
+        .iter()
+        .map(|file| file.name.as_str())
+        .filter(|name| is_there(&folder.join(name)))
+        .collect();
     if !there.is_empty() {
         let (folder, there) = (folder.display(), there.join(", "));
         return Err(format!(
@@ -182,7 +213,8 @@ fn write(folder: &Path, files: &[File]) -> Result<(), String> {
     let ended = files.iter().try_for_each(|file| {
         let path = folder.join(&file.name);
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        let opened = made.and_then(|()| OpenOptions::new().write(true).create_new(true).open(&path));
+        let opened =
+            made.and_then(|()| OpenOptions::new().write(true).create_new(true).open(&path));
         opened
             .and_then(|mut out| {
                 begun.push(path.clone());
@@ -210,8 +242,10 @@ fn report(folder: &Path, files: &[File]) -> String {
     }
     let folder = folder.display();
     text += &format!(
-        "Next:\n  cmake -S {folder} -B {folder}/build && cmake --build {folder}/build && ctest --test-dir {folder}/build\n\
-         (with -DCMAKE_PREFIX_PATH=FOLDER for the first, if libdtl is installed in a folder of its own)\n\
+        "Next:\n  cmake -S {folder} -B {folder}/build && cmake --build {folder}/build && ctest \
+         --test-dir {folder}/build\n\
+         (with -DCMAKE_PREFIX_PATH=FOLDER for the first, if libdtl is installed in a folder of its \
+         own)\n\
          Then write the slots, and let is_available say 1.\n"
     );
     text
@@ -221,8 +255,13 @@ fn report(folder: &Path, files: &[File]) -> String {
 mod tests {
     use super::*;
 
-    const ALL: [Component; 5] =
-        [Component::Device, Component::Memory, Component::Transfer, Component::Exec, Component::Comm];
+    const ALL: [Component; 5] = [
+        Component::Device,
+        Component::Memory,
+        Component::Transfer,
+        Component::Exec,
+        Component::Comm,
+    ];
 
     #[test]
     fn no_placeholder_is_left() {
@@ -242,7 +281,9 @@ mod tests {
 
     #[test]
     fn bad_names_are_named() {
-        for bad in ["", "a b", "a/b", "auto", "shm", "ä", ".", "..", "-x", "__", "dtl", &"x".repeat(64)] {
+        for bad in
+            ["", "a b", "a/b", "auto", "shm", "ä", ".", "..", "-x", "__", "dtl", &"x".repeat(64)]
+        {
             assert!(check_name(bad).expect_err("bad").contains(&format!("\"{bad}\"")), "{bad}");
         }
         assert!(check_name(&"x".repeat(63)).is_ok());

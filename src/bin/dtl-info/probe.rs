@@ -1,8 +1,9 @@
-//! `--probe`: loads a plugin file in a process of its own, so that a crash or a hang is a line here.
+//! `--probe`: loads a plugin file in a process of its own, so that a crash or a hang is a line
+//! here.
 //!
 //! The child says on its standard output what it is about to do, a JSON object a line after a mark;
-//! whatever the plugin itself prints there is passed over. The parent judges by those and by how the
-//! child ended.
+//! whatever the plugin itself prints there is passed over. The parent judges by those and by how
+//! the child ended.
 
 use crate::facts;
 use dtl::abi::status::dtl_status_t;
@@ -64,7 +65,8 @@ pub(crate) struct Report {
 impl Report {
     /// One line for people.
     pub(crate) fn line(&self) -> String {
-        let said = if self.verdict == Verdict::Ok { described(&self.plugin) } else { self.reason.clone() };
+        let said =
+            if self.verdict == Verdict::Ok { described(&self.plugin) } else { self.reason.clone() };
         format!("{:<8} {}: {said}\n", self.verdict.word(), self.path)
     }
 
@@ -86,8 +88,11 @@ impl Report {
 fn described(plugin: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let backends = plugin["backends"].as_array().into_iter().flatten().map(|backend| {
-        let components: Vec<_> = backend["components"].as_array().into_iter().flatten().map(text).collect();
-        let why = backend["reason"].as_str().map_or(String::new(), |why| format!("; cannot run here: {why}"));
+        let components: Vec<_> =
+            backend["components"].as_array().into_iter().flatten().map(text).collect();
+        let why = backend["reason"]
+            .as_str()
+            .map_or(String::new(), |why| format!("; cannot run here: {why}"));
         format!("{} ({}{why})", text(&backend["name"]), components.join(", "))
     });
     let backends: Vec<_> = backends.collect();
@@ -95,7 +100,8 @@ fn described(plugin: &Value) -> String {
     format!("{}, ABI {}: {}", name.trim(), plugin["abi_version"], backends.join(", "))
 }
 
-/// Tries a file in a child process that may take this long. Its crash leaves nothing but the report.
+/// Tries a file in a child process that may take this long. Its crash leaves nothing but the
+/// report.
 pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     child::allow_waiting();
     let mut command = Command::new(std::env::current_exe()?);
@@ -135,7 +141,9 @@ fn listen(child: &mut Child) -> Receiver<String> {
 }
 
 fn judge(path: &Path, limit: Duration, ended: Option<ExitStatus>, said: &str) -> Report {
-    let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix(MARK)?).ok());
+    let lines = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix(MARK)?).ok());
     let (mut step, mut refused, mut plugin, mut is_done) = (None, None, Value::Null, false);
     for line in lines {
         let word = |key| line.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -197,7 +205,8 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// The child's way to its parent: a descriptor of its own, since the plugin may close standard output.
+/// The child's way to its parent: a descriptor of its own, since the plugin may close standard
+/// output.
 static OUT: OnceLock<File> = OnceLock::new();
 
 fn say(value: &Value) {
@@ -220,7 +229,8 @@ pub(crate) fn child(path: &Path) {
         Err(error) => {
             // The record has the reason without the path.
             let kept = crate::plugins::tried().into_iter().find_map(|tried| tried.failure);
-            let (status, reason) = kept.unwrap_or_else(|| (name_of(error.status()), error.text().to_owned()));
+            let (status, reason) =
+                kept.unwrap_or_else(|| (name_of(error.status()), error.text().to_owned()));
             say(&json!({ "refused": reason, "status": status }));
         }
     }

@@ -30,7 +30,8 @@ pub(crate) fn facts(facts: &Facts) -> String {
         out += &environments(&facts.environments);
     }
     out += "\nDevices\n";
-    out += &table(&["backend", "device", "kind", "units", "memory", "free", "name"], &devices(facts));
+    out +=
+        &table(&["backend", "device", "kind", "units", "memory", "free", "name"], &devices(facts));
     out += "\nMemory kinds\n";
     out += &table(&["backend", "kind", "align", "used by", "what it is"], &memory_kinds(facts));
     out += "\nChosen here\n";
@@ -42,7 +43,8 @@ pub(crate) fn facts(facts: &Facts) -> String {
 /// `dtl-info --env`.
 pub(crate) fn environment(environment: &Environment) -> String {
     let mut out = String::new();
-    let longest = environment.variables.iter().map(|variable| width(variable.name)).max().unwrap_or(0);
+    let longest =
+        environment.variables.iter().map(|variable| width(variable.name)).max().unwrap_or(0);
     let column = longest + 2;
     for variable in &environment.variables {
         let value = match (&variable.value, variable.origin()) {
@@ -92,14 +94,20 @@ fn machine(machine: &MachineFacts) -> String {
         memory += &format!(", of which this program may use {}", bytes(limit));
     }
     let name = machine.hostname.as_deref().unwrap_or("?");
-    let lines =
-        [("name", name), ("CPUs", &cpus), ("cores", &cores), ("caches", &caches), ("memory", &memory)];
+    let lines = [
+        ("name", name),
+        ("CPUs", &cpus),
+        ("cores", &cores),
+        ("caches", &caches),
+        ("memory", &memory),
+    ];
     lines.map(|(head, text)| wrapped(&format!("  {head:<14}"), text)).concat()
 }
 
 /// Ascending numbers as "0-3, 8".
 fn ranges(numbers: &[i32]) -> String {
-    let runs = numbers.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some((run.first()?, run.last()?)));
+    let runs =
+        numbers.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some((run.first()?, run.last()?)));
     let texts = runs.map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
     texts.collect::<Vec<_>>().join(", ")
 }
@@ -121,7 +129,8 @@ fn backends(facts: &Facts) -> String {
             backend.components.join(", "),
         ]
     });
-    let mut out = table(&["name", "available", "auto", "origin", "components"], &rows.collect::<Vec<_>>());
+    let mut out =
+        table(&["name", "available", "auto", "origin", "components"], &rows.collect::<Vec<_>>());
     for backend in &facts.backends {
         if let Some(text) = backend.unavailable.as_ref().or(backend.chosen.as_ref()) {
             out += &wrapped(&format!("  {}: ", backend.name), text);
@@ -141,7 +150,12 @@ fn plugins(plugins: &[Tried]) -> String {
         let said = match &plugin.failure {
             Some((status, reason)) => format!("{status}: {reason}"),
             None => {
-                format!("{}; backends {}; {}", version.trim(), plugin.backends.join(", "), plugin.description)
+                format!(
+                    "{}; backends {}; {}",
+                    version.trim(),
+                    plugin.backends.join(", "),
+                    plugin.description
+                )
             }
         };
         out += &wrapped(&format!("      {:<8}", plugin.state), &said);
@@ -209,7 +223,8 @@ fn described(manifest: &Manifest) -> String {
 }
 
 fn devices(facts: &Facts) -> Vec<Vec<String>> {
-    let all = facts.backends.iter().flat_map(|backend| backend.devices.iter().map(move |d| (backend, d)));
+    let all =
+        facts.backends.iter().flat_map(|backend| backend.devices.iter().map(move |d| (backend, d)));
     all.map(|(backend, device)| device_row(&backend.name, device)).collect()
 }
 
@@ -230,7 +245,8 @@ fn memory_kinds(facts: &Facts) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for backend in &facts.backends {
         for kind in &backend.memory_kinds {
-            let users: Vec<_> = kind.properties.iter().filter_map(|p| p.strip_suffix(ACCESSIBLE)).collect();
+            let users: Vec<_> =
+                kind.properties.iter().filter_map(|p| p.strip_suffix(ACCESSIBLE)).collect();
             let others: Vec<_> =
                 kind.properties.iter().filter(|p| !p.ends_with(ACCESSIBLE)).copied().collect();
             rows.push(vec![
@@ -275,8 +291,11 @@ fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
         let mut line = "  ".to_owned();
         for (column, cell) in row.iter().enumerate().take(row.len().saturating_sub(1)) {
             let cell = cut(cell);
-            let widest =
-                all().filter_map(|row| row.get(column)).map(|cell| width(&cut(cell))).max().unwrap_or(0);
+            let widest = all()
+                .filter_map(|row| row.get(column))
+                .map(|cell| width(&cut(cell)))
+                .max()
+                .unwrap_or(0);
             line += &cell;
             line += &" ".repeat(widest - width(&cell) + 2);
         }
@@ -325,7 +344,10 @@ mod tests {
     #[test]
     fn long_texts_are_wrapped_under_their_begin() {
         let text = wrapped("head: ", &"word ".repeat(40));
-        assert!(text.lines().count() == 3 && text.lines().all(|line| width(line) <= WIDTH), "{text}");
+        assert!(
+            text.lines().count() == 3 && text.lines().all(|line| width(line) <= WIDTH),
+            "{text}"
+        );
         assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("      word")), "{text}");
         let long = wrapped("  x: ", &format!("a {}", "é".repeat(250)));
         assert!(long.lines().all(|line| width(line) <= WIDTH), "{long}");
@@ -335,7 +357,10 @@ mod tests {
 
     #[test]
     fn numbers_in_a_row_are_one_range() {
-        assert_eq!((ranges(&[0, 1, 2, 8, 10, 11]), ranges(&[])), ("0-2, 8, 10-11".into(), String::new()));
+        assert_eq!(
+            (ranges(&[0, 1, 2, 8, 10, 11]), ranges(&[])),
+            ("0-2, 8, 10-11".into(), String::new())
+        );
     }
 
     #[test]

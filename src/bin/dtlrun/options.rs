@@ -6,12 +6,16 @@ use std::time::Duration;
 
 const AFTER: &str = "\
 Each rank finds DTL_RANK, DTL_SIZE, DTL_LOCAL_RANK, DTL_LOCAL_SIZE and DTL_JOB in its environment. \
-Rank 0 reads dtlrun's input, the others read nothing. Ctrl-C and SIGTERM reach every rank; when dtlrun \
+Rank 0 reads dtlrun's input, the others read nothing. Ctrl-C and SIGTERM reach every rank; when \
+dtlrun \
 itself is killed, the ranks are killed too.
 
-Exit status: 0 if all ranks succeed; else that of the first rank that failed (128 + number for a signal); \
-127 if the program is not found, 126 if it cannot be run, 125 if dtlrun itself fails. With --prefix \
-dtlrun writes for the ranks: 125, too, if it cannot; 141 if its reader has gone, as in dtlrun … | head.
+Exit status: 0 if all ranks succeed; else that of the first rank that failed (128 + number for a \
+signal); \
+127 if the program is not found, 126 if it cannot be run, 125 if dtlrun itself fails. With \
+--prefix \
+dtlrun writes for the ranks: 125, too, if it cannot; 141 if its reader has gone, as in dtlrun … | \
+head.
 
 Example: dtlrun -n 4 --prefix ./solver --steps 100";
 
@@ -37,7 +41,12 @@ pub(crate) struct Options {
     pub(crate) bind: Bind,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROG [ARGS]")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROG [ARGS]"
+    )]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -60,11 +69,11 @@ fn parse_on_failure(text: &str) -> Result<OnFailure, String> {
     match text {
         "kill" => Ok(OnFailure::Kill),
         "continue" => Ok(OnFailure::Continue),
-        _ => text
-            .strip_prefix("wait:")
-            .and_then(parse_time)
-            .map(OnFailure::Wait)
-            .ok_or_else(|| "expected wait:TIME (as wait:5s, wait:500ms), kill or continue".to_string()),
+        _ => {
+            text.strip_prefix("wait:").and_then(parse_time).map(OnFailure::Wait).ok_or_else(|| {
+                "expected wait:TIME (as wait:5s, wait:500ms), kill or continue".to_string()
+            })
+        }
     }
 }
 

@@ -63,8 +63,8 @@ impl Output {
 }
 
 impl Target {
-    /// Writes a line; false: nobody reads any more. What cannot be written for another reason is lost, and
-    /// is said to be, once: the next line may find room again.
+    /// Writes a line; false: nobody reads any more. What cannot be written for another reason is
+    /// lost, and is said to be, once: the next line may find room again.
     fn write(&mut self, text: &[u8]) -> bool {
         let Err(error) = self.try_write(text) else { return true };
         let is_gone = error.kind() == ErrorKind::BrokenPipe;
@@ -135,8 +135,8 @@ impl Stream {
         }
     }
 
-    /// Passes on what has arrived; false at the end of the stream, or when nobody reads it: then it is
-    /// closed, and a rank that goes on writing to it hears that.
+    /// Passes on what has arrived; false at the end of the stream, or when nobody reads it: then it
+    /// is closed, and a rank that goes on writing to it hears that.
     pub(crate) fn pump(&mut self, output: &mut Output) -> bool {
         let mut room = [0_u8; 8192];
         loop {

@@ -52,8 +52,9 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
     Ok(ranks)
 }
 
-/// For ranks whose standard output is closed: writing to it fails, as it would, but what a rank opens next does not
-/// come in its place. (The other two are /dev/null by now: Rust's own start has seen to that.)
+/// For ranks whose standard output is closed: writing to it fails, as it would, but what a rank
+/// opens next does not come in its place. (The other two are /dev/null by now: Rust's own start has
+/// seen to that.)
 fn no_output() -> Result<Stdio, Failure> {
     File::open("/dev/null").map(Stdio::from).map_err(|error| Failure::own("/dev/null", &error))
 }
@@ -74,14 +75,18 @@ fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
             text: match program.contains('/') {
                 true => format!("{program}: there is no such program"),
                 false => {
-                    format!("{program}: program not found; check the name, or give a path as ./{program}")
+                    format!(
+                        "{program}: program not found; check the name, or give a path as \
+                         ./{program}"
+                    )
                 }
             },
             code: 127,
         },
-        ErrorKind::PermissionDenied => {
-            Failure { text: format!("{program}: cannot be run: {error}; is it executable?"), code: 126 }
-        }
+        ErrorKind::PermissionDenied => Failure {
+            text: format!("{program}: cannot be run: {error}; is it executable?"),
+            code: 126,
+        },
         _ => Failure { text: format!("{program}: cannot be run: {error}"), code: 126 },
     }
 }
@@ -97,7 +102,8 @@ fn cpus(options: &Options) -> Result<Vec<usize>, Failure> {
     }
     let allowed = child::allowed_cpus().map_err(|error| Failure::own("processors", &error))?;
     // One hardware thread of each core.
-    let cores: Vec<usize> = allowed.iter().copied().filter(|&cpu| is_first_of_core(cpu, &allowed)).collect();
+    let cores: Vec<usize> =
+        allowed.iter().copied().filter(|&cpu| is_first_of_core(cpu, &allowed)).collect();
     if cores.len() < options.ranks as usize {
         return Err(Failure {
             text: format!(

@@ -35,7 +35,8 @@ impl Watch {
     /// Takes over the signals; before the ranks start, so that none is missed.
     pub(crate) fn new(options: &Options) -> std::io::Result<Watch> {
         child::allow_waiting();
-        let signals = Signals::take_over(&[libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
+        let signals =
+            Signals::take_over(&[libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
         let output = Output::new()?;
         Ok(Watch { signals, on_failure: options.on_failure, output, next: None, code: 0 })
     }
@@ -61,9 +62,9 @@ impl Watch {
     fn wait(&mut self, streams: &mut Vec<Stream>) {
         let mut fds = vec![self.signals.as_fd()];
         fds.extend(streams.iter().map(Stream::descriptor));
-        let left = self
-            .next
-            .map_or(Duration::from_secs(3600), |(at, _)| at.saturating_duration_since(Instant::now()));
+        let left = self.next.map_or(Duration::from_secs(3600), |(at, _)| {
+            at.saturating_duration_since(Instant::now())
+        });
         let timeout = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         let ready = wait_readable(&fds, timeout).unwrap_or_default();
         let mut speaks = ready.into_iter().skip(1);
@@ -154,11 +155,16 @@ fn failure_of(status: ExitStatus) -> Option<(String, u8)> {
     if let Some(number) = status.signal() {
         let code = u8::try_from(128 + number).unwrap_or(u8::MAX);
         let core = if status.core_dumped() { ", core dumped" } else { "" };
-        return Some((format!("was killed by signal {number} ({}){core}", signal_name(number)), code));
+        return Some((
+            format!("was killed by signal {number} ({}){core}", signal_name(number)),
+            code,
+        ));
     }
     match status.code() {
         Some(0) | None => None,
-        Some(code) => Some((format!("exited with status {code}"), u8::try_from(code).unwrap_or(u8::MAX))),
+        Some(code) => {
+            Some((format!("exited with status {code}"), u8::try_from(code).unwrap_or(u8::MAX)))
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! How the elements of an array lie: shape, strides, and whether all that is memory that there can be.
+//! How the elements of an array lie: shape, strides, and whether all that is memory that there can
+//! be.
 
 use crate::error::{Error, Result, fail};
 
@@ -22,7 +23,8 @@ impl Layout {
         let mut next: i64 = 1;
         for (stride, n) in strides.iter_mut().zip(shape).rev() {
             *stride = next;
-            // A dimension without elements counts as one, so that the others' strides are what they would be.
+            // A dimension without elements counts as one, so that the others' strides are what they
+            // would be.
             next = next.checked_mul((*n).max(1)).ok_or_else(|| too_large(shape, element))?;
         }
         let is_empty = shape.contains(&0);
@@ -40,12 +42,15 @@ impl Layout {
             return Ok(layout);
         }
         let mut last: i64 = 0;
-        for (at, ((stride, n), wanted)) in layout.strides.iter_mut().zip(shape).zip(given).enumerate() {
+        for (at, ((stride, n), wanted)) in
+            layout.strides.iter_mut().zip(shape).zip(given).enumerate()
+        {
             if *n > 1 && stride != wanted {
                 if *wanted < 0 {
                     return fail!(
                         DTL_ERROR_NOT_SUPPORTED,
-                        "strides[{at}] is {wanted}: elements before the first one are not supported; pass a copy"
+                        "strides[{at}] is {wanted}: elements before the first one are not \
+                         supported; pass a copy"
                     );
                 }
                 *stride = *wanted;
@@ -54,26 +59,31 @@ impl Layout {
             let reach = (*n - 1).checked_mul(*stride).and_then(|reach| last.checked_add(reach));
             last = reach.ok_or_else(|| too_far(shape, given, element))?;
         }
-        let bytes = (last as u64 + 1).checked_mul(element).filter(|bytes| *bytes <= i64::MAX as u64);
+        let bytes =
+            (last as u64 + 1).checked_mul(element).filter(|bytes| *bytes <= i64::MAX as u64);
         layout.bytes = bytes.ok_or_else(|| too_far(shape, given, element))?;
         Ok(layout)
     }
 }
 
-/// The strides lead to more than memory can hold, which the shape alone does not: names the one that leads farthest.
+/// The strides lead to more than memory can hold, which the shape alone does not: names the one
+/// that leads farthest.
 #[cold]
 fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
-    let reach = |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(**n - 1) * i128::from(**stride);
+    let reach =
+        |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(**n - 1) * i128::from(**stride);
     let farthest = shape.iter().zip(strides).enumerate().max_by_key(reach);
     let (at, stride) = farthest.map_or((0, 0), |(at, (_, stride))| (at, *stride));
     let text = format!(
-        "strides[{at}] is {stride} elements of {element} bytes: with shape {shape:?} that is more than memory can hold"
+        "strides[{at}] is {stride} elements of {element} bytes: with shape {shape:?} that is more \
+         than memory can hold"
     );
     Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
 #[cold]
 fn too_large(shape: &[i64], element: u64) -> Error {
-    let text = format!("shape {shape:?} of elements of {element} bytes is more than memory can hold");
+    let text =
+        format!("shape {shape:?} of elements of {element} bytes is more than memory can hold");
     Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }

@@ -1,5 +1,5 @@
-//! A collective in one piece, for transports that run it themselves. Not here: how the library runs one
-//! (`runtime::comm::run`).
+//! A collective in one piece, for transports that run it themselves. Not here: how the library runs
+//! one (`runtime::comm::run`).
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::runtime::comm::types::Reduction;

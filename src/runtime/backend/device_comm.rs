@@ -1,5 +1,5 @@
-//! Collectives of device memory by what has nothing else: no messages, no host memory. Such a kind is opened over
-//! another communicator, which carries the rest and lets the ranks find each other.
+//! Collectives of device memory by what has nothing else: no messages, no host memory. Such a kind
+//! is opened over another communicator, which carries the rest and lets the ranks find each other.
 
 use super::Collective;
 use crate::abi::handle::dtl_backend_t;
@@ -14,7 +14,8 @@ pub trait DeviceComms: Send + Sync {
     fn prepare(&self) -> Result<Box<dyn DeviceComm>>;
 }
 
-/// One rank's part. Called by several threads at once; nothing waits but `give_up`, for a moment, and `leave`.
+/// One rank's part. Called by several threads at once; nothing waits but `give_up`, for a moment,
+/// and `leave`.
 pub trait DeviceComm: Send + Sync {
     /// The same on the same device, for a communicator made from this one.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
@@ -26,16 +27,19 @@ pub trait DeviceComm: Send + Sync {
     fn has_met(&self) -> Result<bool>;
     /// Whose memory it takes, and of which device.
     fn device(&self) -> (dtl_backend_t, i32);
-    /// Why it does not run one; decided from what is equal on all ranks. Regions are checked, and not empty all.
+    /// Why it does not run one; decided from what is equal on all ranks. Regions are checked, and
+    /// not empty all.
     fn refuses(&self, call: &Collective) -> Option<String>;
     /// Starts one, after all that were started before.
     fn start(&self, call: &Collective) -> Result<u64>;
     /// Whether it is over. Once one has failed, all do that are not over.
     fn test(&self, started: u64) -> Result<bool>;
-    /// Ends what runs, here: when it returns, nothing touches a buffer any more. Nothing can be started afterwards.
+    /// Ends what runs, here: when it returns, nothing touches a buffer any more. Nothing can be
+    /// started afterwards.
     fn give_up(&self);
-    /// Takes leave of the other ranks, for a limited time: they may be other threads, so each does it in its own destroy, and
-    /// no thread in what it drops for another. Nothing can be started afterwards.
+    /// Takes leave of the other ranks, for a limited time: they may be other threads, so each does
+    /// it in its own destroy, and no thread in what it drops for another. Nothing can be started
+    /// afterwards.
     fn leave(&self);
     /// How the data moves, for people.
     fn describe(&self) -> String;

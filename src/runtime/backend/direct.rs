@@ -1,5 +1,5 @@
-//! Messages of device memory that a transport moves as it is, where it can: each has host memory of the same length beside it,
-//! which is all that the transport's own code ever reads or writes.
+//! Messages of device memory that a transport moves as it is, where it can: each has host memory of
+//! the same length beside it, which is all that the transport's own code ever reads or writes.
 
 use super::{OpId, Selector, SendMode};
 use crate::error::Result;
@@ -20,7 +20,8 @@ pub struct DeviceMemory<'a> {
     pub region: Region,
     /// Its number, which no other allocation ever has.
     pub serial: u64,
-    /// Gives a dma-buf of all of it, and where in that it begins. Calls the backend: not to be called with a lock.
+    /// Gives a dma-buf of all of it, and where in that it begins. Calls the backend: not to be
+    /// called with a lock.
     pub export: &'a dyn Fn() -> Result<(OwnedFd, u64)>,
 }
 
@@ -33,12 +34,21 @@ pub trait Direct {
     /// Why no allocation can be reached any more, if so.
     fn refusal(&self) -> Option<String>;
     /// As [`super::Transport::isend`] of the bytes of a twin, whose host memory is `host`.
-    fn isend(&self, host: Region, twin: &Arc<Twin>, dest: i32, word: u64, mode: SendMode) -> Result<OpId>;
-    /// As [`super::Transport::irecv`]; the bytes are in either memory when it is over: [`Twin::has_landed`].
+    fn isend(
+        &self,
+        host: Region,
+        twin: &Arc<Twin>,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId>;
+    /// As [`super::Transport::irecv`]; the bytes are in either memory when it is over:
+    /// [`Twin::has_landed`].
     fn irecv(&self, host: Region, twin: &Arc<Twin>, select: Selector) -> Result<OpId>;
 }
 
-/// The device memory of a message in flight, and where its bytes are. Shared by the transport and who copies them.
+/// The device memory of a message in flight, and where its bytes are. Shared by the transport and
+/// who copies them.
 pub struct Twin {
     device: Region,
     hold: Hold,

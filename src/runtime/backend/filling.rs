@@ -16,7 +16,8 @@ impl Filling {
         Filling { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
 
-    /// So many bytes are there now: what was written before this call is seen by who sees the number.
+    /// So many bytes are there now: what was written before this call is seen by who sees the
+    /// number.
     pub fn reach(&self, ready: usize) {
         self.ready.store(ready, Ordering::Release);
     }

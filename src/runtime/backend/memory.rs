@@ -26,7 +26,11 @@ pub trait Memory: Send + Sync {
     /// Frees what `alloc` gave, with the same kind, size and alignment.
     fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()>;
     /// Describes a kind; an unknown kind is NOT_SUPPORTED.
-    fn kind_info(&self, _kind: dtl_enum_word_t, _out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+    fn kind_info(
+        &self,
+        _kind: dtl_enum_word_t,
+        _out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
         None
     }
     /// Free and total bytes, 0 = unknown.
@@ -103,7 +107,8 @@ pub trait Transfer: Send + Sync {
     fn copy_async(&self, _stream: Token, _dst: Place, _src: Place) -> Option<Result<()>> {
         None
     }
-    /// Moves MANAGED memory near a device (-1: the host), in the order of one of the backend's own streams.
+    /// Moves MANAGED memory near a device (-1: the host), in the order of one of the backend's own
+    /// streams.
     fn prefetch(&self, _stream: Token, _place: Place, _device: i32) -> Option<Result<()>> {
         None
     }

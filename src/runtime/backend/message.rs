@@ -10,7 +10,8 @@ use std::task::Poll;
 pub struct OpId(pub u64);
 
 impl OpId {
-    /// Instead of an operation, of which none has this word: the send is over, and nobody asks after it.
+    /// Instead of an operation, of which none has this word: the send is over, and nobody asks
+    /// after it.
     pub const OVER: OpId = OpId(u64::MAX);
 }
 
@@ -19,7 +20,7 @@ impl OpId {
 pub struct Done {
     /// A receive: who sent.
     pub source: i32,
-    /// Success, TRUNCATED, CANCELED, RANK_FAILURE …
+    /// Success, TRUNCATED, CANCELED, RANK_FAILURE ...
     pub status: dtl_status_t,
     /// A receive: the message's match word.
     pub word: u64,
@@ -30,7 +31,8 @@ pub struct Done {
 impl Done {
     /// What a receive from (or send to) DTL_PROC_NULL tells.
     pub const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
-    /// Where nobody asks who sent what, only whether it has failed: of a receive that has not, a transport may leave it as it is.
+    /// Where nobody asks who sent what, only whether it has failed: of a receive that has not, a
+    /// transport may leave it as it is.
     pub const UNASKED: Done = Done { source: i32::MIN, status: DTL_SUCCESS, word: 0, size: 0 };
 
     /// Whether it is that.
@@ -57,7 +59,8 @@ impl Selector {
     #[inline]
     #[must_use]
     pub fn takes(&self, source: i32, word: u64) -> bool {
-        (self.source == source || self.source == DTL_ANY_SOURCE) && (self.word ^ word) & !self.ignore == 0
+        (self.source == source || self.source == DTL_ANY_SOURCE)
+            && (self.word ^ word) & !self.ignore == 0
     }
 }
 
@@ -81,7 +84,8 @@ pub struct Matched {
     pub done: Done,
 }
 
-/// What [`super::Transport::test`] says, of whether an operation is over. (That is two registers; this one would go through memory.)
+/// What [`super::Transport::test`] says, of whether an operation is over. (That is two registers;
+/// this one would go through memory.)
 #[inline(always)]
 pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     match is_over {
@@ -95,7 +99,8 @@ pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
 #[must_use]
 pub fn recv_info(done: &Done) -> dtl_recv_info_t {
     // A receive from nobody has no match word.
-    let tag = if done.source == DTL_PROC_NULL { DTL_ANY_TAG } else { (done.word & 0x0FFF_FFFF) as i32 };
+    let tag =
+        if done.source == DTL_PROC_NULL { DTL_ANY_TAG } else { (done.word & 0x0FFF_FFFF) as i32 };
     dtl_recv_info_t {
         source: done.source,
         tag,

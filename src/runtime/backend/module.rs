@@ -10,7 +10,7 @@ use std::ffi::CString;
 
 /// Source, or a binary, taken over from the caller.
 pub struct Source {
-    /// DTL_LANGUAGE_…; 0 = the backend's own.
+    /// DTL_LANGUAGE_...; 0 = the backend's own.
     pub language: dtl_enum_word_t,
     /// The bytes and a NUL behind them.
     text: Vec<u8>,
@@ -35,7 +35,12 @@ pub struct SourceFile {
 impl Source {
     /// Source of some bytes (at least one).
     #[must_use]
-    pub fn new(language: dtl_enum_word_t, bytes: &[u8], options: Vec<CString>, name: CString) -> Self {
+    pub fn new(
+        language: dtl_enum_word_t,
+        bytes: &[u8],
+        options: Vec<CString>,
+        name: CString,
+    ) -> Self {
         let text = bytes.iter().copied().chain([0]).collect();
         Source { language, text, options, name, files: Vec::new(), libraries: Vec::new() }
     }
@@ -92,13 +97,15 @@ pub struct ModuleLaunch<'a> {
     pub sizes: &'a [u64],
 }
 
-/// Compilers. Any thread, several at once; a backend that gives kernels of its own has streams of its own.
+/// Compilers. Any thread, several at once; a backend that gives kernels of its own has streams of
+/// its own.
 pub trait Modules: Send + Sync {
     /// Compiles for a device; the compiler's messages go to `log` whatever comes out.
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token>;
     /// Ends a module; its kernels have ended before.
     fn destroy(&self, module: Token) -> Result<()>;
-    /// Finds a kernel, and the sizes of its arguments if the module knows them; 0 = of this one it does not.
+    /// Finds a kernel, and the sizes of its arguments if the module knows them; 0 = of this one it
+    /// does not.
     fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)>;
     /// Ends a kernel of its own.
     fn kernel_destroy(&self, kernel: Token) -> Result<()>;

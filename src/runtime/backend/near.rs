@@ -1,5 +1,5 @@
-//! What transports have whose ranks share memory: boards for small collectives, and memory of each rank that the
-//! others load and store. Who uses them: `runtime::comm`.
+//! What transports have whose ranks share memory: boards for small collectives, and memory of each
+//! rank that the others load and store. Who uses them: `runtime::comm`.
 
 use crate::sys::buf::Region;
 use crate::sys::sync::AtomicU64;
@@ -23,15 +23,17 @@ pub struct Member {
     pub place: u32,
 }
 
-/// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank posts under
-/// the numbers 1, 2, 3 …, each one when it has finished the one before. Nothing waits but `rest`.
+/// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank
+/// posts under the numbers 1, 2, 3 ..., each one when it has finished the one before. Nothing waits
+/// but `rest`.
 pub trait Board: Send + Sync {
     /// The most bytes of a post.
     fn room(&self) -> usize;
-    /// Posts under the next number. False: not now, a rank may still look at what was posted long before.
+    /// Posts under the next number. False: not now, a rank may still look at what was posted long
+    /// before.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// A rank's post of a number that this rank has not finished, if it is there. It stays until then; nobody
-    /// writes to it.
+    /// A rank's post of a number that this rank has not finished, if it is there. It stays until
+    /// then; nobody writes to it.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
     /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
     fn finish(&self, number: u64, met: bool);
@@ -53,15 +55,16 @@ pub const PART_WORDS: usize = 64;
 pub enum Offer {
     /// So many bytes of the transport's own, all 0.
     Fresh(usize),
-    /// Memory that the program has already; it stays valid until the last rank has let go of the part.
+    /// Memory that the program has already; it stays valid until the last rank has let go of the
+    /// part.
     Own(Region),
 }
 
 /// How other ranks find a part. Any bits are safe: what is no key finds nothing.
 pub type PartKey = [u64; 2];
 
-/// Memory of one rank that the ranks of its node load and store: its own, or another rank's as this process sees it. It goes
-/// when the last of them lets go of it.
+/// Memory of one rank that the ranks of its node load and store: its own, or another rank's as this
+/// process sees it. It goes when the last of them lets go of it.
 pub trait Part: Send + Sync {
     /// The bytes.
     fn region(&self) -> Region;

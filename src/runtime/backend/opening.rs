@@ -21,7 +21,8 @@ pub struct OpenArgs {
     pub timeout_ns: u64,
     /// Foreign pointer for a registered backend.
     pub native: Addr,
-    /// Whether only the library's own algorithms will do: they keep time limits, or are deterministic.
+    /// Whether only the library's own algorithms will do: they keep time limits, or are
+    /// deterministic.
     pub own_algorithms: bool,
     /// The ranks of the communicator that it is opened over, for a kind whose ranks can meet there
     /// ([`Comm::meets_over`](super::Comm::meets_over)).
@@ -34,8 +35,8 @@ pub trait Exchange: Send + Sync {
     fn rank(&self) -> i32;
     /// Number of ranks.
     fn size(&self) -> i32;
-    /// Everybody's words in the order of ranks. All call it, in the same order, with as many words. Waits for the
-    /// others, within the time limit that the communicator was opened with.
+    /// Everybody's words in the order of ranks. All call it, in the same order, with as many words.
+    /// Waits for the others, within the time limit that the communicator was opened with.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>>;
 }
 

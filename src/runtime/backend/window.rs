@@ -1,5 +1,6 @@
-//! What transports have that do one-sided operations themselves: by their network, or by the library that they are over.
-//! Who uses them: `runtime::comm::window`, which checks bounds and epochs, and takes locks by messages.
+//! What transports have that do one-sided operations themselves: by their network, or by the
+//! library that they are over. Who uses them: `runtime::comm::window`, which checks bounds and
+//! epochs, and takes locks by messages.
 
 use super::OpId;
 use crate::abi::word::dtl_dtype_t;
@@ -21,8 +22,8 @@ pub enum Windows {
 /// This rank's part of a window to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPart<'a> {
-    /// Memory that stays valid until the window is closed. `None`, on all ranks alike: the transport allocates it,
-    /// 64-byte aligned and all 0.
+    /// Memory that stays valid until the window is closed. `None`, on all ranks alike: the
+    /// transport allocates it, 64-byte aligned and all 0.
     pub memory: Option<Region>,
     /// Bytes of each rank's part, by rank.
     pub sizes: &'a [u64],
@@ -63,13 +64,14 @@ pub enum Reach {
     Target,
 }
 
-/// One-sided operations on the memory of each rank of a transport. Called by several threads at once, at any time
-/// from its making to its end, on any target.
+/// One-sided operations on the memory of each rank of a transport. Called by several threads at
+/// once, at any time from its making to its end, on any target.
 ///
-/// Put, get and the accumulating operations only begin: their buffers stay valid and unchanged until a flush of their
-/// target that is called later is over. They go on, here and at the target, while somebody calls the transport: its
-/// `progress`, `test`, `probe` or `take`. An operation fails at once, or with the flush (or the question) that finds out.
-/// Puts and gets have no order but that of flushes.
+/// Put, get and the accumulating operations only begin: their buffers stay valid and unchanged
+/// until a flush of their target that is called later is over. They go on, here and at the target,
+/// while somebody calls the transport: its `progress`, `test`, `probe` or `take`. An operation
+/// fails at once, or with the flush (or the question) that finds out. Puts and gets have no order
+/// but that of flushes.
 pub trait Window: Send + Sync {
     /// How, for people (63 bytes at most).
     fn describe(&self) -> &'static str;
@@ -83,37 +85,48 @@ pub trait Window: Send + Sync {
     fn hears(&self, _said: &[u64]) -> Result<()> {
         Ok(())
     }
-    /// Whether calls may stay inside until what they ask for is done, however long that takes. Else none waits.
+    /// Whether calls may stay inside until what they ask for is done, however long that takes. Else
+    /// none waits.
     fn blocks(&self) -> bool {
         false
     }
-    /// Copies to the target; `from` has `to.len` bytes (more than none). Only if `asked`, somebody asks after it by
-    /// `test`; `None`: `from` is the caller's again.
+    /// Copies to the target; `from` has `to.len` bytes (more than none). Only if `asked`, somebody
+    /// asks after it by `test`; `None`: `from` is the caller's again.
     fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>>;
     /// Copies from the target; else as `put`.
     fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>>;
-    /// Whether a put, get or flush of that id is over (locally, for a put). After true or an error the id means nothing
-    /// any more.
+    /// Whether a put, get or flush of that id is over (locally, for a put). After true or an error
+    /// the id means nothing any more.
     fn test(&self, op: OpId) -> Result<bool>;
-    /// Waits until this rank's operations on a target (`None`: on all) are over. `None`: they are, else `test` tells.
+    /// Waits until this rank's operations on a target (`None`: on all) are over. `None`: they are,
+    /// else `test` tells.
     fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>>;
-    /// Whether all accumulating operations on elements of this dtype, at multiples of its size, are done here: atomic among themselves, those of one
-    /// origin on one element in its order, as the library's reductions are (`sys::reduce`). The same on all ranks; else
-    /// the target applies all of this dtype's by messages.
+    /// Whether all accumulating operations on elements of this dtype, at multiples of its size, are
+    /// done here: atomic among themselves, those of one origin on one element in its order, as the
+    /// library's reductions are (`sys::reduce`). The same on all ranks; else the target applies all
+    /// of this dtype's by messages.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
     }
-    /// `target = target ∘ from`, element by element, a built-in dtype and operation; what was there before goes to
-    /// `result`, if there is such. With a result and NO_OP, `from` may be empty.
-    fn accumulate(&self, _to: Spot, _from: Region, _result: Option<Region>, _by: &Reduction) -> Result<()> {
+    /// `target = target op from`, element by element, a built-in dtype and operation; what was
+    /// there before goes to `result`, if there is such. With a result and NO_OP, `from` may be
+    /// empty.
+    fn accumulate(
+        &self,
+        _to: Spot,
+        _from: Region,
+        _result: Option<Region>,
+        _by: &Reduction,
+    ) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not accumulate")
     }
     /// One element of 1, 2, 4 or 8 bytes.
     fn compare_and_swap(&self, _to: Spot, _swap: Swap) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
-    /// No call follows, and no buffer is touched any more. `together`: all ranks close it now, each after its last flush
-    /// of everything; else nobody waits for anybody, and what cannot go without the others stays.
+    /// No call follows, and no buffer is touched any more. `together`: all ranks close it now, each
+    /// after its last flush of everything; else nobody waits for anybody, and what cannot go
+    /// without the others stays.
     fn close(&self, together: bool);
 }
 
@@ -128,8 +141,8 @@ pub enum Copied {
     Refused,
 }
 
-/// Memory of another process of this node, which the kernel copies without that process' help. Several
-/// threads may call it at once.
+/// Memory of another process of this node, which the kernel copies without that process' help.
+/// Several threads may call it at once.
 pub trait Remote: Send + Sync {
     /// Copies from an address of that process.
     fn read(&self, address: u64, into: Region) -> Copied;

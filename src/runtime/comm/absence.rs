@@ -2,13 +2,13 @@
 //!
 //! A rank is absent if the call that made the communicator failed on this rank alone, or if it
 //! destroyed the communicator after a failure while others still use it. The transport reports
-//! neither, because the rank has not died, so the rank sends a notice. Without the notice the others
-//! would wait for the absent rank for ever.
+//! neither, because the rank has not died, so the rank sends a notice. Without the notice the
+//! others would wait for the absent rank for ever.
 //!
-//! A rank whose call failed does not know the new communicator's context. It sends its notice on the
-//! parent's context, with the number of the collective that made the communicator. Therefore the new
-//! communicator shares the parent's list of absences (`Origin`), and reads the notices itself once
-//! the parent is destroyed.
+//! A rank whose call failed does not know the new communicator's context. It sends its notice on
+//! the parent's context, with the number of the collective that made the communicator. Therefore
+//! the new communicator shares the parent's list of absences (`Origin`), and reads the notices
+//! itself once the parent is destroyed.
 
 use super::Comm;
 use super::p2p::Started;
@@ -27,10 +27,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// In place of a collective's number: the rank is absent from the communicator on which the notice is sent.
+/// In place of a collective's number: the rank is absent from the communicator on which the notice
+/// is sent.
 pub(super) const HERE: u64 = u64::MAX;
 
-/// In place of a collective's number: the rank is absent from the result of shrink number `completed + 1`.
+/// In place of a collective's number: the rank is absent from the result of shrink number
+/// `completed + 1`.
 pub(super) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }
@@ -94,7 +96,8 @@ impl Comm {
     /// Records which collective of `parent` made this communicator. Both are on one link.
     pub(super) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
         let (context, absences) = (parent.context, Arc::clone(&parent.reports.absences));
-        self.origin = Some(Box::new(Origin { parent: parent.handle().id, context, number, absences }));
+        self.origin =
+            Some(Box::new(Origin { parent: parent.handle().id, context, number, absences }));
         self
     }
 
@@ -133,8 +136,8 @@ impl Comm {
         self.gone_text_of(&self.gone())
     }
 
-    /// Why an operation with one rank cannot complete. Others that are gone are not the reason, unless the
-    /// communicator does not know what has become of this one.
+    /// Why an operation with one rank cannot complete. Others that are gone are not the reason,
+    /// unless the communicator does not know what has become of this one.
     pub(super) fn peer_gone_text(&self, peer: i32) -> String {
         if self.failed_ranks().contains(&peer) {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
@@ -150,11 +153,13 @@ impl Comm {
         let absent = match &*gone.absent {
             [] => String::new(),
             [rank] => format!(
-                "because rank {rank} does not take part in this communicator: the call that made it failed there, \
+                "because rank {rank} does not take part in this communicator: the call that made \
+                 it failed there, \
                  or that rank destroyed it; dtl_comm_shrink leaves it out"
             ),
             ranks => format!(
-                "because ranks {} do not take part in this communicator: the call that made it failed there, \
+                "because ranks {} do not take part in this communicator: the call that made it \
+                 failed there, \
                  or these ranks destroyed it; dtl_comm_shrink leaves them out",
                 super::rank_list(ranks)
             ),
@@ -172,7 +177,8 @@ impl Comm {
         }
     }
 
-    /// Polls an operation with one rank. If that rank is absent, the operation ends as if the rank had died.
+    /// Polls an operation with one rank. If that rank is absent, the operation ends as if the rank
+    /// had died.
     pub(super) fn poll_peer(&self, started: Started, peer: i32) -> Result<Option<Done>> {
         match self.poll(started)? {
             None => self.end_if_absent(started, peer),
@@ -193,7 +199,8 @@ impl Comm {
         })
     }
 
-    /// Whether a member is known to be absent. DTL_ANY_SOURCE: whether all other members are absent or dead.
+    /// Whether a member is known to be absent. DTL_ANY_SOURCE: whether all other members are absent
+    /// or dead.
     pub(super) fn is_absent(&self, rank: i32) -> bool {
         if rank != DTL_ANY_SOURCE {
             return self.has_left(rank) || self.absent_ranks().contains(&rank);
@@ -202,7 +209,8 @@ impl Comm {
         if absent.is_empty() {
             return false;
         }
-        let is_gone = |rank: i32| rank == self.rank || absent.contains(&rank) || failed.contains(&rank);
+        let is_gone =
+            |rank: i32| rank == self.rank || absent.contains(&rank) || failed.contains(&rank);
         (0..self.size).all(is_gone)
     }
 
@@ -232,8 +240,9 @@ thread_local! {
     static IN_VAIN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// After a failed look of a call that does not wait. Such a call may be repeated without end, so that every
-/// `LOOKS`-th of them reads notices, as a call that waits does. True if this was one of them.
+/// After a failed look of a call that does not wait. Such a call may be repeated without end, so
+/// that every `LOOKS`-th of them reads notices, as a call that waits does. True if this was one of
+/// them.
 pub(super) fn looked_in_vain(comm: &Comm) -> bool {
     let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
     let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
@@ -253,15 +262,15 @@ pub(super) fn read_notices(comm: &Comm) {
     }
 }
 
-/// Whether a communicator has failed, so that its ranks may destroy it at different times. Without a
-/// failure all ranks destroy it alike.
+/// Whether a communicator has failed, so that its ranks may destroy it at different times. Without
+/// a failure all ranks destroy it alike.
 pub(super) fn has_failed(comm: &Comm) -> bool {
     comm.standing.state() == State::Revoked || comm.is_broken() || comm.has_died()
 }
 
-/// Tells the other ranks that this rank destroys a communicator: by its mark, and by a notice if the communicator
-/// has failed. After a completed shrink no rank waits for this rank on it any more; a late rank that
-/// found it gone would leave it out of a communicator in which it is.
+/// Tells the other ranks that this rank destroys a communicator: by its mark, and by a notice if
+/// the communicator has failed. After a completed shrink no rank waits for this rank on it any
+/// more; a late rank that found it gone would leave it out of a communicator in which it is.
 pub(super) fn leave(comm: &Comm, has_failed: bool) {
     let (completed, is_pending) = comm.shrinking.lock().state();
     if let Some(flat) = comm.flat.as_ref().filter(|_| completed == 0) {

@@ -1,16 +1,16 @@
 //! Survivors agree on who they are, and get a communicator of their own.
 //!
 //! Flooding: in each round every rank sends the set of ranks that it knows to have failed to all
-//! others, and takes theirs in. A rank that heard its own set from everybody in it decides, and says
-//! so in the next round's message; who hears a decision adopts it and passes it on. A rank can only
-//! miss another's message by its death, so no two survivors decide differently: who does not decide
-//! in a round in which somebody did goes on to the next, where the decision reaches it, unless all who
-//! had it died first. (Early-deciding flooding consensus with a perfect failure detector: Charron-Bost
-//! and Schiper, "Uniform consensus is harder than consensus", 2004.)
+//! others, and takes theirs in. A rank that heard its own set from everybody in it decides, and
+//! says so in the next round's message; who hears a decision adopts it and passes it on. A rank can
+//! only miss another's message by its death, so no two survivors decide differently: who does not
+//! decide in a round in which somebody did goes on to the next, where the decision reaches it,
+//! unless all who had it died first. (Early-deciding flooding consensus with a perfect failure
+//! detector: Charron-Bost and Schiper, "Uniform consensus is harder than consensus", 2004.)
 //!
 //! An agreement that does not end within the time limit is suspended, not abandoned: its receives
-//! stay posted and its words stay valid, and the next call on this rank continues it. So a late rank
-//! adopts the decision that the others reached with its words, and attempts need no numbers.
+//! stay posted and its words stay valid, and the next call on this rank continues it. So a late
+//! rank adopts the decision that the others reached with its words, and attempts need no numbers.
 
 use super::absence;
 use super::call::{Call, Kind};
@@ -37,8 +37,9 @@ struct Word {
     context: u32,
     /// By rank.
     failed: Vec<bool>,
-    /// By rank: the place that it has reserved for the new communicator's board, as far as that is known. Who decides has
-    /// heard those of all survivors. Empty if there are too many ranks for a board.
+    /// By rank: the place that it has reserved for the new communicator's board, as far as that is
+    /// known. Who decides has heard those of all survivors. Empty if there are too many ranks for a
+    /// board.
     places: Vec<u32>,
 }
 
@@ -51,19 +52,19 @@ fn places_told(size: usize) -> usize {
 
 impl Word {
     fn words(&self) -> Vec<u64> {
-        let bits = self
-            .failed
-            .chunks(64)
-            .map(|chunk| (0..).zip(chunk).fold(0_u64, |bits, (at, failed)| bits | u64::from(*failed) << at));
+        let bits = self.failed.chunks(64).map(|chunk| {
+            (0..).zip(chunk).fold(0_u64, |bits, (at, failed)| bits | u64::from(*failed) << at)
+        });
         let head = u64::from(self.decided) << 32 | u64::from(self.context);
         [head].into_iter().chain(bits).chain(self.places.iter().copied().map(u64::from)).collect()
     }
 
     fn parse(words: &[u64], size: usize) -> Word {
         let (head, bits) = words.split_first().map_or((0, words), |(head, bits)| (*head, bits));
-        let failed =
-            (0..size).map(|rank| bits.get(rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1));
-        let places = bits.iter().skip(size.div_ceil(64)).take(places_told(size)).map(|place| *place as u32);
+        let failed = (0..size)
+            .map(|rank| bits.get(rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1));
+        let places =
+            bits.iter().skip(size.div_ceil(64)).take(places_told(size)).map(|place| *place as u32);
         let (failed, places) = (failed.collect(), places.collect());
         Word { decided: head >> 32 != 0, context: head as u32, failed, places }
     }
@@ -102,7 +103,8 @@ pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
         if shrinking.is_busy {
             return fail!(
                 DTL_ERROR_BUSY,
-                "another thread is in dtl_comm_shrink on this communicator: call it again when that call has returned"
+                "another thread is in dtl_comm_shrink on this communicator: call it again when \
+                 that call has returned"
             );
         }
         shrinking.is_busy = true;
@@ -148,7 +150,8 @@ fn continue_shrink(
     let Some(seat) = agreement.seat.take() else {
         return fail!(
             DTL_ERROR_RANK_FAILURE,
-            "an earlier call failed to make the communicator that the ranks had agreed on, and the others have been told"
+            "an earlier call failed to make the communicator that the ranks had agreed on, and the \
+             others have been told"
         );
     };
     let made = derive(comm, &survivors, context, Some((seat, places)), number)?;
@@ -163,7 +166,8 @@ struct Agreement {
     own_context: u32,
     /// This rank's place for the new communicator's board, until that takes it.
     seat: Option<Seat>,
-    /// This rank's word in this round. If it is decided, it is the result, which is sent to the survivors.
+    /// This rank's word in this round. If it is decided, it is the result, which is sent to the
+    /// survivors.
     mine: Word,
     /// Words of this round, by rank.
     heard: Vec<Option<Word>>,
@@ -187,7 +191,9 @@ impl Agreement {
         if let Some(place) = mine.places.get_mut(comm.rank as usize) {
             *place = seat.place;
         }
-        for rank in comm.failed_ranks().into_iter().chain(comm.absent_ranks()).chain(comm.left_ranks()) {
+        for rank in
+            comm.failed_ranks().into_iter().chain(comm.absent_ranks()).chain(comm.left_ranks())
+        {
             note(&mut mine.failed, rank);
         }
         let mut agreement = Agreement {
@@ -235,7 +241,8 @@ impl Agreement {
                 }
                 if deadline.passed() {
                     report::gather(comm, None, deadline);
-                    let text = "not every survivor called dtl_comm_shrink in time; call it again to continue";
+                    let text = "not every survivor called dtl_comm_shrink in time; call it again \
+                        to continue";
                     return Err(report::attach(comm, &Error::new(DTL_ERROR_TIMEOUT, text), None));
                 }
                 progress::others(comm);
@@ -288,38 +295,48 @@ impl Agreement {
         Ok(())
     }
 
-    /// Ends a round of which all words have arrived: decides, or begins the next round with the failures
-    /// learned.
+    /// Ends a round of which all words have arrived: decides, or begins the next round with the
+    /// failures learned.
     fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
         let (mine, heard) = (&self.mine, &self.heard);
         let decided = heard.iter().flatten().find(|word| word.decided);
         let (mut failed, mut places) = (mine.failed.clone(), mine.places.clone());
         for word in heard.iter().flatten() {
-            places.iter_mut().zip(&word.places).for_each(|(known, told)| *known = (*known).max(*told));
+            places
+                .iter_mut()
+                .zip(&word.places)
+                .for_each(|(known, told)| *known = (*known).max(*told));
         }
         for (rank, word) in (0..).zip(heard) {
             match word {
-                Some(word) => {
-                    word.survivors_missing_from(&failed).iter().for_each(|rank| note(&mut failed, *rank))
-                }
+                Some(word) => word
+                    .survivors_missing_from(&failed)
+                    .iter()
+                    .for_each(|rank| note(&mut failed, *rank)),
                 None if rank != comm.rank => note(&mut failed, rank),
                 None => {}
             }
         }
-        let agreed = heard.iter().flatten().all(|word| word.failed == mine.failed) && failed == mine.failed;
+        let agreed =
+            heard.iter().flatten().all(|word| word.failed == mine.failed) && failed == mine.failed;
         self.mine = match decided {
             Some(word) => word.clone(),
             None if agreed => {
                 let leader = mine.survivors().first().copied().unwrap_or(comm.rank);
-                let theirs = heard.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
-                let context = if leader == comm.rank { self.own_context } else { theirs.unwrap_or(0) };
+                let theirs =
+                    heard.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
+                let context =
+                    if leader == comm.rank { self.own_context } else { theirs.unwrap_or(0) };
                 Word { decided: true, context, failed, places }
             }
             None => Word { decided: false, context: self.own_context, failed, places },
         };
         self.round += 1;
         if self.round >= ROUNDS {
-            return fail!(DTL_ERROR_RANK_FAILURE, "the survivors came to no agreement in {ROUNDS} rounds");
+            return fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "the survivors came to no agreement in {ROUNDS} rounds"
+            );
         }
         self.begin_round(comm);
         Ok(())
@@ -340,7 +357,8 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
     let done = match posted.poll()? {
         Some(done) => Some(done),
         None if posted.is_over() => return Ok(Some(true)),
-        // The peer sent its words before its notice: a word that has not arrived by now will not arrive.
+        // The peer sent its words before its notice: a word that has not arrived by now will not
+        // arrive.
         None if comm.is_absent(peer) => {
             comm.link.transport.catch_up(comm.outer(peer));
             match posted.cancel()? {

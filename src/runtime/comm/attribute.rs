@@ -87,10 +87,15 @@ pub fn get(comm: &Comm, number: i32) -> Result<Option<Addr>> {
 pub fn delete(comm: &Comm, handle: dtl_comm_t, number: i32) -> Result<()> {
     let old = comm.attributes.0.lock().remove(&number);
     match old {
-        Some((key, value)) => callback::delete_attribute(key.delete, (handle, number), (key.user, value)),
+        Some((key, value)) => {
+            callback::delete_attribute(key.delete, (handle, number), (key.user, value))
+        }
         None => {
             find(number)?;
-            return fail!(DTL_ERROR_NOT_FOUND, "the communicator has no attribute under key {number}");
+            return fail!(
+                DTL_ERROR_NOT_FOUND,
+                "the communicator has no attribute under key {number}"
+            );
         }
     }
     Ok(())
@@ -98,15 +103,17 @@ pub fn delete(comm: &Comm, handle: dtl_comm_t, number: i32) -> Result<()> {
 
 /// Copies what wants to be copied to a duplicate.
 pub(super) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &Comm) -> Result<()> {
-    let all: Vec<_> = from.attributes.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
+    let all: Vec<_> =
+        from.attributes.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
     for (number, (key, value)) in all {
         let before = Mark::now();
         match callback::copy_attribute(key.copy, (handle, number), (key.user, value)) {
             Ok(Some(copy)) => drop(to.attributes.0.lock().insert(number, (key, copy))),
             Ok(None) => {}
             Err(said) => {
-                let what =
-                    format!("no duplicate was made: the copy function of attribute key {number} returned");
+                let what = format!(
+                    "no duplicate was made: the copy function of attribute key {number} returned"
+                );
                 let error = before.explain(Error::told(&what, said));
                 end_all(to, dtl_comm_t::NULL);
                 return Err(error);

@@ -79,7 +79,8 @@ impl Begun {
     }
 }
 
-/// Waits for the end of one that was to begin. After a failure nothing touches the caller's buffers.
+/// Waits for the end of one that was to begin. After a failure nothing touches the caller's
+/// buffers.
 #[inline(always)]
 pub fn wait(comm: &Comm, begun: Result<Begun>) -> Result<()> {
     if let Ok(Begun::Over(_)) = begun {

@@ -1,4 +1,5 @@
-//! What an operation is, as its caller described it: for the recorder, for reports, and for ranks to compare.
+//! What an operation is, as its caller described it: for the recorder, for reports, and for ranks
+//! to compare.
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
 use crate::runtime::comm::{numbered, types};
@@ -17,12 +18,15 @@ macro_rules! kinds {
 }
 kinds! {
     Send "send", Ssend "ssend", Recv "recv", Probe "probe", Sendrecv "sendrecv",
-    Put "put", Get "get", Barrier "barrier", Bcast "bcast", Reduce "reduce", Allreduce "allreduce", Gather "gather",
+    Put "put", Get "get", Barrier "barrier", Bcast "bcast", Reduce "reduce", Allreduce "allreduce",
+        Gather "gather",
     Gatherv "gatherv", Scatter "scatter", Scatterv "scatterv", Allgather "allgather",
     Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
     ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
-    Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Open "open", Shrink "shrink",
-    GroupCreate "group_create", WinCreate "win_create/allocate", WinDestroy "win_destroy", Fence "fence",
+    Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Open "open",
+        Shrink "shrink",
+    GroupCreate "group_create", WinCreate "win_create/allocate", WinDestroy "win_destroy",
+        Fence "fence",
 }
 
 impl Kind {
@@ -44,7 +48,12 @@ impl Kind {
     pub(super) fn makes_comm(self) -> bool {
         matches!(
             self,
-            Kind::Dup | Kind::Split | Kind::GroupCreate | Kind::Open | Kind::WinCreate | Kind::Shrink
+            Kind::Dup
+                | Kind::Split
+                | Kind::GroupCreate
+                | Kind::Open
+                | Kind::WinCreate
+                | Kind::Shrink
         )
     }
 }
@@ -100,7 +109,8 @@ impl Call {
         if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
     }
 
-    /// The same of device memory where a library of devices runs it: other ranks' of host memory do not go with it.
+    /// The same of device memory where a library of devices runs it: other ranks' of host memory do
+    /// not go with it.
     pub(super) fn on_device(self) -> Call {
         Call { op: self.op ^ ON_DEVICE, ..self }
     }
@@ -118,7 +128,11 @@ impl Call {
     /// This call with dtype and operation replaced by numbers that mean the same on every rank.
     #[inline]
     pub(super) fn portable(self) -> Call {
-        if self.dtype < numbered::FIRST && self.op < numbered::FIRST { self } else { self.of_own_types() }
+        if self.dtype < numbered::FIRST && self.op < numbered::FIRST {
+            self
+        } else {
+            self.of_own_types()
+        }
     }
 
     #[cold]
@@ -133,7 +147,9 @@ impl Call {
     pub(super) fn signature(&self) -> u8 {
         let Call { kind, dtype, op, peer, .. } = self.portable();
         let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
-        let mixed = parts.iter().fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
+        let mixed = parts
+            .iter()
+            .fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
         (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
     }
 
@@ -301,9 +317,12 @@ mod tests {
     fn own_types_are_compared_by_what_they_are() {
         let dtype = |size, name| types::create_dtype(size, name).expect("a dtype");
         let call = |dtype| Call::new(Kind::Bcast).with(2, dtype).root(0);
-        let (one, same, larger) = (call(dtype(8, "one")), call(dtype(8, "same")), call(dtype(12, "larger")));
+        let (one, same, larger) =
+            (call(dtype(8, "one")), call(dtype(8, "same")), call(dtype(12, "larger")));
         assert_ne!(one, same);
-        assert!(one.goes_with(&same) && one.signature() == same.signature() && !one.goes_with(&larger));
+        assert!(
+            one.goes_with(&same) && one.signature() == same.signature() && !one.goes_with(&larger)
+        );
         types::destroy_dtype(same.dtype).expect("a dtype");
         let told = Call::from_words(same.portable().words()).expect("a call");
         assert_eq!(told, one.portable(), "also after its end");
@@ -319,8 +338,12 @@ mod tests {
     #[test]
     fn texts_name_what_matters() {
         let call = Call::new(Kind::Allreduce).with(64, 9).op(0);
-        assert_eq!(Call { tag: 812, ..call }.to_string(), "allreduce #812 (count 64, FLOAT64, SUM)");
-        let recv = Call { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..Call::new(Kind::Recv).with(3, 2) };
+        assert_eq!(
+            Call { tag: 812, ..call }.to_string(),
+            "allreduce #812 (count 64, FLOAT64, SUM)"
+        );
+        let recv =
+            Call { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..Call::new(Kind::Recv).with(3, 2) };
         assert_eq!(recv.to_string(), "recv (count 3, INT32, from any rank, any tag)");
     }
 }

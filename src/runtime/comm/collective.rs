@@ -22,7 +22,11 @@ impl Comm {
         if (0..self.size).contains(&root) {
             return Ok(());
         }
-        fail!(DTL_ERROR_INVALID_RANK, "root {root}: the communicator has ranks 0 to {}", self.size - 1)
+        fail!(
+            DTL_ERROR_INVALID_RANK,
+            "root {root}: the communicator has ranks 0 to {}",
+            self.size - 1
+        )
     }
 
     /// The algorithm for a call; the first use of each is explained.
@@ -110,7 +114,7 @@ pub struct Of {
 pub struct By {
     /// What folds.
     pub reduction: Reduction,
-    /// DTL_OP_….
+    /// DTL_OP_....
     pub op: i32,
 }
 
@@ -133,7 +137,8 @@ pub fn barrier(comm: Caller<'_>) -> Result<Begun> {
     })
 }
 
-/// The same under another name, by the library's own algorithms, so that this rank serves others while it waits.
+/// The same under another name, by the library's own algorithms, so that this rank serves others
+/// while it waits.
 pub(super) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
     let call = Call::new(kind);
     match &comm.flat {
@@ -160,10 +165,19 @@ pub(super) fn bcast<P: Place>(comm: Caller<'_>, data: Data, root: i32) -> Result
 }
 
 /// Everybody's data folded, at the root. `recv` says count and dtype; its bytes count at the root.
-pub(super) fn reduce<P: Place>(comm: Caller<'_>, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
+pub(super) fn reduce<P: Place>(
+    comm: Caller<'_>,
+    send: Sent,
+    recv: Data,
+    by: By,
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "sbuf: DTL_IN_PLACE is for the root (rank {root}) only"
+        );
     }
     let whole = || Collective::Reduce { send, recv: recv.bytes, root, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
@@ -183,7 +197,12 @@ pub(super) fn reduce<P: Place>(comm: Caller<'_>, send: Sent, recv: Data, by: By,
 
 /// Everybody's data folded, at everybody.
 #[inline(always)]
-pub(super) fn allreduce<P: Place>(comm: Caller<'_>, send: Sent, recv: Data, by: By) -> Result<Begun> {
+pub(super) fn allreduce<P: Place>(
+    comm: Caller<'_>,
+    send: Sent,
+    recv: Data,
+    by: By,
+) -> Result<Begun> {
     let whole = || Collective::Allreduce { send, recv: recv.bytes, by: by.reduction };
     let from = sent_or(send, recv.bytes, recv.bytes)?;
     let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
@@ -191,14 +210,21 @@ pub(super) fn allreduce<P: Place>(comm: Caller<'_>, send: Sent, recv: Data, by: 
 }
 
 #[inline(never)]
-fn allreduce_by_steps(comm: &Comm, call: Call, (send, recv): (Region, Region), by: By) -> Result<Begun> {
+fn allreduce_by_steps(
+    comm: &Comm,
+    call: Call,
+    (send, recv): (Region, Region),
+    by: By,
+) -> Result<Begun> {
     let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
     if let Some(flat) = comm.flat(how) {
         let shape = Shape::Allreduce { send, recv };
         return comm.prepare_flat(call, Some(by.reduction), flat, shape);
     }
     let folding = by.folding();
-    comm.prepare(call, Some(by.reduction), |s, g| any::allreduce(s, g, comm.way(how), folding, (send, recv)))
+    comm.prepare(call, Some(by.reduction), |s, g| {
+        any::allreduce(s, g, comm.way(how), folding, (send, recv))
+    })
 }
 
 /// Everybody's blocks folded; rank r gets block r. `blocks`: the parts of `send` (or in place: of
@@ -214,15 +240,23 @@ pub(super) fn reduce_scatter<P: Place>(
     if !in_place {
         blocks.iter().try_for_each(|block| check_disjoint(*block, recv.bytes))?;
     }
-    let kind = if kind == BlockKind::Equal { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
+    let kind =
+        if kind == BlockKind::Equal { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
     let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
     let whole = || {
         let send = if in_place { None } else { Some(span(blocks)) };
-        Collective::ReduceScatter { send, blocks: blocks.to_vec(), recv: recv.bytes, by: by.reduction }
+        Collective::ReduceScatter {
+            send,
+            blocks: blocks.to_vec(),
+            recv: recv.bytes,
+            by: by.reduction,
+        }
     };
     P::begin(comm, &call, whole, || {
         comm.choose(kind, recv.bytes.len(), by.reduction.commutes);
-        comm.prepare(call, Some(by.reduction), |s, g| algorithm::reduce_scatter(s, g, blocks, recv.bytes))
+        comm.prepare(call, Some(by.reduction), |s, g| {
+            algorithm::reduce_scatter(s, g, blocks, recv.bytes)
+        })
     })
 }
 
@@ -295,7 +329,10 @@ fn at_root_only(
     root: i32,
 ) -> Result<Region> {
     if mine.is_none() && comm.rank != root {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: DTL_IN_PLACE is for the root (rank {root}) only");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: DTL_IN_PLACE is for the root (rank {root}) only"
+        );
     }
     sent_or(mine, theirs, own)
 }
@@ -310,7 +347,10 @@ pub(super) fn gatherv<P: Place>(
 ) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "sbuf: DTL_IN_PLACE is for the root (rank {root}) only"
+        );
     }
     if let Some(send) = send {
         blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
@@ -357,7 +397,10 @@ pub(super) fn scatterv<P: Place>(
 ) -> Result<Begun> {
     comm.check_root(root)?;
     if recv.is_none() && comm.rank != root {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "rbuf: DTL_IN_PLACE is for the root (rank {root}) only");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rbuf: DTL_IN_PLACE is for the root (rank {root}) only"
+        );
     }
     if let Some(recv) = recv {
         blocks.iter().try_for_each(|block| check_disjoint(*block, recv))?;
@@ -375,7 +418,12 @@ pub(super) fn scatterv<P: Place>(
 }
 
 /// Everybody's block, at everybody.
-pub(super) fn allgather<P: Place>(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub(super) fn allgather<P: Place>(
+    comm: Caller<'_>,
+    send: Sent,
+    per_rank: Of,
+    recv: Region,
+) -> Result<Begun> {
     let len = per_rank.bytes;
     let whole = || Collective::Allgather { send, recv, len };
     let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
@@ -390,7 +438,12 @@ pub(super) fn allgather<P: Place>(comm: Caller<'_>, send: Sent, per_rank: Of, re
 }
 
 /// The same with a block of its own size for each rank.
-pub(super) fn allgatherv<P: Place>(comm: Caller<'_>, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
+pub(super) fn allgatherv<P: Place>(
+    comm: Caller<'_>,
+    send: Sent,
+    of: Of,
+    blocks: &[Region],
+) -> Result<Begun> {
     if let Some(send) = send {
         blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
     }
@@ -407,7 +460,12 @@ pub(super) fn allgatherv<P: Place>(comm: Caller<'_>, send: Sent, of: Of, blocks:
 }
 
 /// Block r to rank r, and block r from rank r.
-pub(super) fn alltoall<P: Place>(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub(super) fn alltoall<P: Place>(
+    comm: Caller<'_>,
+    send: Sent,
+    per_rank: Of,
+    recv: Region,
+) -> Result<Begun> {
     if let Some(send) = send {
         check_disjoint(send, recv)?;
     }
@@ -441,7 +499,8 @@ pub(super) fn alltoallv<P: Place>(
     recv: &[Region],
     of: Of,
 ) -> Result<Begun> {
-    let whole = || Collective::Alltoallv { send: send.map(<[Region]>::to_vec), blocks: recv.to_vec() };
+    let whole =
+        || Collective::Alltoallv { send: send.map(<[Region]>::to_vec), blocks: recv.to_vec() };
     let call = Call::new(Kind::Alltoallv).with(of.count, of.dtype);
     P::begin(comm, &call, whole, || {
         comm.choose(Kind::Alltoallv, 0, true);

@@ -1,9 +1,11 @@
-//! Large messages of device memory that go as they are over a transport that moves it (`backend::Direct`): each has host memory
-//! beside, which only becomes memory where its bytes have to go through it. So everything but the transport's device sees host
-//! memory: a message that is short, or whose other side cannot be reached, is staged in the middle of its way.
+//! Large messages of device memory that go as they are over a transport that moves it
+//! (`backend::Direct`): each has host memory beside, which only becomes memory where its bytes have
+//! to go through it. So everything but the transport's device sees host memory: a message that is
+//! short, or whose other side cannot be reached, is staged in the middle of its way.
 //!
-//! The bytes are copied by the thread that waits for the message, or makes progress for it: with no lock but the request's, as
-//! all that is staged (`staging`). A backend is asked for a dma-buf by the thread that starts the message, with no lock.
+//! The bytes are copied by the thread that waits for the message, or makes progress for it: with no
+//! lock but the request's, as all that is staged (`staging`). A backend is asked for a dma-buf by
+//! the thread that starts the message, with no lock.
 
 use super::link::Class;
 use super::p2p::Started;
@@ -33,8 +35,12 @@ pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
     let inside = epoch::enter();
     let backend = registry::find(&inside, allocation.backend)?;
     let export = || export(all);
-    let memory =
-        DeviceMemory { backend: backend.name(), region: all, serial: allocation.serial, export: &export };
+    let memory = DeviceMemory {
+        backend: backend.name(),
+        region: all,
+        serial: allocation.serial,
+        export: &export,
+    };
     let hold = direct.hold(&memory)?;
     check_is_there(buffer, &allocation)?;
     let Some(hold) = hold else {
@@ -73,7 +79,8 @@ pub(super) fn text(direct: &dyn Direct) -> String {
         return refused(&why);
     }
     format!(
-        "direct: messages of more than {} bytes of memory that was allocated here; others, and collectives, are staged through \
+        "direct: messages of more than {} bytes of memory that was allocated here; others, and \
+         collectives, are staged through \
          host memory",
         direct.above()
     )

@@ -1,11 +1,12 @@
-//! Collectives of a few bytes over a board: each rank puts its part up and reads the others' when they are there.
-//! One step instead of a message and an answer for each round of `algorithms`.
+//! Collectives of a few bytes over a board: each rank puts its part up and reads the others' when
+//! they are there. One step instead of a message and an answer for each round of `algorithms`.
 //!
-//! The numbers of a board's posts count the collectives that use it, so all ranks agree on them. A rank posts
-//! one when it has finished the one before; one that was only begun (as a request) waits for its turn.
+//! The numbers of a board's posts count the collectives that use it, so all ranks agree on them. A
+//! rank posts one when it has finished the one before; one that was only begun (as a request) waits
+//! for its turn.
 //!
-//! Operands are grouped as recursive doubling and the binomial tree of `algorithms::reduce` group them, so that
-//! results are bitwise the same as without a board.
+//! Operands are grouped as recursive doubling and the binomial tree of `algorithms::reduce` group
+//! them, so that results are bitwise the same as without a board.
 
 use super::algorithms::Group;
 use super::algorithms::reduce::Fold;
@@ -34,7 +35,8 @@ pub(super) struct Flat {
 /// Most bytes that a rank reads.
 const MOST_BYTES: usize = 32 << 10;
 
-/// For the partial results of a tree's levels: its ranks' logarithm, of which the parts of 16 ranks are the most.
+/// For the partial results of a tree's levels: its ranks' logarithm, of which the parts of 16 ranks
+/// are the most.
 const PARTIAL_BYTES: usize = 8 << 10;
 
 /// Most bytes of each rank, on a board with so much room for them.
@@ -47,7 +49,10 @@ pub(super) fn most_bytes(room: usize, ranks: i32) -> usize {
 impl Flat {
     pub(super) fn new(board: Box<dyn Board>, ranks: i32) -> Result<Self> {
         let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for partial results of small collectives");
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for partial results of small collectives"
+            );
         };
         let most = most_bytes(board.room(), ranks);
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -78,7 +83,8 @@ impl Flat {
     }
 }
 
-/// Which collective, and where its data are: `send` is this rank's part, `recv` where the result goes.
+/// Which collective, and where its data are: `send` is this rank's part, `recv` where the result
+/// goes.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
     Barrier,
@@ -121,7 +127,16 @@ impl Steps {
             Shape::Reduce { send, .. } => (send.len(), (0, 0)),
             Shape::Allreduce { send, .. } | Shape::Allgather { send, .. } => (send.len(), all),
         };
-        Steps { shape, reduction, number: flat.next_number(), what, len, is_posted: false, next, end }
+        Steps {
+            shape,
+            reduction,
+            number: flat.next_number(),
+            what,
+            len,
+            is_posted: false,
+            next,
+            end,
+        }
     }
 
     /// Moves it on as far as it goes without waiting.
@@ -140,7 +155,10 @@ impl Steps {
             self.next += 1;
         }
         self.conclude(comm, flat);
-        let met = matches!(self.shape, Shape::Barrier | Shape::Allreduce { .. } | Shape::Allgather { .. });
+        let met = matches!(
+            self.shape,
+            Shape::Barrier | Shape::Allreduce { .. } | Shape::Allgather { .. }
+        );
         flat.board.finish(self.number, met);
         flat.over.store(self.number, Ordering::Release);
         Ok(Advance::Done)
@@ -165,9 +183,9 @@ impl Steps {
             Shape::Barrier => Region::EMPTY,
             Shape::Bcast { root, .. } if root != comm.rank => Region::EMPTY,
             Shape::Bcast { data, .. } => data,
-            Shape::Reduce { send, .. } | Shape::Allreduce { send, .. } | Shape::Allgather { send, .. } => {
-                send
-            }
+            Shape::Reduce { send, .. }
+            | Shape::Allreduce { send, .. }
+            | Shape::Allgather { send, .. } => send,
         };
         self.is_posted = flat.board.post(self.number, self.what, data);
         Ok(self.is_posted)
@@ -186,13 +204,15 @@ impl Steps {
         if post.what != self.what {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "rank {} is in another collective: do all ranks make the same calls in the same order?",
+                "rank {} is in another collective: do all ranks make the same calls in the same \
+                 order?",
                 self.next
             );
         }
         fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "rank {} sent {} bytes where this rank expects {}: do all ranks pass the same count to the same collective?",
+            "rank {} sent {} bytes where this rank expects {}: do all ranks pass the same count to \
+             the same collective?",
             self.next,
             post.data.len(),
             self.len
@@ -201,7 +221,8 @@ impl Steps {
 
     /// All parts that this rank needs are there.
     fn conclude(&self, comm: &Comm, flat: &Flat) {
-        let part = |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
+        let part =
+            |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
         match self.shape {
             Shape::Barrier => {}
             Shape::Bcast { root, data } if root != comm.rank => data.copy_from(part(root)),
@@ -241,7 +262,8 @@ impl Steps {
     pub(super) fn is_lost(&self, comm: &Comm, flat: &Flat, looks: bool) -> bool {
         // First whether it has gone: what it did before is seen after that.
         self.awaited(comm, flat).next().is_some_and(|rank| {
-            let has_gone = comm.link.transport.has_left(comm.outer(rank)) || (looks && comm.has_left(rank));
+            let has_gone =
+                comm.link.transport.has_left(comm.outer(rank)) || (looks && comm.has_left(rank));
             has_gone && flat.board.look(rank, self.number).is_none()
         })
     }
@@ -281,7 +303,8 @@ impl Steps {
 /// Looks between two looks after messages.
 const TURN: u32 = 16;
 
-/// Folds all ranks' parts into `into`: as the binomial tree to a root does, or else recursive doubling.
+/// Folds all ranks' parts into `into`: as the binomial tree to a root does, or else recursive
+/// doubling.
 #[inline]
 fn fold_all(
     by: &Reduction,
@@ -312,8 +335,8 @@ struct Tree<'a, L> {
 }
 
 impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
-    /// Folds the places from `first` on, below `first + reach`, into `into`. The parts are only read. `room` is for
-    /// the partial results of the levels below.
+    /// Folds the places from `first` on, below `first + reach`, into `into`. The parts are only
+    /// read. `room` is for the partial results of the levels below.
     fn fold(&self, first: i32, reach: i32, into: Region, room: Region) {
         let mut step = 1;
         let (left, right) = (self.leaf)(first);

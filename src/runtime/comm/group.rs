@@ -15,15 +15,17 @@ use crate::sys::buf::Scratch;
 use crate::sys::machine;
 use std::sync::Arc;
 
-/// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring would
-/// take as many rounds, and as long a list of steps, as there are ranks.
+/// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring
+/// would take as many rounds, and as long a list of steps, as there are ranks.
 pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
-    let memory = |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");
+    let memory =
+        |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");
     let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;
     let mine = memory(Scratch::of_words(mine))?;
     let (send, recv) = (mine.region(), all.region());
-    let begun = comm
-        .prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Bruck, (send, recv)));
+    let begun = comm.prepare(Call::new(kind), None, |s, g| {
+        algorithm::allgather(s, g, Algorithm::Bruck, (send, recv))
+    });
     begun::wait(comm, begun)?;
     Ok(all.words())
 }
@@ -49,8 +51,8 @@ impl Seat {
         Seat { link, place }
     }
 
-    /// Gives a communicator a board if all its ranks have a place. `places`: by rank; 0 = the rank has
-    /// none.
+    /// Gives a communicator a board if all its ranks have a place. `places`: by rank; 0 = the rank
+    /// has none.
     fn take(mut self, comm: Comm, places: &[u32]) -> Result<Comm> {
         if places.contains(&0) {
             return Ok(comm);
@@ -71,19 +73,22 @@ impl Drop for Seat {
 fn context_of(proposal: u64) -> Result<u32> {
     match u32::try_from(proposal) {
         Ok(context) if context > 0 => Ok(context),
-        _ => fail!(DTL_ERROR_LIMIT, "rank 0 has no context left for another communicator: open a new one"),
+        _ => fail!(
+            DTL_ERROR_LIMIT,
+            "rank 0 has no context left for another communicator: open a new one"
+        ),
     }
 }
 
-/// Notifies the other ranks if this rank failed to make its part of a communicator, as they may have
-/// made theirs. Returns `made`. `number`: number of the collective that made the communicator.
+/// Notifies the other ranks if this rank failed to make its part of a communicator, as they may
+/// have made theirs. Returns `made`. `number`: number of the collective that made the communicator.
 fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| report::absent(comm, number))
 }
 
-/// Makes a communicator of chosen ranks of `comm` (as `comm` numbers them), which include this process.
-/// `seats`: this rank's place for a board, and the places of all ranks. `number`: number of the
-/// collective that makes the communicator.
+/// Makes a communicator of chosen ranks of `comm` (as `comm` numbers them), which include this
+/// process. `seats`: this rank's place for a board, and the places of all ranks. `number`: number
+/// of the collective that makes the communicator.
 pub(super) fn derive(
     comm: &Comm,
     ranks: &[i32],
@@ -101,13 +106,16 @@ fn derive_part(
     seats: Option<(Seat, Vec<u32>)>,
     number: u64,
 ) -> Result<Comm> {
-    let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {
+    let Some(rank) =
+        (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank)
+    else {
         return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
     };
     let outer: Vec<i32> = ranks.iter().map(|member| comm.outer(*member)).collect();
     let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
     if let Some(own) = comm.link.subset(&outer, context)? {
-        return Comm::new(own, 0, None, (rank, size), comm.timeout_ns).with_board(std::iter::repeat(0));
+        return Comm::new(own, 0, None, (rank, size), comm.timeout_ns)
+            .with_board(std::iter::repeat(0));
     }
     let members = Members::new(outer, comm.link.transport.size());
     let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
@@ -134,9 +142,13 @@ pub(super) fn twin(comm: &Comm, kind: Kind) -> Result<Comm> {
     Ok(twin_saying(comm, kind, [])?.0)
 }
 
-/// Makes a communicator of the same ranks as [`twin`] does; also returns the `says` of each rank, in the
-/// order of ranks.
-fn twin_saying<const N: usize>(comm: &Comm, kind: Kind, says: [u64; N]) -> Result<(Comm, Vec<[u64; N]>)> {
+/// Makes a communicator of the same ranks as [`twin`] does; also returns the `says` of each rank,
+/// in the order of ranks.
+fn twin_saying<const N: usize>(
+    comm: &Comm,
+    kind: Kind,
+    says: [u64; N],
+) -> Result<(Comm, Vec<[u64; N]>)> {
     let seat = Seat::reserve(comm);
     let mine: Vec<u64> = [proposal(comm), u64::from(seat.place)].into_iter().chain(says).collect();
     let words = allgather_words(comm, kind, &mine)?;
@@ -152,8 +164,8 @@ fn twin_saying<const N: usize>(comm: &Comm, kind: Kind, says: [u64; N]) -> Resul
     Ok((derive(comm, &ranks, context, Some((seat, places)), comm.latest_number())?, said))
 }
 
-/// Makes a communicator of the same ranks for the library itself; also returns the `says` of each rank,
-/// in the order of ranks. Its handle is never returned to the program.
+/// Makes a communicator of the same ranks for the library itself; also returns the `says` of each
+/// rank, in the order of ranks. Its handle is never returned to the program.
 pub(super) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,
@@ -210,7 +222,8 @@ pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
     // Also without an id all ranks go through the same calls.
     let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
     if ids.contains(&0) {
-        let why = id.map_or_else(|error| error.to_string(), |_| "another rank cannot read it".to_owned());
+        let why =
+            id.map_or_else(|error| error.to_string(), |_| "another rank cannot read it".to_owned());
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "the nodes cannot be told apart without the kernel's boot id: {why}"
@@ -228,8 +241,8 @@ fn of_node(node: Option<dtl_comm_t>) -> Result<dtl_comm_t> {
     }
 }
 
-/// A communicator of the listed ranks in the list's order. All ranks of `comm` call it with the same
-/// list; those not in it get `None`.
+/// A communicator of the listed ranks in the list's order. All ranks of `comm` call it with the
+/// same list; those not in it get `None`.
 pub fn create(comm: &Comm, ranks: &[i32]) -> Result<Option<dtl_comm_t>> {
     let mut seen = vec![false; comm.size as usize];
     for rank in ranks {

@@ -1,18 +1,19 @@
 //! Members that have destroyed a communicator which other ranks still use.
 //!
-//! A transport reports a rank that closed it. A communicator made from another shares its transport, so the
-//! rank that destroys it marks its part of the board instead (`runtime::backend::Board`). Nobody is woken: calls that
-//! wait look at the mark when they have waited for long. A communicator without a board has no such marks.
+//! A transport reports a rank that closed it. A communicator made from another shares its
+//! transport, so the rank that destroys it marks its part of the board instead
+//! (`runtime::backend::Board`). Nobody is woken: calls that wait look at the mark when they have
+//! waited for long. A communicator without a board has no such marks.
 //!
-//! A mark is seen past the messages that its rank has sent before. So whoever has seen one reads those first
-//! (`Transport::catch_up`).
+//! A mark is seen past the messages that its rank has sent before. So whoever has seen one reads
+//! those first (`Transport::catch_up`).
 
 use super::Comm;
 use super::schedule::Schedule;
 use crate::error::Result;
 
-/// A request's collective looks at the marks once in so many polls: they share a line with what ranks write at
-/// the end of each collective.
+/// A request's collective looks at the marks once in so many polls: they share a line with what
+/// ranks write at the end of each collective.
 const LOOK_EVERY: u8 = 64;
 
 /// Counts the polls between two looks.
@@ -49,7 +50,8 @@ impl Comm {
 }
 
 impl Schedule {
-    /// Ends what waits for ranks that have left; the first of these that has sent nothing for it is the error.
+    /// Ends what waits for ranks that have left; the first of these that has sent nothing for it is
+    /// the error.
     #[cold]
     pub(super) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
         let ask = |started, peer| match comm.has_left(peer) {

@@ -1,9 +1,9 @@
 //! The life of a request: at rest, active, over. Decides who hears of its end.
 //!
-//! Not here: what an operation is and how it is moved on (`request` does that, in the functions that
-//! it passes in), nor which of several threads is at it: each request has a lock (`sys::pool`), held while
-//! its operation is polled or withdrawn. So nothing is polled after its end, and each end is heard of once.
-//! `tests/models` tries every order of two threads.
+//! Not here: what an operation is and how it is moved on (`request` does that, in the functions
+//! that it passes in), nor which of several threads is at it: each request has a lock
+//! (`sys::pool`), held while its operation is polled or withdrawn. So nothing is polled after its
+//! end, and each end is heard of once. `tests/models` tries every order of two threads.
 
 use std::task::Poll;
 
@@ -26,15 +26,18 @@ pub(super) enum Standing {
 
 impl<A, O> Life<A, O> {
     /// Starts what is at rest; `None` = it is not. If `begin` fails, it rests on.
-    pub(super) fn start<E>(&mut self, begin: impl FnOnce() -> Result<A, E>) -> Option<Result<(), E>> {
+    pub(super) fn start<E>(
+        &mut self,
+        begin: impl FnOnce() -> Result<A, E>,
+    ) -> Option<Result<(), E>> {
         if !matches!(self, Life::AtRest) {
             return None;
         }
         Some(begin().map(|operation| *self = Life::Active(operation)))
     }
 
-    /// Moves it on without waiting; `poll` gives the outcome of an operation that is over. If that fails, it
-    /// stays active.
+    /// Moves it on without waiting; `poll` gives the outcome of an operation that is over. If that
+    /// fails, it stays active.
     #[inline]
     pub(super) fn settle<E>(
         &mut self,
@@ -52,7 +55,8 @@ impl<A, O> Life<A, O> {
         Ok(Standing::Over)
     }
 
-    /// The same, and tells the outcome of one that is over: it rests now, and nobody else hears of it.
+    /// The same, and tells the outcome of one that is over: it rests now, and nobody else hears of
+    /// it.
     #[inline(always)]
     pub(super) fn hear<E>(
         &mut self,
@@ -82,8 +86,8 @@ impl<A, O> Life<A, O> {
         }
     }
 
-    /// Ends it, so that it rests: an active operation is passed to `withdraw`; if that fails or is pending, it stays active.
-    /// `None` = withdrawn; `resting` is the outcome of one at rest.
+    /// Ends it, so that it rests: an active operation is passed to `withdraw`; if that fails or is
+    /// pending, it stays active. `None` = withdrawn; `resting` is the outcome of one at rest.
     pub(super) fn take_back<E>(
         &mut self,
         resting: O,

@@ -1,7 +1,7 @@
 //! What communicators share: one opened transport, and the contexts that keep their messages apart.
 //!
-//! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context of
-//! its own; classes keep a communicator's own messages from its user's.
+//! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context
+//! of its own; classes keep a communicator's own messages from its user's.
 
 use super::{progress, report};
 use crate::abi::comm::DTL_TAG_MAX;
@@ -32,7 +32,7 @@ pub(super) enum Class {
 /// Bits of a match word that hold the tag.
 pub(super) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 
-/// The match word of a tag (0 … DTL_TAG_MAX, checked where it came in).
+/// The match word of a tag (0 ... DTL_TAG_MAX, checked where it came in).
 #[inline(always)]
 pub(super) fn word(context: u32, class: Class, tag: i32) -> u64 {
     u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag.unsigned_abs()) & TAG_BITS)
@@ -61,12 +61,19 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, is_deterministic: bool) -> Self {
+    pub(super) fn new(
+        transport: Box<dyn Transport>,
+        backend: Arc<Backend>,
+        is_deterministic: bool,
+    ) -> Self {
         let kind = crate::runtime::for_ever(&backend.name);
         let spins = park::spins(transport.is_crowded());
         let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
         if transport.has_collectives() {
-            explain::chose("collectives", &format!("{}'s own, where it has them", kind.to_string_lossy()));
+            explain::chose(
+                "collectives",
+                &format!("{}'s own, where it has them", kind.to_string_lossy()),
+            );
         }
         let lost = AtomicBool::new(false);
         let retired = report::Retired::default();
@@ -94,8 +101,8 @@ impl Link {
         self
     }
 
-    /// Whether the transport may still use the buffer of an operation that it failed to cancel. In that
-    /// case memory that was lent to operations of this link is leaked instead of freed.
+    /// Whether the transport may still use the buffer of an operation that it failed to cancel. In
+    /// that case memory that was lent to operations of this link is leaked instead of freed.
     pub(super) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -110,23 +117,29 @@ impl Link {
         if self.is_direct { self.transport.direct() } else { None }
     }
 
-    /// The link of a communicator of some of the ranks, with the context in it: a transport of its own
-    /// if there is such, else this one.
-    pub(super) fn subset(self: &Arc<Self>, ranks: &[i32], context: u32) -> Result<Option<Arc<Self>>> {
+    /// The link of a communicator of some of the ranks, with the context in it: a transport of its
+    /// own if there is such, else this one.
+    pub(super) fn subset(
+        self: &Arc<Self>,
+        ranks: &[i32],
+        context: u32,
+    ) -> Result<Option<Arc<Self>>> {
         let Some(transport) = self.transport.subset(ranks, context) else { return Ok(None) };
         let mut link = Link::new(transport?, Arc::clone(&self.backend), self.is_deterministic);
         (link.direct, link.is_direct) = (self.direct, self.is_direct);
         Ok(Some(Arc::new(link)))
     }
 
-    /// A context that no other communicator on this transport has or had: numbers of different ranks
-    /// never meet, as each is congruent to its maker's rank.
+    /// A context that no other communicator on this transport has or had: numbers of different
+    /// ranks never meet, as each is congruent to its maker's rank.
     pub(super) fn new_context(&self) -> Result<u32> {
-        let (rank, size) = (self.transport.rank().unsigned_abs(), self.transport.size().unsigned_abs());
+        let (rank, size) =
+            (self.transport.rank().unsigned_abs(), self.transport.size().unsigned_abs());
         let next = |made: u32| made.checked_add(1);
         let made = self.contexts.checked_update(Ordering::Relaxed, Ordering::Relaxed, next);
         // 0 is the opened communicator's.
-        let context = made.ok().and_then(|made| made.checked_mul(size)?.checked_add(rank)?.checked_add(1));
+        let context =
+            made.ok().and_then(|made| made.checked_mul(size)?.checked_add(rank)?.checked_add(1));
         match context {
             Some(context) => Ok(context),
             None => fail!(
@@ -139,13 +152,20 @@ impl Link {
 
     /// Between two polls of an operation.
     pub(super) fn pause(&self, backoff: &mut Backoff) {
-        // What others do for collectives that were started wakes nobody who waits for something else.
-        self.pause_with(backoff, |seen, limit| !progress::has_running() && self.transport.rest(seen, limit));
+        // What others do for collectives that were started wakes nobody who waits for something
+        // else.
+        self.pause_with(backoff, |seen, limit| {
+            !progress::has_running() && self.transport.rest(seen, limit)
+        });
     }
 
     /// The same of something else than an operation, with a sleep of its own.
     #[inline]
-    pub(super) fn pause_with(&self, backoff: &mut Backoff, rest: impl FnOnce(&mut u64, Duration) -> bool) {
+    pub(super) fn pause_with(
+        &self,
+        backoff: &mut Backoff,
+        rest: impl FnOnce(&mut u64, Duration) -> bool,
+    ) {
         backoff.pause_on(self.spins, rest);
     }
 }

@@ -1,4 +1,5 @@
-//! Which ranks of a transport a communicator consists of. What messages ask is marked cold: those of a communicator of all ranks ask nothing.
+//! Which ranks of a transport a communicator consists of. What messages ask is marked cold: those
+//! of a communicator of all ranks ask nothing.
 
 use crate::runtime::backend::Done;
 
@@ -19,7 +20,9 @@ impl Members {
         }
         let mut inner = vec![-1; size.unsigned_abs() as usize];
         for (rank, member) in (0..).zip(&outer) {
-            if let Some(slot) = usize::try_from(*member).ok().and_then(|member| inner.get_mut(member)) {
+            if let Some(slot) =
+                usize::try_from(*member).ok().and_then(|member| inner.get_mut(member))
+            {
                 *slot = rank;
             }
         }
@@ -31,7 +34,8 @@ impl Members {
         (ours + all) * size_of::<i32>() as u64
     }
 
-    /// The transport's rank of one of ours; negative ones (any, nobody) stay. (Out of the way of communicators of all ranks.)
+    /// The transport's rank of one of ours; negative ones (any, nobody) stay. (Out of the way of
+    /// communicators of all ranks.)
     #[cold]
     #[inline(never)]
     pub(super) fn outer(&self, rank: i32) -> i32 {
@@ -61,7 +65,10 @@ mod tests {
         assert!(Members::new(vec![0, 1, 2], 3).is_none());
         let members = Members::new(vec![3, 1], 4).unwrap();
         assert_eq!((members.outer(0), members.outer(1), members.outer(-2)), (3, 1, -2));
-        assert_eq!((members.inner(3), members.inner(1), members.inner(0)), (Some(0), Some(1), None));
+        assert_eq!(
+            (members.inner(3), members.inner(1), members.inner(0)),
+            (Some(0), Some(1), None)
+        );
         assert!(Members::new(vec![1, 0], 2).is_some());
     }
 }

@@ -46,7 +46,8 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
     let look = || comm.link.transport.take(comm.selector(Class::User, source, tag));
     let Some(matched) = probing::find(comm, source, look)? else { return Ok(None) };
     let done = comm.inner(matched.done);
-    let message = Message { comm: Arc::clone(comm), taken: Some(matched.message), source: done.source, tag };
+    let message =
+        Message { comm: Arc::clone(comm), taken: Some(matched.message), source: done.source, tag };
     Ok(Some((insert(message)?, done)))
 }
 
@@ -58,7 +59,9 @@ pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
 fn insert(message: Message) -> Result<dtl_message_t> {
     match TABLE.insert(Arc::new(message)) {
         Some(id) => Ok(dtl_message_t { id }),
-        None => fail!(DTL_ERROR_LIMIT, "too many probed messages that were not received: receive some"),
+        None => {
+            fail!(DTL_ERROR_LIMIT, "too many probed messages that were not received: receive some")
+        }
     }
 }
 
@@ -68,7 +71,8 @@ pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }
 
-/// Takes the message from under its handle, for a receive into a buffer that is well: one receive gets it.
+/// Takes the message from under its handle, for a receive into a buffer that is well: one receive
+/// gets it.
 pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<Message>> {
     hidden::check(data.bytes)?;
     TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
@@ -129,7 +133,8 @@ pub(super) fn drop_all(comm: &Arc<Comm>) {
     }
 }
 
-/// How long messages that go are waited for: what is left of them then is between the transport and their senders.
+/// How long messages that go are waited for: what is left of them then is between the transport and
+/// their senders.
 const LONGEST_END_NS: u64 = 100_000_000;
 
 impl Message {

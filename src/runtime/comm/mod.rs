@@ -1,16 +1,16 @@
 //! Communicators: everything a C program asks of one, made from what a transport does.
 //!
-//! `table` has them by their handles. `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
-//! `probing` looks for messages, `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
-//! `wait` waits for it.
-//! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
-//! a few bytes between ranks that share memory; `plan` shows what would run.
-//! `whole` calls collectives that a transport has of its own. `staging` and `staged` are messages and collectives of memory that the host cannot reach (`on_device`: collectives that
-//! stay there), `gated` sends that wait for an event.
-//! `window` is memory that other ranks read and change.
-//! `recorder` and `report` record which rank is in which operation; `absence` has the live ranks that do
-//! not take part (`left`: those that destroyed it); `posted` is memory of the library with the operation posted into it; `progress` moves
-//! everything on while a call waits.
+//! `table` has them by their handles. `open` finds or makes one on a `link`, `group` makes one from
+//! another. `p2p` sends and receives, `probing` looks for messages, `message` keeps what was probed
+//! and taken, `request` what is in flight (`persistent`: what is started again), `wait` waits for
+//! it. `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they
+//! list, `flat` those of a few bytes between ranks that share memory; `plan` shows what would run.
+//! `whole` calls collectives that a transport has of its own. `staging` and `staged` are messages
+//! and collectives of memory that the host cannot reach (`on_device`: collectives that stay there),
+//! `gated` sends that wait for an event. `window` is memory that other ranks read and change.
+//! `recorder` and `report` record which rank is in which operation; `absence` has the live ranks
+//! that do not take part (`left`: those that destroyed it); `posted` is memory of the library with
+//! the operation posted into it; `progress` moves everything on while a call waits.
 
 mod absence;
 pub mod agree;
@@ -79,8 +79,8 @@ pub use table::{
     TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
 };
 
-/// A communicator. What every message needs is one line of the cache, from the way to the transport to the recorder's first list; what
-/// else most calls need is in the line before.
+/// A communicator. What every message needs is one line of the cache, from the way to the transport
+/// to the recorder's first list; what else most calls need is in the line before.
 #[repr(C, align(128))]
 pub struct Comm {
     /// Where it stands, with its handle; nowhere until it has one.
@@ -172,8 +172,8 @@ impl Comm {
         comm
     }
 
-    /// Gives it a board, if its transport has boards. `places`: the place that each rank has reserved,
-    /// by rank.
+    /// Gives it a board, if its transport has boards. `places`: the place that each rank has
+    /// reserved, by rank.
     fn with_board(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.outer(rank), place };
@@ -207,8 +207,8 @@ impl Comm {
         self.size == 1 || self.link.transport.is_one_node()
     }
 
-    /// By rank: the number of its node; nodes are numbered by their lowest ranks. `None`: the transport does
-    /// not tell, or has one node.
+    /// By rank: the number of its node; nodes are numbered by their lowest ranks. `None`: the
+    /// transport does not tell, or has one node.
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.nodes()?;
@@ -314,7 +314,8 @@ impl Comm {
         if self.standing.state() == State::Revoked {
             return Error::new(
                 DTL_ERROR_RANK_FAILURE,
-                "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink too",
+                "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink \
+                 too",
             );
         }
         destroyed()
@@ -346,7 +347,11 @@ impl Comm {
     /// What has become of them.
     fn failed_how(&self) -> &'static str {
         // What the transport says may be that it does not reach one that lives.
-        if self.link.transport.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
+        if self.link.transport.failure_text().is_some() {
+            "died, left or cut off"
+        } else {
+            "died or left"
+        }
     }
 
     /// What the transport says of that, to go behind it.
@@ -356,16 +361,24 @@ impl Comm {
 
     #[inline(always)]
     fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
-        if (0..self.size).contains(&rank) || rank == DTL_PROC_NULL || (any && rank == DTL_ANY_SOURCE) {
+        if (0..self.size).contains(&rank)
+            || rank == DTL_PROC_NULL
+            || (any && rank == DTL_ANY_SOURCE)
+        {
             return Ok(());
         }
-        fail!(DTL_ERROR_INVALID_RANK, "{name} {rank}: the communicator has ranks 0 to {}", self.size - 1)
+        fail!(
+            DTL_ERROR_INVALID_RANK,
+            "{name} {rank}: the communicator has ranks 0 to {}",
+            self.size - 1
+        )
     }
 }
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        // Nobody uses it any more. None is left, unless a call was starting one for longer than `destroy` waited.
+        // Nobody uses it any more. None is left, unless a call was starting one for longer than
+        // `destroy` waited.
         request::end_all(self);
         progress::remove(self);
     }
@@ -384,7 +397,11 @@ fn destroyed() -> Error {
 
 /// Ends this process with an exit code, saying so first: the launcher ends the other ranks.
 pub fn abort(comm: &Comm, code: i32) -> ! {
-    super::log::error!("rank {} of {} ends the job with code {code} (dtl_comm_abort)", comm.rank, comm.size);
+    super::log::error!(
+        "rank {} of {} ends the job with code {code} (dtl_comm_abort)",
+        comm.rank,
+        comm.size
+    );
     crate::sys::process::exit_now(code)
 }
 

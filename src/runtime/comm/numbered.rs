@@ -1,6 +1,6 @@
-//! Things under small numbers (dtypes and operations of the program): a number is given once and never
-//! again, so what stands under it never changes and looking it up takes no lock. Not for handles with
-//! a generation: those are in `sys::slab`.
+//! Things under small numbers (dtypes and operations of the program): a number is given once and
+//! never again, so what stands under it never changes and looking it up takes no lock. Not for
+//! handles with a generation: those are in `sys::slab`.
 
 use crate::runtime::chunks::{CHUNK, Chunks};
 use crate::sys::atomic_update::AtomicUpdate;
@@ -31,7 +31,8 @@ pub(super) struct Numbered<T: 'static> {
 }
 
 impl<T> Numbered<T> {
-    /// An empty table. Two tables whose `first` differ by at least [`LIMIT`] have no number in common.
+    /// An empty table. Two tables whose `first` differ by at least [`LIMIT`] have no number in
+    /// common.
     pub(super) const fn new(first: i32) -> Self {
         Numbered { first, next: AtomicUsize::new(0), slots: Chunks::new() }
     }

@@ -1,10 +1,12 @@
-//! Collectives of a device's memory by a library that has nothing else (`runtime::backend::DeviceComms`), beside all that the
-//! communicator does over its transport.
+//! Collectives of a device's memory by a library that has nothing else
+//! (`runtime::backend::DeviceComms`), beside all that the communicator does over its transport.
 //!
-//! The rule is one that all ranks follow alike: where the buffers of a collective are memory that the host cannot reach, it is
-//! that library's, or it is refused (staged, if the communicator was opened so). All else is as on any communicator.
+//! The rule is one that all ranks follow alike: where the buffers of a collective are memory that
+//! the host cannot reach, it is that library's, or it is refused (staged, if the communicator was
+//! opened so). All else is as on any communicator.
 //!
-//! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives such a library has.
+//! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives
+//! such a library has.
 
 use super::Comm;
 use super::begun::{Begun, Caller};
@@ -56,15 +58,19 @@ impl Part {
     fn holds(&self, buffers: &[&[Region]]) -> Result<bool> {
         let (backend, device) = self.comm.device();
         let (mut hidden, mut plain) = (None, None);
-        for buffer in buffers.iter().flat_map(|list| list.iter()).filter(|buffer| !buffer.is_empty()) {
-            let Some(allocation) = hidden::allocation_of(*buffer)?.filter(|found| found.hidden) else {
+        for buffer in
+            buffers.iter().flat_map(|list| list.iter()).filter(|buffer| !buffer.is_empty())
+        {
+            let Some(allocation) = hidden::allocation_of(*buffer)?.filter(|found| found.hidden)
+            else {
                 plain = Some(buffer);
                 continue;
             };
             if (allocation.backend, allocation.device) != (backend, device) {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "{:?} is memory of another device than the communicator's, which is {}: allocate on that one, or open \
+                    "{:?} is memory of another device than the communicator's, which is {}: \
+                     allocate on that one, or open \
                      a communicator on the other",
                     buffer.addr(),
                     self.comm.describe()
@@ -75,7 +81,8 @@ impl Part {
         match (hidden, plain) {
             (Some(hidden), Some(plain)) => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "{:?} is device memory and {:?} is memory that the host reaches: over kind \"{}\" all buffers of a \
+                "{:?} is device memory and {:?} is memory that the host reaches: over kind \"{}\" \
+                 all buffers of a \
                  collective are of one sort, on all ranks",
                 hidden.addr(),
                 plain.addr(),
@@ -88,11 +95,14 @@ impl Part {
     fn refuses(&self, call: &Collective) -> Option<String> {
         let folds = matches!(
             call,
-            Collective::Reduce { .. } | Collective::Allreduce { .. } | Collective::ReduceScatter { .. }
+            Collective::Reduce { .. }
+                | Collective::Allreduce { .. }
+                | Collective::ReduceScatter { .. }
         );
         if folds && self.wanted.is_deterministic {
             return Some(
-                "it takes operands in an order of its own, and the communicator is deterministic".to_owned(),
+                "it takes operands in an order of its own, and the communicator is deterministic"
+                    .to_owned(),
             );
         }
         self.comm.refuses(call)
@@ -100,7 +110,8 @@ impl Part {
 
     fn explain_once(&self, error: &Error) {
         if !self.explained.swap(true, Ordering::Relaxed) {
-            let topic = format!("collectives of device memory over {}", self.kind.to_string_lossy());
+            let topic =
+                format!("collectives of device memory over {}", self.kind.to_string_lossy());
             explain::chose(
                 &topic,
                 &format!("staged where need be (DTL_COMM_STAGE); first: {}", error.text()),
@@ -131,7 +142,8 @@ impl Place for OnDevice {
 pub(super) fn refuse<T>(name: &str, why: &str) -> Result<T> {
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
-        "{name} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such ones staged through host \
+        "{name} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such \
+         ones staged through host \
          memory, or pass host memory on all ranks"
     )
 }
@@ -143,8 +155,8 @@ fn part(comm: &Comm) -> Result<&Part> {
     }
 }
 
-/// Begins a collective by `begin` if its buffers are of the communicator's device. `None`: it has none, or they are not, or
-/// it is to be staged.
+/// Begins a collective by `begin` if its buffers are of the communicator's device. `None`: it has
+/// none, or they are not, or it is to be staged.
 pub(super) fn begin(
     comm: &Comm,
     buffers: &[&[Region]],
@@ -164,7 +176,11 @@ pub(super) fn begin(
 }
 
 /// Starts one if it is not, and asks after it.
-pub(super) fn advance(comm: &Comm, whole: &Collective, started: &mut Option<u64>) -> Result<Advance> {
+pub(super) fn advance(
+    comm: &Comm,
+    whole: &Collective,
+    started: &mut Option<u64>,
+) -> Result<Advance> {
     let part = part(comm)?;
     let number = match *started {
         Some(number) => number,
@@ -194,9 +210,13 @@ pub(super) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     attach(made, wanted, comm.another())
 }
 
-/// Gives a communicator the collectives of a device's memory, on all ranks or on none. Collective over its ranks, also for
-/// who has nothing to bring along.
-pub(super) fn attach(mut comm: Comm, wanted: Wanted, mine: Result<Box<dyn DeviceComm>>) -> Result<Comm> {
+/// Gives a communicator the collectives of a device's memory, on all ranks or on none. Collective
+/// over its ranks, also for who has nothing to bring along.
+pub(super) fn attach(
+    mut comm: Comm,
+    wanted: Wanted,
+    mine: Result<Box<dyn DeviceComm>>,
+) -> Result<Comm> {
     let (mine, _) = together(&comm, mine, Invitation::default())?;
     let invited = if comm.rank == 0 { mine.invitation() } else { Ok(Invitation::default()) };
     let words = *invited.as_ref().unwrap_or(&Invitation::default());
@@ -215,7 +235,8 @@ pub(super) fn attach(mut comm: Comm, wanted: Wanted, mine: Result<Box<dyn Device
         &format!("communicators of kind {}", kind.to_string_lossy()),
         &format!("collectives of device memory by {}, all else over {below}", mine.describe()),
     );
-    comm.device = Some(Box::new(Part { comm: mine, kind, wanted, explained: AtomicBool::new(false) }));
+    comm.device =
+        Some(Box::new(Part { comm: mine, kind, wanted, explained: AtomicBool::new(false) }));
     Ok(comm)
 }
 
@@ -240,7 +261,8 @@ fn failed_elsewhere(rank: i32, status: dtl_status_t) -> Error {
     Error::new(
         DTL_ERROR_UNAVAILABLE,
         format!(
-            "rank {rank} could not open its part of the devices' communicator ({name}); see its own output"
+            "rank {rank} could not open its part of the devices' communicator ({name}); see its \
+             own output"
         ),
     )
 }
@@ -261,7 +283,10 @@ fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64
             return Err(match first.cause(comm) {
                 Some(gone) => Error::new(
                     DTL_ERROR_RANK_FAILURE,
-                    format!("the devices' communicator cannot be opened {}", comm.gone_text_of(&gone)),
+                    format!(
+                        "the devices' communicator cannot be opened {}",
+                        comm.gone_text_of(&gone)
+                    ),
                 ),
                 None => failed_elsewhere(first.rank, first.status),
             });
@@ -276,7 +301,8 @@ fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64
         if deadline.passed() {
             return fail!(
                 DTL_ERROR_TIMEOUT,
-                "the devices' communicator ({}) is not open after {} ms: do all ranks reach each other by its network?",
+                "the devices' communicator ({}) is not open after {} ms: do all ranks reach each \
+                 other by its network?",
                 mine.describe(),
                 limit_ns / 1_000_000
             );

@@ -82,7 +82,10 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: use 1 to {MOST_RANKS} ranks");
     }
     if size > MOST_RANKS {
-        return fail!(DTL_ERROR_LIMIT, "size {size}: kind \"threads\" has at most {MOST_RANKS} ranks");
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "size {size}: kind \"threads\" has at most {MOST_RANKS} ranks"
+        );
     }
     registry::detect_driver_use();
     let backend = choose(Some("threads"), None, None)?;
@@ -96,7 +99,9 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
         match comm.and_then(|comm| super::table::put(&Arc::new(comm))) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
-                handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
+                handles
+                    .iter()
+                    .for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
                 return Err(error);
             }
         }
@@ -115,8 +120,8 @@ fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
         .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
 }
 
-/// Opens one that stands beside another: that which the description names, else what "auto" chooses. Also if it cannot be
-/// used here: the other ranks are told.
+/// Opens one that stands beside another: that which the description names, else what "auto"
+/// chooses. Also if it cannot be used here: the other ranks are told.
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
@@ -151,18 +156,21 @@ fn check_place(description: &Description) -> Result<()> {
     }
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "rank, size and job are those of the communicator that \"over\" names: leave them 0 and NULL"
+        "rank, size and job are those of the communicator that \"over\" names: leave them 0 and \
+         NULL"
     )
 }
 
 /// Opens one over another, for a kind that stands on its own.
 fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     let kind = description.kind.as_deref().unwrap_or("auto");
-    let meets = |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.meets_over());
+    let meets =
+        |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.meets_over());
     let Some(backend) = registry::lookup(kind).filter(meets) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "over with kind \"{kind}\": only a kind that stands beside another, or whose ranks can meet over one, is \
+            "over with kind \"{kind}\": only a kind that stands beside another, or whose ranks can \
+             meet over one, is \
              opened over one"
         );
     };
@@ -241,10 +249,15 @@ pub fn choose(
 }
 
 /// The same, to open one: also where that cannot be, if the other ranks are told so.
-fn choose_to_open(kind: &str, named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<Arc<Backend>> {
+fn choose_to_open(
+    kind: &str,
+    named: Option<(i32, i32)>,
+    launch: Option<&Launch>,
+) -> Result<Arc<Backend>> {
     choose(Some(kind), named, launch).or_else(|error| {
-        let backend =
-            find(kind).ok().filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.tells_others()));
+        let backend = find(kind)
+            .ok()
+            .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.tells_others()));
         backend.ok_or(error)
     })
 }
@@ -270,11 +283,14 @@ pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<S
     let pretended = settings::current().fake_nodes;
     let (kind, why) = match (named, launch) {
         (Some((_, 1)), _) => ("self", "the description says one rank".to_owned()),
-        (Some((_, size)), _) => {
-            ("shm", format!("the description says {size} ranks and names no kind for several nodes"))
-        }
+        (Some((_, size)), _) => (
+            "shm",
+            format!("the description says {size} ranks and names no kind for several nodes"),
+        ),
         (None, None) => ("self", "no launcher's environment was found: one rank".to_owned()),
-        (None, Some(launch)) if launch.size == 1 => ("self", format!("{} started one rank", launch.launcher)),
+        (None, Some(launch)) if launch.size == 1 => {
+            ("self", format!("{} started one rank", launch.launcher))
+        }
         (None, Some(_)) if pretended.is_some() => {
             let nodes = pretended.unwrap_or_default();
             return several_nodes(&format!("DTL_FAKE_NODES={nodes} pretends nodes"), ready);
@@ -337,12 +353,14 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
         ),
         DTL_COMM_STAGE => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "flags: DTL_COMM_STAGE is for kinds \"mpi\", \"nccl\" and \"rdma\"; kind \"{}\" stages all device memory as it is",
+            "flags: DTL_COMM_STAGE is for kinds \"mpi\", \"nccl\" and \"rdma\"; kind \"{}\" stages \
+             all device memory as it is",
             backend.name()
         ),
         _ => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "flags {flags:#x}: only DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP and DTL_COMM_STAGE are known"
+            "flags {flags:#x}: only DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP and DTL_COMM_STAGE are \
+             known"
         ),
     }
 }
@@ -355,7 +373,8 @@ fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<(
     }
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use kind \"mpi\" or \
+        "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use \
+         kind \"mpi\" or \
          dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
     )
 }

@@ -1,4 +1,5 @@
-//! Opening over another communicator a kind that moves messages itself: the ranks meet there, and then go their own way.
+//! Opening over another communicator a kind that moves messages itself: the ranks meet there, and
+//! then go their own way.
 //!
 //! Not here: kinds that stay beside the communicator that they are opened over (`on_device`).
 
@@ -30,8 +31,8 @@ impl Exchange for Meeting {
     }
 }
 
-/// Opens one as described, on all ranks or on none; without a time limit it has that of `over`. Collective over the ranks of `over`, also for
-/// who cannot use the backend: the others are told.
+/// Opens one as described, on all ranks or on none; without a time limit it has that of `over`.
+/// Collective over the ranks of `over`, also for who cannot use the backend: the others are told.
 pub(super) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_t) -> Result<Comm> {
     let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
@@ -93,7 +94,10 @@ mod tests {
             let over = args.over.as_deref().expect("the communicator below");
             let words = over.allgather(&[10 + over.rank() as u64]).expect("all say theirs");
             assert_eq!(words, [10, 11, 12]);
-            assert_eq!((args.rank_size(), args.timeout_ns), (Some((over.rank(), 3)), 5_000_000_000));
+            assert_eq!(
+                (args.rank_size(), args.timeout_ns),
+                (Some((over.rank(), 3)), 5_000_000_000)
+            );
             Ok(self.0.lock()[over.rank() as usize].take().expect("not taken yet"))
         }
     }
@@ -108,7 +112,12 @@ mod tests {
 
     fn fabric() -> (Arc<Backend>, Fabric) {
         let [_, threads] = crate::backend::local::backends();
-        let ranks = threads.comm.as_ref().and_then(|comm| comm.open_ranks(3)).expect("ranks").expect("open");
+        let ranks = threads
+            .comm
+            .as_ref()
+            .and_then(|comm| comm.open_ranks(3))
+            .expect("ranks")
+            .expect("open");
         (Arc::new(threads), ranks.into_iter().map(Some).collect())
     }
 
@@ -135,9 +144,14 @@ mod tests {
                 let (threads, meets) = (Arc::clone(&threads), Arc::clone(&meets));
                 scope.spawn(move || {
                     let transport = transport.expect("each rank has one");
-                    let below = Arc::new(open::assemble(threads, transport, 0, u64::MAX).expect("below"));
-                    let mut kind =
-                        Backend::new(c"meets", i32::MIN, true, Box::new(Can(without != Some(rank))));
+                    let below =
+                        Arc::new(open::assemble(threads, transport, 0, u64::MAX).expect("below"));
+                    let mut kind = Backend::new(
+                        c"meets",
+                        i32::MIN,
+                        true,
+                        Box::new(Can(without != Some(rank))),
+                    );
                     kind.comm = Some(Box::new(meets));
                     make(Arc::new(kind), &below, &within(5_000_000_000))
                         .map(|made| (made.rank, made.size, made.timeout_ns))

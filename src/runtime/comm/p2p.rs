@@ -60,11 +60,13 @@ impl Started {
 }
 
 impl Comm {
-    /// Whether a message is of the usual kind: with a rank and a tag that are numbers in their ranges, of memory that the host
-    /// reaches, while the communicator is open. All others are looked at in turn, out of the way of these.
+    /// Whether a message is of the usual kind: with a rank and a tag that are numbers in their
+    /// ranges, of memory that the host reaches, while the communicator is open. All others are
+    /// looked at in turn, out of the way of these.
     #[inline(always)]
     pub(super) fn is_usual(&self, data: Region, peer: i32, tag: i32) -> bool {
-        // Neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do not exist.
+        // Neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do
+        // not exist.
         let is_known = (peer | tag) as u32 <= DTL_TAG_MAX as u32 && self.standing.admits(peer);
         usually(is_known) && !hidden::may_be(data)
     }
@@ -101,7 +103,8 @@ impl Comm {
         }
     }
 
-    /// As `start_send` (standard), of bytes that are still being written; `None`: the transport does not.
+    /// As `start_send` (standard), of bytes that are still being written; `None`: the transport
+    /// does not.
     pub(super) fn start_filling(
         &self,
         data: Region,
@@ -115,7 +118,13 @@ impl Comm {
     }
 
     #[inline(always)]
-    pub(super) fn start_recv(&self, class: Class, data: Region, source: i32, tag: i32) -> Result<Started> {
+    pub(super) fn start_recv(
+        &self,
+        class: Class,
+        data: Region,
+        source: i32,
+        tag: i32,
+    ) -> Result<Started> {
         if source == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
@@ -123,7 +132,8 @@ impl Comm {
         Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
     }
 
-    /// A send by the transport's own call that waits, if it has one and nothing else wants to be moved.
+    /// A send by the transport's own call that waits, if it has one and nothing else wants to be
+    /// moved.
     #[inline(always)]
     fn send_started(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
         if progress::may_block() {
@@ -145,7 +155,8 @@ impl Comm {
         self.check_done(&done, "send to", dest)
     }
 
-    /// A receive by the transport's own call that waits, if it may; else a started one, unless its message is there.
+    /// A receive by the transport's own call that waits, if it may; else a started one, unless its
+    /// message is there.
     #[inline(always)]
     fn receive(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
         if progress::may_block() {
@@ -214,12 +225,14 @@ impl Comm {
 
     #[cold]
     fn fail_from_any(&self, op: OpId) -> Result<Done> {
-        let failed = Done { source: DTL_ANY_SOURCE, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
+        let failed =
+            Done { source: DTL_ANY_SOURCE, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
         Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
     }
 
-    /// Waits for an operation with a rank, or from any. At the deadline, when the communicator ends, or if the rank turns out to be
-    /// absent, it is withdrawn, so that nothing touches its buffer after the return; one that has been matched finishes first.
+    /// Waits for an operation with a rank, or from any. At the deadline, when the communicator
+    /// ends, or if the rank turns out to be absent, it is withdrawn, so that nothing touches its
+    /// buffer after the return; one that has been matched finishes first.
     pub(super) fn complete(&self, started: Started, peer: i32, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();
         loop {
@@ -269,10 +282,13 @@ impl Comm {
 
     #[cold]
     fn bad_done(&self, done: &Done, what: &str, peer: i32) -> Error {
-        let name = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
+        let name =
+            if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
             DTL_ERROR_TRUNCATED if done.size == 0 => {
-                format!("{what} {name}: the message is longer than the buffer (how long, is not known)")
+                format!(
+                    "{what} {name}: the message is longer than the buffer (how long, is not known)"
+                )
             }
             DTL_ERROR_TRUNCATED => {
                 format!(
@@ -282,8 +298,10 @@ impl Comm {
             }
             DTL_ERROR_CANCELED if what == "receive from" => {
                 format!(
-                    "{what} {name}: the request was cancelled, or the sender cancelled a message that was probed \
-                     and not yet received (the sender's time limit passed, or its request was cancelled or \
+                    "{what} {name}: the request was cancelled, or the sender cancelled a message \
+                     that was probed \
+                     and not yet received (the sender's time limit passed, or its request was \
+                     cancelled or \
                      destroyed)"
                 )
             }
@@ -350,10 +368,17 @@ fn send_kind(mode: SendMode) -> Kind {
     }
 }
 
-/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]), and where it stands. `None`: look closer.
+/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]), and
+/// where it stands. `None`: look closer.
 #[inline(always)]
 #[must_use]
-pub fn visit_for(stay: Visit, handle: dtl_comm_t, data: Region, peer: i32, tag: i32) -> Option<Found> {
+pub fn visit_for(
+    stay: Visit,
+    handle: dtl_comm_t,
+    data: Region,
+    peer: i32,
+    tag: i32,
+) -> Option<Found> {
     super::TABLE.visit_at(stay, handle.id).filter(|(comm, _)| comm.is_usual(data, peer, tag))
 }
 
@@ -363,20 +388,28 @@ pub type Found = (Visited<Comm>, Spot<Comm>);
 /// The same for a call that may wait.
 #[inline(always)]
 #[must_use]
-pub fn keep_for(stay: Visit, handle: dtl_comm_t, data: Region, peer: i32, tag: i32) -> Option<Kept<Comm>> {
+pub fn keep_for(
+    stay: Visit,
+    handle: dtl_comm_t,
+    data: Region,
+    peer: i32,
+    tag: i32,
+) -> Option<Kept<Comm>> {
     visit_for(stay, handle, data, peer, tag)?.0.keep()
 }
 
 /// Sends the usual message and returns when the buffer may be used again.
 #[inline(always)]
 pub fn send(comm: &Kept<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
-    let noting = comm.recorder.note(comm.mark(), Tagged::send(tag).words(dest, data.count, data.dtype));
+    let noting =
+        comm.recorder.note(comm.mark(), Tagged::send(tag).words(dest, data.count, data.dtype));
     let sent = comm.send_started(data.bytes, dest, tag, SendMode::Standard);
     noting.end();
     sent
 }
 
-/// The same in either mode of any message: to none, of memory that the host may not reach, or wrong.
+/// The same in either mode of any message: to none, of memory that the host may not reach, or
+/// wrong.
 pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
@@ -390,7 +423,11 @@ pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
 #[cold]
 fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
-        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(comm, dest, comm.deadline())?;
+        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(
+            comm,
+            dest,
+            comm.deadline(),
+        )?;
         comm.check_done(&done, "send to", dest)
     })
 }
@@ -398,13 +435,15 @@ fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> 
 /// Receives the usual message; `told` may say TRUNCATED or RANK_FAILURE.
 #[inline(always)]
 pub fn recv(comm: &Kept<Comm>, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
-    let noting = comm.recorder.note(comm.mark(), Tagged::recv(tag).words(source, data.count, data.dtype));
+    let noting =
+        comm.recorder.note(comm.mark(), Tagged::recv(tag).words(source, data.count, data.dtype));
     let received = comm.receive(data.bytes, comm.exactly(Class::User, source, tag), told);
     noting.end();
     received
 }
 
-/// The same of any message: from any rank or none, with any tag, into memory that the host may not reach, or wrong.
+/// The same of any message: from any rank or none, with any tag, into memory that the host may not
+/// reach, or wrong.
 pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
     check_recv(comm, source, tag)?;
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
@@ -445,7 +484,8 @@ pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32
     check_send(comm, to.0, to.1)?;
     check_recv(comm, from.0, from.1)?;
     let is_hidden = hidden::may_be(data.bytes) && staging::is_hidden(comm, data.bytes)?;
-    let copy = if is_hidden { Some(staging::copy_out(data.bytes)?) } else { Scratch::copy_of(data.bytes) };
+    let copy =
+        if is_hidden { Some(staging::copy_out(data.bytes)?) } else { Scratch::copy_of(data.bytes) };
     let copy = Posted::lent(&comm.link, copy, "a copy of the message")?;
     let sent = Data { bytes: copy.region(), ..data };
     exchange(comm, (sent, to.0, to.1), (data, from.0, from.1))
@@ -474,9 +514,14 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
     })
 }
 
-/// The same of buffers that the host may not reach: the send's parts and the receive's are copied in turn.
+/// The same of buffers that the host may not reach: the send's parts and the receive's are copied
+/// in turn.
 #[cold]
-fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
+fn exchange_staged(
+    comm: &Comm,
+    (out, dest, stag): Side,
+    (into, source, rtag): Side,
+) -> Result<Done> {
     let deadline = comm.deadline();
     comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
         let is_staged = staging::is_staged(comm, into.bytes)?;

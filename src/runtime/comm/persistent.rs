@@ -20,16 +20,27 @@ pub(super) struct Persistent {
 
 impl Comm {
     /// `None`: each start is one of its own.
-    pub(super) fn make_send(&self, data: Region, dest: i32, tag: i32) -> Result<Option<Persistent>> {
+    pub(super) fn make_send(
+        &self,
+        data: Region,
+        dest: i32,
+        tag: i32,
+    ) -> Result<Option<Persistent>> {
         if dest == DTL_PROC_NULL {
             return Ok(None);
         }
-        let made = self.link.transport.make_send(data, self.outer(dest), self.word(Class::User, tag));
+        let made =
+            self.link.transport.make_send(data, self.outer(dest), self.word(Class::User, tag));
         self.persistent(made, Started::Op)
     }
 
     /// As `make_send`.
-    pub(super) fn make_recv(&self, data: Region, source: i32, tag: i32) -> Result<Option<Persistent>> {
+    pub(super) fn make_recv(
+        &self,
+        data: Region,
+        source: i32,
+        tag: i32,
+    ) -> Result<Option<Persistent>> {
         if source == DTL_PROC_NULL {
             return Ok(None);
         }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 /// Memory of the library and at most one operation posted into it.
 ///
-/// Dropping it cancels the operation and waits until the transport no longer uses the memory. If the
-/// transport cannot cancel the operation, the memory is leaked: a transport that still has a buffer
-/// may write to it at any time.
+/// Dropping it cancels the operation and waits until the transport no longer uses the memory. If
+/// the transport cannot cancel the operation, the memory is leaked: a transport that still has a
+/// buffer may write to it at any time.
 pub(super) struct Posted {
     link: Arc<Link>,
     memory: Scratch,
@@ -21,8 +21,9 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    /// Memory without an operation, which the caller lends to operations that it completes or cancels
-    /// itself. `memory` is `None` if the allocation failed; the error then names `what` it was for.
+    /// Memory without an operation, which the caller lends to operations that it completes or
+    /// cancels itself. `memory` is `None` if the allocation failed; the error then names `what` it
+    /// was for.
     pub(super) fn lent(link: &Arc<Link>, memory: Option<Scratch>, what: &str) -> Result<Posted> {
         match memory {
             Some(memory) => Ok(Posted { link: Arc::clone(link), memory, op: None }),
@@ -116,9 +117,15 @@ mod tests {
     /// Two ranks in this process.
     fn pair() -> Vec<Comm> {
         let [_, threads] = crate::backend::local::backends();
-        let ranks = threads.comm.as_ref().and_then(|comm| comm.open_ranks(2)).expect("ranks").expect("open");
+        let ranks = threads
+            .comm
+            .as_ref()
+            .and_then(|comm| comm.open_ranks(2))
+            .expect("ranks")
+            .expect("open");
         let backend = Arc::new(threads);
-        let open = |rank| open::assemble(Arc::clone(&backend), rank, 0, 1_000_000_000).expect("open");
+        let open =
+            |rank| open::assemble(Arc::clone(&backend), rank, 0, 1_000_000_000).expect("open");
         ranks.into_iter().map(open).collect()
     }
 

@@ -24,9 +24,13 @@ pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
     Ok(find(comm, source, look)?.map(|done| comm.inner(done)))
 }
 
-/// Looks for a message. Fails if there is none and none can come: one from any rank may be one that a dead
-/// rank no longer sent, and an absent rank sends none.
-pub(super) fn find<T>(comm: &Comm, source: i32, look: impl Fn() -> Result<Option<T>>) -> Result<Option<T>> {
+/// Looks for a message. Fails if there is none and none can come: one from any rank may be one that
+/// a dead rank no longer sent, and an absent rank sends none.
+pub(super) fn find<T>(
+    comm: &Comm,
+    source: i32,
+    look: impl Fn() -> Result<Option<T>>,
+) -> Result<Option<T>> {
     if let Some(found) = look()? {
         return Ok(Some(found));
     }
@@ -49,7 +53,11 @@ pub(super) fn find<T>(comm: &Comm, source: i32, look: impl Fn() -> Result<Option
     match look()? {
         Some(found) => Ok(Some(found)),
         None => {
-            fail!(DTL_ERROR_RANK_FAILURE, "no message, and none can come {}", comm.peer_gone_text(source))
+            fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "no message, and none can come {}",
+                comm.peer_gone_text(source)
+            )
         }
     }
 }

@@ -23,8 +23,8 @@ pub(super) const TURNS: usize = 4;
 /// How often each transport is moved on before this thread goes into an `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// List of objects that need progress. Their number is kept outside the lock, so that an empty list is
-/// never locked. The time of each call but [`List::live`] does not grow with their number.
+/// List of objects that need progress. Their number is kept outside the lock, so that an empty list
+/// is never locked. The time of each call but [`List::live`] does not grow with their number.
 pub(super) struct List<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,
@@ -39,10 +39,14 @@ struct Listed<T: ?Sized> {
 }
 
 static OPEN: List<Comm> = List::new();
-/// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
-static RUNNING: Mutex<Running> = Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
-/// How many want to be moved on, in one word for what every call asks that stays in a transport: below [`RUNNING_ONE`] the links whose
-/// operations move only while somebody calls, from it on the length of `RUNNING`.
+/// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that
+/// were started, by handle, the oldest first: those of one communicator may have to end in that
+/// order.
+static RUNNING: Mutex<Running> =
+    Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
+/// How many want to be moved on, in one word for what every call asks that stays in a transport:
+/// below [`RUNNING_ONE`] the links whose operations move only while somebody calls, from it on the
+/// length of `RUNNING`.
 static MOVING: &AtomicU64 = &ASKED.moving;
 const RUNNING_ONE: u64 = 1 << 32;
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
@@ -67,7 +71,10 @@ impl Running {
 
 impl<T: ?Sized> List<T> {
     pub(super) const fn new() -> Self {
-        List { all: Mutex::new(Listed { by_address: BTreeMap::new(), last: 0 }), count: AtomicUsize::new(0) }
+        List {
+            all: Mutex::new(Listed { by_address: BTreeMap::new(), last: 0 }),
+            count: AtomicUsize::new(0),
+        }
     }
 
     /// Adds an object. [`List::remove`] removes it before its memory is freed.
@@ -94,8 +101,8 @@ impl<T: ?Sized> List<T> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns all live objects. The caller drops them outside the lock, which the end of a communicator
-    /// takes.
+    /// Returns all live objects. The caller drops them outside the lock, which the end of a
+    /// communicator takes.
     fn live(&self) -> Vec<Arc<T>> {
         self.all.lock().by_address.values().filter_map(Weak::upgrade).collect()
     }
@@ -108,7 +115,8 @@ impl<T: ?Sized> List<T> {
         let Listed { by_address, last } = &mut *all;
         let before = *last;
         let rest = by_address.range((Bound::Excluded(before), Bound::Unbounded));
-        for (slot, (address, known)) in next.iter_mut().zip(rest.chain(by_address.range(..=before))) {
+        for (slot, (address, known)) in next.iter_mut().zip(rest.chain(by_address.range(..=before)))
+        {
             *slot = known.upgrade();
             *last = *address;
         }
@@ -144,7 +152,8 @@ pub(super) fn add_running_again(handle: dtl_request_t) {
     }
 }
 
-/// Whether collectives that were started may want to be moved on: who waits then does not sleep until it is woken.
+/// Whether collectives that were started may want to be moved on: who waits then does not sleep
+/// until it is woken.
 #[inline]
 pub(super) fn has_running() -> bool {
     MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
@@ -155,7 +164,8 @@ fn move_on(handle: dtl_request_t) {
     drop(request::standing(handle));
 }
 
-/// After a look that found nothing: what else was started gets on, the parts of messages among it, which calls copy.
+/// After a look that found nothing: what else was started gets on, the parts of messages among it,
+/// which calls copy.
 #[inline]
 pub(super) fn running() {
     if has_running() {
@@ -163,7 +173,8 @@ pub(super) fn running() {
     }
 }
 
-/// Moves some collectives on that were started: the oldest, as long as they end, and a few of the others in turn.
+/// Moves some collectives on that were started: the oldest, as long as they end, and a few of the
+/// others in turn.
 fn move_running(move_on: fn(dtl_request_t)) {
     for _ in 0..BURST {
         let mut next = [dtl_request_t::NULL; 2 * TURNS];
@@ -172,7 +183,8 @@ fn move_running(move_on: fn(dtl_request_t)) {
             let all = &running.all;
             let first = RUNNING_TURN.fetch_add(TURNS, Ordering::Relaxed);
             for (step, slot) in next.iter_mut().enumerate().take(2 * TURNS.min(all.len())) {
-                let index = if step % 2 == 0 { step / 2 } else { first.wrapping_add(step / 2) % all.len() };
+                let index =
+                    if step % 2 == 0 { step / 2 } else { first.wrapping_add(step / 2) % all.len() };
                 *slot = all.get(index).copied().unwrap_or(dtl_request_t::NULL);
             }
         }
@@ -196,8 +208,8 @@ fn forget_oldest() -> bool {
     !running.all.is_empty() && running.all.len() < before
 }
 
-/// In a forked child: what the parent has is not moved on from here. Its communicators are never dropped here, so they would
-/// be found.
+/// In a forked child: what the parent has is not moved on from here. Its communicators are never
+/// dropped here, so they would be found.
 pub(super) fn forget() {
     OPEN.clear();
     RUNNING.lock().all.clear();
@@ -227,7 +239,8 @@ pub(super) fn may_block() -> bool {
     is_idle() || has_settled()
 }
 
-/// Whether all that was started is over once it has been moved on: else the peer may wait for just that.
+/// Whether all that was started is over once it has been moved on: else the peer may wait for just
+/// that.
 #[cold]
 #[inline(never)]
 fn has_settled() -> bool {
@@ -238,8 +251,8 @@ fn has_settled() -> bool {
     !has_running()
 }
 
-/// Runs a call that stays in its transport until it is done. If there are others that move only while
-/// somebody calls, a thread calls them meanwhile.
+/// Runs a call that stays in its transport until it is done. If there are others that move only
+/// while somebody calls, a thread calls them meanwhile.
 pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     if may_block() {
         return call();
@@ -251,16 +264,21 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs a backend's `open`, in which this thread moves nothing on. Where others may wait for an answer of this rank before they come,
-/// a thread gives it meanwhile.
+/// Runs a backend's `open`, in which this thread moves nothing on. Where others may wait for an
+/// answer of this rank before they come, a thread gives it meanwhile.
 pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
-    let answers = |comm: &Comm| comm.link.transport.answers_late() && comm.link.transport.may_be_served();
+    let answers =
+        |comm: &Comm| comm.link.transport.answers_late() && comm.link.transport.may_be_served();
     if !OPEN.live().iter().any(|comm| answers(comm)) {
         return open();
     }
     meanwhile(open, || {
         let turns = OPEN.turns();
-        turns.iter().flatten().filter(|comm| answers(comm)).for_each(|comm| comm.link.transport.progress());
+        turns
+            .iter()
+            .flatten()
+            .filter(|comm| answers(comm))
+            .for_each(|comm| comm.link.transport.progress());
     })
 }
 
@@ -276,7 +294,9 @@ fn meanwhile<T>(call: impl FnOnce() -> T, moves: impl Fn() + Sync) -> T {
             }
         });
         if let Err(error) = moving {
-            crate::runtime::log::warning!("no thread to move other communicators on meanwhile: {error}");
+            crate::runtime::log::warning!(
+                "no thread to move other communicators on meanwhile: {error}"
+            );
         }
         let result = call();
         is_over.store(true, Ordering::Release);
@@ -293,9 +313,10 @@ fn move_needy() {
     }
 }
 
-/// Moves all communicators on before this thread waits in a backend's `open`, where it moves none: ranks
-/// that come to this one's `open` later may still wait for what it has sent, or for its answer to a report.
-/// A fixed number of rounds, as nobody says what is queued: what a transport has no room for stays.
+/// Moves all communicators on before this thread waits in a backend's `open`, where it moves none:
+/// ranks that come to this one's `open` later may still wait for what it has sent, or for its
+/// answer to a report. A fixed number of rounds, as nobody says what is queued: what a transport
+/// has no room for stays.
 pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.live();
     let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();

@@ -4,10 +4,10 @@
 //! while it is written and its number afterwards, so a reader that sees the same number before and
 //! after (with the fences below) has read one entry and not two halves.
 //!
-//! The thread that was first has a list of its own, whose numbers it counts with a load and a store (in most
-//! programs it is the only one; an atomic addition costs as much as the rest). The other threads share
-//! the second list. Two of them meet in one entry only if 64 operations start while one is being noted; a
-//! report may then show a mixture, nothing else depends on it.
+//! The thread that was first has a list of its own, whose numbers it counts with a load and a store
+//! (in most programs it is the only one; an atomic addition costs as much as the rest). The other
+//! threads share the second list. Two of them meet in one entry only if 64 operations start while
+//! one is being noted; a report may then show a mixture, nothing else depends on it.
 //!
 //! As every operation passes here, this is also where a trace hears of them.
 
@@ -89,7 +89,8 @@ impl List {
         let before = entry.stamp.load(Ordering::Acquire);
         let [a, b, c] = &entry.call;
         let words = [a, b, c].map(|word| word.load(Ordering::Relaxed));
-        let (after, over) = (entry.after.load(Ordering::Relaxed), entry.over.load(Ordering::Relaxed));
+        let (after, over) =
+            (entry.after.load(Ordering::Relaxed), entry.over.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let now = entry.stamp.load(Ordering::Relaxed);
         let call = Call::from_words(words).filter(|_| before == number && now == number)?;
@@ -115,7 +116,8 @@ pub(super) struct Recorder {
     comm: AtomicU64,
 }
 
-/// A noted operation: its number, above [`SHARED`] and [`TRACED`]; of a traced one in the highest byte its kind.
+/// A noted operation: its number, above [`SHARED`] and [`TRACED`]; of a traced one in the highest
+/// byte its kind.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(u64);
 
@@ -161,8 +163,8 @@ impl Recorder {
         self.comm.store(comm, Ordering::Relaxed);
     }
 
-    /// Whether that is the first thread's mark. A mark passes from a thread that has ended to a later one, with all that the ended
-    /// one has written.
+    /// Whether that is the first thread's mark. A mark passes from a thread that has ended to a
+    /// later one, with all that the ended one has written.
     #[inline(always)]
     fn is_first(&self, mark: usize) -> bool {
         self.first.load(Ordering::Relaxed) == mark
@@ -206,8 +208,8 @@ impl Recorder {
         let number = self.own.noted.load(Ordering::Relaxed) + 1;
         self.own.noted.store(number, Ordering::Relaxed);
         let entry = self.own.note(number, words, None);
-        // By the time that it is used again, large messages may have pushed it out of the nearer caches. (At the list's end what
-        // comes after that is asked for: no matter.)
+        // By the time that it is used again, large messages may have pushed it out of the nearer
+        // caches. (At the list's end what comes after that is asked for: no matter.)
         cache::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
         Noting { entry, number }
     }
@@ -217,8 +219,9 @@ impl Recorder {
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {
         let (me, words) = (epoch::thread_mark(), [first, second, third]);
-        let is_first =
-            || self.first.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let is_first = || {
+            self.first.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
         if me != 0 && is_first() {
             return Ticket(self.note_own(words).number << 2);
         }
@@ -266,7 +269,9 @@ impl Recorder {
         // Some failures are met twice.
         let is_news = list.entry(number).over.load(Ordering::Relaxed) != number;
         list.over(number);
-        if let Some(kind) = Kind::of(ticket.0 >> KIND_SHIFT).filter(|_| is_news && ticket.0 & TRACED != 0) {
+        if let Some(kind) =
+            Kind::of(ticket.0 >> KIND_SHIFT).filter(|_| is_news && ticket.0 & TRACED != 0)
+        {
             trace::operation_end(self.id_of(ticket), kind.name());
         }
     }
@@ -281,8 +286,8 @@ impl Recorder {
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
     }
 
-    /// What no other operation of this process has that is not over: the communicator's index in its table (20 bits of
-    /// its handle), and its number.
+    /// What no other operation of this process has that is not over: the communicator's index in
+    /// its table (20 bits of its handle), and its number.
     fn id_of(&self, ticket: Ticket) -> u64 {
         let index = self.comm.load(Ordering::Relaxed) >> 36 & 0xF_FFFF;
         1 << 63 | index << 43 | (ticket.0 & SHARED) << 42 | ticket.number() & ((1 << 42) - 1)

@@ -1,8 +1,9 @@
-//! Who is in which operation: what ranks tell each other when a collective does not come to its end.
+//! Who is in which operation: what ranks tell each other when a collective does not come to its
+//! end.
 //!
 //! A rank that waits for long asks the others, who answer from inside whatever call they wait in. A
-//! rank that gives a collective up tells all, so that they do not wait for it. Nothing of this is on
-//! the way of a call that completes.
+//! rank that gives a collective up tells all, so that they do not wait for it. Nothing of this is
+//! on the way of a call that completes.
 
 mod notice;
 mod retired;
@@ -71,8 +72,9 @@ pub(super) struct GivenUp {
 }
 
 impl GivenUp {
-    /// The ranks because of which: as the rank that gave it up named them, for those that are known here may have
-    /// destroyed the communicator only after the failure. `None`: it has another reason.
+    /// The ranks because of which: as the rank that gave it up named them, for those that are known
+    /// here may have destroyed the communicator only after the failure. `None`: it has another
+    /// reason.
     pub(super) fn cause(&self, comm: &Comm) -> Option<Gone> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
@@ -89,8 +91,9 @@ impl Reports {
         self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
     }
 
-    /// Keeps the ranks because of which a collective fails here, for the notice to the others. Those that are gone when the
-    /// notice is sent may be more: some have given it up meanwhile, and left.
+    /// Keeps the ranks because of which a collective fails here, for the notice to the others.
+    /// Those that are gone when the notice is sent may be more: some have given it up meanwhile,
+    /// and left.
     pub(super) fn note_cause(&self, gone: &Gone) {
         self.heard.lock().cause.get_or_insert_with(|| gone.clone());
     }
@@ -127,8 +130,8 @@ fn tell_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
 }
 
-/// Of what concerns this communicator alone: a rank that has destroyed it reads nothing more, and one that never had
-/// it read nothing at all.
+/// Of what concerns this communicator alone: a rank that has destroyed it reads nothing more, and
+/// one that never had it read nothing at all.
 fn tell_present(comm: &Comm, notice: &Notice) {
     let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
     others.for_each(|rank| tell(comm, rank, notice));
@@ -137,14 +140,15 @@ fn tell_present(comm: &Comm, notice: &Notice) {
 /// Of no collective.
 const NONE: u64 = absence::HERE;
 
-/// Asks the ranks that this one waits for; they answer when they are in a call. Not all ranks: of those
-/// that wait in vain, some wait for one that is elsewhere, and they tell the others.
+/// Asks the ranks that this one waits for; they answer when they are in a call. Not all ranks: of
+/// those that wait in vain, some wait for one that is elsewhere, and they tell the others.
 pub(super) fn ask(comm: &Comm, awaited: impl Iterator<Item = i32>) {
     let notice = own(comm, Why::Ask, DTL_SUCCESS, NONE);
     awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| tell(comm, rank, &notice));
 }
 
-/// Tells all others that this rank does not go on with a collective. Those begun after it are given up with it.
+/// Tells all others that this rank does not go on with a collective. Those begun after it are given
+/// up with it.
 pub(super) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
     let first = comm.reports.heard.lock().own.replace(number);
     if let Some(first) = first.filter(|first| *first <= number) {
@@ -161,7 +165,8 @@ pub(super) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
     let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     match call {
         Some((call, _)) if !call.kind.makes_comm() => tell_present(comm, &notice),
-        // The communicator that it makes may have been made on others, which have destroyed this one.
+        // The communicator that it makes may have been made on others, which have destroyed this
+        // one.
         _ => tell_all(comm, &notice),
     }
 }
@@ -171,8 +176,8 @@ pub(super) fn revoke(comm: &Comm) {
     tell_present(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
 }
 
-/// Notifies all other ranks that this rank is absent from the communicator that the collective of this
-/// number made.
+/// Notifies all other ranks that this rank is absent from the communicator that the collective of
+/// this number made.
 pub(super) fn absent(comm: &Comm, number: u64) {
     let notice = own(comm, Why::Absent, DTL_SUCCESS, number);
     if number == absence::HERE { tell_present(comm, &notice) } else { tell_all(comm, &notice) }
@@ -204,15 +209,16 @@ pub(super) fn serve_own(comm: &Comm) {
     }
 }
 
-/// Reads notices on the context of a destroyed communicator, on behalf of one that was made from it.
+/// Reads notices on the context of a destroyed communicator, on behalf of one that was made from
+/// it.
 pub(super) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
     while let Some((outer, notice)) = next_notice(comm, context) {
         note_absence(absences, outer, &notice);
     }
 }
 
-/// Receives the next notice on a context of this communicator's link. Also returns the transport's rank
-/// of its sender.
+/// Receives the next notice on a context of this communicator's link. Also returns the transport's
+/// rank of its sender.
 fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     let (done, words) = next_message(comm, context, Class::Service)?;
     let notice = Notice::parse(&words).filter(|_| done.status == DTL_SUCCESS);
@@ -251,7 +257,9 @@ fn hear(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     }
     note_absence(&comm.reports.absences, outer, &notice);
     let mut heard = comm.reports.heard.lock();
-    if notice.why == Why::GaveUp && heard.given_up.as_ref().is_none_or(|first| notice.number < first.number) {
+    if notice.why == Why::GaveUp
+        && heard.given_up.as_ref().is_none_or(|first| notice.number < first.number)
+    {
         let (number, status, gone) = (notice.number, notice.status, notice.gone.clone());
         heard.given_up = Some(GivenUp { number, rank: from, status, gone });
     }
@@ -269,8 +277,8 @@ pub(super) fn mismatch(comm: &Comm, call: &Call) -> bool {
     calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
 }
 
-/// Asks all, also how they called the collective of number `about`, and waits for their answers: half a second at most,
-/// and a moment only beyond a time limit.
+/// Asks all, also how they called the collective of number `about`, and waits for their answers:
+/// half a second at most, and a moment only beyond a time limit.
 pub(super) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.heard.lock().since_asked.clear();
     ask_silent(comm, about);
@@ -311,8 +319,9 @@ fn hear_all(comm: &Comm, limit_ns: u64) {
     }
 }
 
-/// The question to all that comes before a time limit passes, so that their answers are there when it does: half a second
-/// before, or when half of the time is over. Who gives up meanwhile has answered with that.
+/// The question to all that comes before a time limit passes, so that their answers are there when
+/// it does: half a second before, or when half of the time is over. Who gives up meanwhile has
+/// answered with that.
 pub(super) struct Inquiry {
     limit: Deadline,
     due: Deadline,
@@ -339,7 +348,8 @@ impl Inquiry {
         }
     }
 
-    /// There is something to report: who was asked has half a second, or until the limit, or if it has passed a moment.
+    /// There is something to report: who was asked has half a second, or until the limit, or if it
+    /// has passed a moment.
     pub(super) fn end(&self, comm: &Comm, about: Option<i32>) {
         match self.asked {
             Some((at, asked)) if asked == about => {
@@ -355,7 +365,8 @@ impl Inquiry {
     }
 }
 
-/// One line: which ranks are in which operation, and how they called the collective of number `about`.
+/// One line: which ranks are in which operation, and how they called the collective of number
+/// `about`.
 pub(super) fn summary(comm: &Comm, about: Option<i32>) -> String {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in states(comm, about) {
@@ -375,7 +386,8 @@ pub(super) fn summary(comm: &Comm, about: Option<i32>) -> String {
 const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
 
 /// Of a rank that lives and does not take part.
-const ABSENT: &str = "absent (the call that made this communicator failed there, or it destroyed it)";
+const ABSENT: &str =
+    "absent (the call that made this communicator failed there, or it destroyed it)";
 
 /// What each rank is in, as far as it is known.
 fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
@@ -392,7 +404,9 @@ fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
         let place = notice.map(|notice| notice.place(about));
         let answers = rank == comm.rank || heard.since_asked.contains(&rank);
         match place {
-            Some(place) if failed.contains(&rank) => format!("gone (died or left; last heard of {place})"),
+            Some(place) if failed.contains(&rank) => {
+                format!("gone (died or left; last heard of {place})")
+            }
             None if failed.contains(&rank) => "gone (died or left)".to_owned(),
             Some(place) if absent.contains(&rank) => format!("{ABSENT}; last heard of {place}"),
             None if absent.contains(&rank) => ABSENT.to_owned(),
@@ -423,8 +437,10 @@ fn ranges(ranks: &[i32]) -> String {
 pub fn dump(comm: &Comm) -> String {
     gather(comm, None, Deadline::NEVER);
     let kind = comm.kind_name();
-    let mut text =
-        format!("communicator of kind {kind} with {} ranks, seen by rank {}:\n", comm.size, comm.rank);
+    let mut text = format!(
+        "communicator of kind {kind} with {} ranks, seen by rank {}:\n",
+        comm.size, comm.rank
+    );
     for line in summary(comm, None).split("; ").filter(|line| !line.is_empty()) {
         let _ = writeln!(text, "  {line}");
     }
@@ -433,7 +449,8 @@ pub fn dump(comm: &Comm) -> String {
     }
     let heard = comm.reports.heard.lock();
     let own = own(comm, Why::Answer, DTL_SUCCESS, NONE);
-    let known = heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
+    let known =
+        heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
     let _ = writeln!(text, "last operations, the latest first (* = not over):");
     for (rank, notice) in known.collect::<BTreeMap<_, _>>() {
         let mark = |(call, over): &(Call, bool)| format!("{}{call}", if *over { "" } else { "*" });

@@ -1,9 +1,9 @@
-//! Requests: operations in flight under a handle. A completed request's handle is stale, unless it is
-//! persistent: then it rests until it is started again.
+//! Requests: operations in flight under a handle. A completed request's handle is stale, unless it
+//! is persistent: then it rests until it is started again.
 //!
-//! A request has no share of its communicator, which would cost two atomic operations in its life, but knows
-//! where it stands. Who destroys a communicator first waits for calls that found it open, then
-//! takes all of its requests back.
+//! A request has no share of its communicator, which would cost two atomic operations in its life,
+//! but knows where it stands. Who destroys a communicator first waits for calls that found it open,
+//! then takes all of its requests back.
 
 mod ask;
 mod begin;
@@ -47,8 +47,9 @@ pub const TAG: u8 = 7;
 /// Each request's group is the handle of its communicator.
 static TABLE: Pool<Request> = Pool::new(TAG);
 
-/// An operation in flight, or a persistent one at rest. Everything below that takes one has its lock.
-/// What is asked for most stands first, and goes with the slot's own words into one line of the cache.
+/// An operation in flight, or a persistent one at rest. Everything below that takes one has its
+/// lock. What is asked for most stands first, and goes with the slot's own words into one line of
+/// the cache.
 #[repr(C)]
 struct Request {
     /// Of its communicator, of which it has no share.
@@ -95,7 +96,10 @@ fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> 
 
 /// The handle of a request that has got one.
 #[inline(always)]
-fn kept(comm: &Comm, put: std::result::Result<u64, impl FnOnce() -> Request>) -> Result<dtl_request_t> {
+fn kept(
+    comm: &Comm,
+    put: std::result::Result<u64, impl FnOnce() -> Request>,
+) -> Result<dtl_request_t> {
     match put {
         Ok(id) => Ok(dtl_request_t { id }),
         Err(make) => Err(refuse(comm, make)),
@@ -111,22 +115,31 @@ fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
-/// Starts what a plan says under a handle. Recorded before: else the other rank may have it before this one has sent it, as far as
-/// a trace tells.
-fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) -> Result<dtl_request_t> {
+/// Starts what a plan says under a handle. Recorded before: else the other rank may have it before
+/// this one has sent it, as far as a trace tells.
+fn started(
+    comm: &Comm,
+    plan: &Plan,
+    start: impl FnOnce() -> Result<Started>,
+) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
     let spot = comm.spot.get();
     match start() {
-        Ok(begun) => {
-            insert(comm, || of_message(spot, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer)))
-        }
+        Ok(begun) => insert(comm, || {
+            of_message(spot, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer))
+        }),
         Err(error) => Err(not_begun(comm, ticket, error)),
     }
 }
 
 /// A message that was started.
 #[inline(always)]
-fn of_message(comm: Spot<Comm>, begun: Started, ticket: Ticket, (what, peer): (Tagged, i32)) -> Request {
+fn of_message(
+    comm: Spot<Comm>,
+    begun: Started,
+    ticket: Ticket,
+    (what, peer): (Tagged, i32),
+) -> Request {
     let life = Life::Active(Operation::Started(begun, ticket));
     Request { place: comm.place(), what, peer, again: None, life }
 }
@@ -189,7 +202,13 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
     let what = Tagged::new(kind, plan.tag);
-    insert(comm, || Request { place: comm.spot.get().place(), what, peer, again, life: Life::AtRest })
+    insert(comm, || Request {
+        place: comm.spot.get().place(),
+        what,
+        peer,
+        again,
+        life: Life::AtRest,
+    })
 }
 
 /// Starts a persistent request.
@@ -215,8 +234,13 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
         }
     };
     let what = Tagged::new(kind, 0);
-    let handle =
-        insert(comm, || Request { place: comm.spot.get().place(), what, peer: -1, again: None, life })?;
+    let handle = insert(comm, || Request {
+        place: comm.spot.get().place(),
+        what,
+        peer: -1,
+        again: None,
+        life,
+    })?;
     if runs {
         progress::add_running(handle);
     }
@@ -237,7 +261,13 @@ pub(super) fn of_window(
                 Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
             }
         };
-        Request { place: comm.spot.get().place(), what: Tagged::new(kind, 0), peer, again: None, life }
+        Request {
+            place: comm.spot.get().place(),
+            what: Tagged::new(kind, 0),
+            peer,
+            again: None,
+            life,
+        }
     })
 }
 
@@ -251,18 +281,22 @@ pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
     standing_if(handle, |_, _| true)
 }
 
-/// Moves a request on from a thread of the library's own, unless its transport wants none of those or the program's own
-/// operation would run there.
+/// Moves a request on from a thread of the library's own, unless its transport wants none of those
+/// or the program's own operation would run there.
 pub(super) fn serve(handle: dtl_request_t) {
     let may = |request: &Request, comm: &Comm| {
         comm.link.transport.may_be_served()
-            && !matches!(&request.life, Life::Active(Operation::Other(other)) if other.calls_program())
+            && !matches!(&request.life, Life::Active(Operation::Other(other))
+                if other.calls_program())
     };
     // Who waits for it hears of a failure.
     drop(standing_if(handle, may));
 }
 
-fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> Result<Option<Standing>> {
+fn standing_if(
+    handle: dtl_request_t,
+    may: impl Fn(&Request, &Comm) -> bool,
+) -> Result<Option<Standing>> {
     let inside = epoch::enter();
     let mut request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
@@ -321,7 +355,8 @@ fn missed_by(handle: dtl_request_t, missed: &Missed) -> Error {
 #[cold]
 pub(super) fn in_own_hands(handle: dtl_request_t) -> Error {
     let text = format!(
-        "request {:#x} is moved on by a call further up this thread, which has called the function of the program that calls \
+        "request {:#x} is moved on by a call further up this thread, which has called the function \
+         of the program that calls \
          this: let that function return first",
         handle.id
     );
@@ -376,7 +411,11 @@ impl Request {
             Ok(Operation::Started(operation.kept(), ticket))
         };
         self.life.start(begin).unwrap_or_else(|| {
-            fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is active: wait for it first", self.name())
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the request ({}) is active: wait for it first",
+                self.name()
+            )
         })
     }
 
@@ -394,13 +433,15 @@ impl Request {
         self.life.hear(told, |operation| poll(comm, (kind, peer), operation))
     }
 
-    /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks. Pending: it has been matched and is
-    /// not over, so it goes on; to be asked again.
+    /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
+    /// Pending: it has been matched and is not over, so it goes on; to be asked again.
     fn take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.take_back(at_rest(), |operation| match operation {
             Operation::Started(started, ticket) => {
-                let Poll::Ready(done) = comm.try_take_back(*started)? else { return Ok(Poll::Pending) };
+                let Poll::Ready(done) = comm.try_take_back(*started)? else {
+                    return Ok(Poll::Pending);
+                };
                 comm.recorder.end(*ticket);
                 Ok(Poll::Ready(done.map(|done| (done, outcome(comm, (kind, peer), &done)))))
             }
@@ -491,7 +532,11 @@ pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
                     return Ok(());
                 }
             };
-            fail!(DTL_ERROR_NOT_SUPPORTED, "what was started ({}) cannot be withdrawn: {why}", request.name())
+            fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "what was started ({}) cannot be withdrawn: {why}",
+                request.name()
+            )
         }
     })
 }

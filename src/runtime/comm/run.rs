@@ -34,13 +34,13 @@ use std::sync::atomic::Ordering;
 const NUMBER_BITS: u32 = 20;
 /// Step lists kept for reuse, each with its scratch memory.
 const SPARE: usize = 4;
-/// A communicator of more ranks than this keeps only one list, of bounded memory: the size of a list
-/// grows with the number of ranks, and a process may have thousands of lists. One more allocation is
-/// cheap compared with a collective of so many ranks.
+/// A communicator of more ranks than this keeps only one list, of bounded memory: the size of a
+/// list grows with the number of ranks, and a process may have thousands of lists. One more
+/// allocation is cheap compared with a collective of so many ranks.
 const MANY_RANKS: i32 = 64;
 
-/// Bytes that the list of a communicator of more than [`MANY_RANKS`] ranks may keep: 2 MiB for 128 ranks,
-/// 16 KiB for more than 1408.
+/// Bytes that the list of a communicator of more than [`MANY_RANKS`] ranks may keep: 2 MiB for 128
+/// ranks, 16 KiB for more than 1408.
 fn kept_bytes(ranks: i32) -> usize {
     let times = ranks.unsigned_abs().div_ceil(MANY_RANKS.unsigned_abs()).max(1) as usize;
     ((8 << 20) / (times * times)).max(16 << 10)
@@ -81,7 +81,8 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Its number, as collectives tell it; of all that are under way at once, it is this one's alone.
+    /// Its number, as collectives tell it; of all that are under way at once, it is this one's
+    /// alone.
     fn number(&self) -> u32 {
         self.call.tag as u32
     }
@@ -94,7 +95,17 @@ impl Beginning {
     fn run(self, work: Work) -> Run {
         let (tag, number) = (self.tag() as i32, u64::from(self.number()));
         let Beginning { ticket, call, turn } = self;
-        Run { work, number, tag, call, ticket, turn, death_seen: None, turns: Turns::default(), stage: None }
+        Run {
+            work,
+            number,
+            tag,
+            call,
+            ticket,
+            turn,
+            death_seen: None,
+            turns: Turns::default(),
+            stage: None,
+        }
     }
 
     /// One that is not called at once.
@@ -114,7 +125,8 @@ impl Comm {
         Error::new(
             DTL_ERROR_INVALID_STATE,
             format!(
-                "{name}: an earlier collective failed ({why}), so the ranks are out of step: dtl_comm_shrink it, or destroy it"
+                "{name}: an earlier collective failed ({why}), so the ranks are out of step: \
+                 dtl_comm_shrink it, or destroy it"
             ),
         )
     }
@@ -157,8 +169,8 @@ impl Comm {
         Ok(Begun::Going(self.begin(call, turn).run(Work::Steps(schedule))))
     }
 
-    /// Begins one over the board. What is over at once is never described as a `Run`, which would take longer than
-    /// the collective.
+    /// Begins one over the board. What is over at once is never described as a `Run`, which would
+    /// take longer than the collective.
     #[inline]
     pub(super) fn prepare_flat(
         &self,
@@ -195,7 +207,8 @@ impl Comm {
     /// The same of the usual case, by the thread of that mark.
     #[inline(always)]
     pub(super) fn try_enter(&self, mark: usize) -> Option<Taken> {
-        let is_well = self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
+        let is_well =
+            self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
         if usually(is_well) { self.in_collective.try_take(mark) } else { None }
     }
 
@@ -213,7 +226,8 @@ impl Comm {
             Some(turn) => Ok(turn),
             None => fail!(
                 DTL_ERROR_BUSY,
-                "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
+                "{name}: another thread is in a collective on this communicator; order the calls, \
+                 or use two communicators"
             ),
         }
     }
@@ -271,7 +285,8 @@ impl Run {
 
     /// For a request: moves it on, and fails it if it cannot come to its end any more.
     pub(super) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
-        let advance = self.advance(comm).map_err(|error| self.placed(comm, error, &Inquiry::never()))?;
+        let advance =
+            self.advance(comm).map_err(|error| self.placed(comm, error, &Inquiry::never()))?;
         if advance == Advance::Waiting {
             let looks = self.turns.is_turn();
             self.check_hope(comm, &Inquiry::never(), looks)?;
@@ -300,7 +315,8 @@ impl Run {
         }
     }
 
-    /// Of a mismatch, with where the ranks are; of a failed rank, with what another rank gave the collective up for.
+    /// Of a mismatch, with where the ranks are; of a failed rank, with what another rank gave the
+    /// collective up for.
     fn placed(&self, comm: &Comm, error: Error, inquiry: &Inquiry) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
@@ -318,7 +334,9 @@ impl Run {
     #[cold]
     fn deliver_stage(&mut self) -> Result<()> {
         let name = self.call.kind.name();
-        self.stage.take().map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
+        self.stage
+            .take()
+            .map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
     }
 
     pub(super) fn call(&self) -> &Call {
@@ -357,7 +375,8 @@ impl Run {
     fn wait_in_turn(&mut self, comm: &Comm) -> Result<()> {
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
-        let (mut questions, mut inquiry) = (Questions::new(), Inquiry::before(deadline, comm.timeout_ns));
+        let (mut questions, mut inquiry) =
+            (Questions::new(), Inquiry::before(deadline, comm.timeout_ns));
         loop {
             match self.advance(comm) {
                 Ok(Advance::Done) => return Ok(()),
@@ -397,7 +416,8 @@ impl Run {
     #[cold]
     fn too_late(&self, comm: &Comm, inquiry: &Inquiry) -> Error {
         let millis = comm.timeout_ns / 1_000_000;
-        let text = format!("{} is not over after {millis} ms (the communicator's time limit)", self.call);
+        let text =
+            format!("{} is not over after {millis} ms (the communicator's time limit)", self.call);
         self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text), inquiry)
     }
 
@@ -428,8 +448,8 @@ impl Run {
     }
 }
 
-/// An error with where the ranks are. They are asked after the first failure; those that follow from it would only
-/// wait for the same answers.
+/// An error with where the ranks are. They are asked after the first failure; those that follow
+/// from it would only wait for the same answers.
 #[cold]
 fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &Inquiry) -> Error {
     if !comm.is_broken() {

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::runtime::backend::{Done, SendMode};
 use crate::sys::buf::{Region, Scratch};
 
-/// Scratch buffers that a schedule keeps from one collective to the next, and the bytes of all of them.
+/// Scratch buffers that a schedule keeps from one collective to the next, and the bytes of all of
+/// them.
 const KEPT_BUFFERS: usize = 8;
 const KEPT_BYTES: usize = 8 << 20;
 
@@ -30,12 +31,12 @@ enum Step {
         from: i32,
         data: Region,
     },
-    /// into = into ∘ from; `from` may be overwritten.
+    /// into = into op from; `from` may be overwritten.
     Reduce {
         into: Region,
         from: Region,
     },
-    /// right = left ∘ right; `left` stays.
+    /// right = left op right; `left` stays.
     ReduceToRight {
         left: Region,
         right: Region,
@@ -82,7 +83,8 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// Empties it, keeping its lists' memory and the largest of its scratch buffers, within bounds.
-    /// The largest serve every collective that ran before, so one that is repeated takes no new memory.
+    /// The largest serve every collective that ran before, so one that is repeated takes no new
+    /// memory.
     pub(super) fn reset(&mut self, reduction: Option<Reduction>) {
         self.steps.clear();
         self.pending.clear();
@@ -148,7 +150,8 @@ impl Schedule {
         let started = started.and_then(|()| {
             self.round_steps().try_for_each(|step| {
                 let Step::Send { to: peer, data } = step else { return Ok(()) };
-                let started = comm.start_send(Class::Collective, data, peer, tag, SendMode::Standard)?;
+                let started =
+                    comm.start_send(Class::Collective, data, peer, tag, SendMode::Standard)?;
                 pending.push(Pending { started, peer, expected: None });
                 Ok(())
             })
@@ -209,8 +212,9 @@ impl Schedule {
         self.is_started = false;
     }
 
-    /// Cancels everything in flight, so that nothing accesses the caller's buffers any more. Operations
-    /// that the transport cannot cancel stay in the list, and the scratch memory stays in use.
+    /// Cancels everything in flight, so that nothing accesses the caller's buffers any more.
+    /// Operations that the transport cannot cancel stay in the list, and the scratch memory stays
+    /// in use.
     pub(super) fn abandon(&mut self, comm: &Comm) {
         self.pending.retain(|pending| match pending.started {
             Started::Op(op) => comm.link.withdraw(op).is_err(),
@@ -281,7 +285,8 @@ impl Steps for Schedule {
             return Ok(Region::EMPTY);
         }
         // The smallest that is large enough: the larger ones may be needed yet.
-        let fitting = self.spare.iter().enumerate().filter(|(_, scratch)| scratch.region().len() >= len);
+        let fitting =
+            self.spare.iter().enumerate().filter(|(_, scratch)| scratch.region().len() >= len);
         let scratch = match fitting.min_by_key(|(_, scratch)| scratch.region().len()) {
             Some((index, _)) => self.spare.swap_remove(index),
             None => Scratch::unwritten(len).ok_or_else(|| {
@@ -303,7 +308,8 @@ fn check_size(done: &Done, expected: Option<usize>, peer: i32) -> Result<()> {
         Some(expected) if arrived && done.size != expected as u64 => Err(Error::new(
             DTL_ERROR_INVALID_ARGUMENT,
             format!(
-                "rank {peer} sent {} bytes where this rank expects {expected}: do all ranks pass the same count to the same collective?",
+                "rank {peer} sent {} bytes where this rank expects {expected}: do all ranks pass \
+                 the same count to the same collective?",
                 done.size
             ),
         )),
@@ -326,7 +332,8 @@ mod tests {
     /// Where its buffers are.
     fn kept(s: &mut Schedule) -> Vec<usize> {
         s.reset(None);
-        let mut places: Vec<_> = s.spare.iter().map(|scratch| scratch.region().addr().get()).collect();
+        let mut places: Vec<_> =
+            s.spare.iter().map(|scratch| scratch.region().addr().get()).collect();
         places.sort_unstable();
         places
     }

@@ -1,8 +1,10 @@
-//! Collectives of memory that the host cannot reach: where the communicator has collectives of such memory, they are those
-//! (`on_device`); else they run on host memory that stands for it, filled before they begin
-//! and copied back when they are over. One load tells that there is no such memory.
+//! Collectives of memory that the host cannot reach: where the communicator has collectives of such
+//! memory, they are those (`on_device`); else they run on host memory that stands for it, filled
+//! before they begin and copied back when they are over. One load tells that there is no such
+//! memory.
 //!
-//! The library's own, as all ranks have to take part alike, whatever memory each has: no rank knows of the others' staging.
+//! The library's own, as all ranks have to take part alike, whatever memory each has: no rank knows
+//! of the others' staging.
 
 use super::begun::{Begun, Caller};
 use super::collective::{self, BlockKind, By, Neighbors, Of, Sent};
@@ -132,8 +134,8 @@ const READ: (bool, bool) = (true, false);
 const WRITTEN: (bool, bool) = (false, true);
 const BOTH: (bool, bool) = (true, true);
 
-/// Begins one where its buffers are, if that is on a device whose memory the communicator has collectives of; else with
-/// what stands for them.
+/// Begins one where its buffers are, if that is on a device whose memory the communicator has
+/// collectives of; else with what stands for them.
 #[cold]
 fn with(
     comm: Caller<'_>,
@@ -197,7 +199,8 @@ fn allreduce_hidden(comm: Caller<'_>, send: Sent, recv: Data, by: By) -> Result<
     })
 }
 
-/// As `collective::reduce_scatter`. In place, the result is the beginning of what the blocks are parts of.
+/// As `collective::reduce_scatter`. In place, the result is the beginning of what the blocks are
+/// parts of.
 #[inline(always)]
 pub fn reduce_scatter(
     comm: Caller<'_>,
@@ -210,7 +213,8 @@ pub fn reduce_scatter(
     if !hidden::is_any() {
         return collective::reduce_scatter::<OnHost>(comm, kind, blocks, in_place, recv, by);
     }
-    let on_device = || collective::reduce_scatter::<OnDevice>(comm, kind, blocks, in_place, recv, by);
+    let on_device =
+        || collective::reduce_scatter::<OnDevice>(comm, kind, blocks, in_place, recv, by);
     with(comm, &[blocks, &[recv.bytes]], on_device, |stage| {
         if !in_place && blocks.iter().any(|block| block.overlaps(recv.bytes)) {
             return collective::reduce_scatter::<OnHost>(comm, kind, blocks, in_place, recv, by);
@@ -225,7 +229,14 @@ pub fn reduce_scatter(
             }
             _ => stage.into(comm, recv.bytes)?,
         };
-        collective::reduce_scatter::<OnHost>(comm, kind, &host, in_place, Data { bytes, ..recv }, by)
+        collective::reduce_scatter::<OnHost>(
+            comm,
+            kind,
+            &host,
+            in_place,
+            Data { bytes, ..recv },
+            by,
+        )
     })
 }
 
@@ -250,7 +261,13 @@ pub fn scan(comm: Caller<'_>, send: Sent, recv: Data, by: By, exclusive: bool) -
 
 /// As `collective::gather`.
 #[inline(always)]
-pub fn gather(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
+pub fn gather(
+    comm: Caller<'_>,
+    send: Sent,
+    per_rank: Of,
+    recv: Region,
+    root: i32,
+) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::gather::<OnHost>(comm, send, per_rank, recv, root);
     }
@@ -263,7 +280,13 @@ pub fn gather(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region, root: i3
 
 /// As `collective::gatherv`.
 #[inline(always)]
-pub fn gatherv(comm: Caller<'_>, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
+pub fn gatherv(
+    comm: Caller<'_>,
+    send: Sent,
+    of: Of,
+    blocks: &[Region],
+    root: i32,
+) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::gatherv::<OnHost>(comm, send, of, blocks, root);
     }
@@ -277,7 +300,13 @@ pub fn gatherv(comm: Caller<'_>, send: Sent, of: Of, blocks: &[Region], root: i3
 
 /// As `collective::scatter`.
 #[inline(always)]
-pub fn scatter(comm: Caller<'_>, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
+pub fn scatter(
+    comm: Caller<'_>,
+    send: Region,
+    recv: Sent,
+    per_rank: Of,
+    root: i32,
+) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scatter::<OnHost>(comm, send, recv, per_rank, root);
     }
@@ -294,7 +323,13 @@ pub fn scatter(comm: Caller<'_>, send: Region, recv: Sent, per_rank: Of, root: i
 
 /// As `collective::scatterv`.
 #[inline(always)]
-pub fn scatterv(comm: Caller<'_>, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
+pub fn scatterv(
+    comm: Caller<'_>,
+    blocks: &[Region],
+    recv: Sent,
+    of: Of,
+    root: i32,
+) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scatterv::<OnHost>(comm, blocks, recv, of, root);
     }
@@ -347,7 +382,12 @@ pub fn alltoall(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region) -> Res
 
 /// As `collective::alltoallv`.
 #[inline(always)]
-pub fn alltoallv(comm: Caller<'_>, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
+pub fn alltoallv(
+    comm: Caller<'_>,
+    send: Option<&[Region]>,
+    recv: &[Region],
+    of: Of,
+) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::alltoallv::<OnHost>(comm, send, recv, of);
     }

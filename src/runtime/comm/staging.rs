@@ -1,11 +1,13 @@
 //! Messages whose buffer the host cannot reach: they go through host memory of the library's own.
 //!
-//! A message of more than `PART` bytes goes in parts where the transport can send what is still being written
-//! (`Transport::isend_filling`) and tells what has arrived: the next part is copied while the one before travels. The
-//! parts are nobody else's business: it is one message, and the other rank's buffer may be any memory.
-//! Otherwise all of it is copied before the send, and after the receive.
+//! A message of more than `PART` bytes goes in parts where the transport can send what is still
+//! being written (`Transport::isend_filling`) and tells what has arrived: the next part is copied
+//! while the one before travels. The parts are nobody else's business: it is one message, and the
+//! other rank's buffer may be any memory. Otherwise all of it is copied before the send, and after
+//! the receive.
 //!
-//! Some transports move large ones as they are (`direct`): then nothing is copied, unless one of the sides cannot.
+//! Some transports move large ones as they are (`direct`): then nothing is copied, unless one of
+//! the sides cannot.
 //!
 //! Not here: which memory that is (`memory::hidden`), requests (`request`), collectives (`staged`).
 
@@ -42,7 +44,10 @@ const TURN: usize = 2;
 pub(super) fn host_memory(len: usize) -> Result<Scratch> {
     match Scratch::unwritten(len) {
         Some(scratch) => Ok(scratch),
-        None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {len} bytes of host memory to stage a device buffer in"),
+        None => fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "no {len} bytes of host memory to stage a device buffer in"
+        ),
     }
 }
 
@@ -57,20 +62,22 @@ enum Reach {
     Staged,
 }
 
-/// Whether a message's buffer has to be staged. Only asked while there is memory that the host cannot reach.
+/// Whether a message's buffer has to be staged. Only asked while there is memory that the host
+/// cannot reach.
 #[cold]
 pub(super) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? == Reach::Staged)
 }
 
-/// Whether the host cannot reach it, which is all that counts where the library itself has to do with the bytes: those of
-/// collectives and of messages that were probed.
+/// Whether the host cannot reach it, which is all that counts where the library itself has to do
+/// with the bytes: those of collectives and of messages that were probed.
 #[cold]
 pub(super) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
-/// The same where a message begins later than its buffer was named: what `was` hidden then must be so still.
+/// The same where a message begins later than its buffer was named: what `was` hidden then must be
+/// so still.
 #[cold]
 pub(super) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
     let is_so = is_hidden(comm, buffer)?;
@@ -97,9 +104,9 @@ fn reach_of(comm: &Comm, buffer: Region) -> Result<Reach> {
     Ok(reach)
 }
 
-/// Whether the transport takes memory that the host cannot reach: of the right backend, and such that other processes can
-/// open it. It would have its receiver do so, which of a driver's pool is an error at best, and of what another process
-/// gave cannot be.
+/// Whether the transport takes memory that the host cannot reach: of the right backend, and such
+/// that other processes can open it. It would have its receiver do so, which of a driver's pool is
+/// an error at best, and of what another process gave cannot be.
 fn is_direct(comm: &Comm, allocation: &Allocation) -> bool {
     comm.link.direct == Some(allocation.backend)
         && allocation.kind == DTL_MEMORY_SHARED
@@ -109,12 +116,16 @@ fn is_direct(comm: &Comm, allocation: &Allocation) -> bool {
 /// Tells `dtl_explain` once for each communicator how buffers go.
 fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     let bit = 1 << reach as u8;
-    if allocation.backend == plain::home() || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+    if allocation.backend == plain::home()
+        || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0
+    {
         return;
     }
     let text = match reach {
         Reach::Plain => "direct, as the host reaches it".to_owned(),
-        Reach::Direct => format!("direct: {}; collectives are staged", comm.link.transport.describe()),
+        Reach::Direct => {
+            format!("direct: {}; collectives are staged", comm.link.transport.describe())
+        }
         Reach::Staged => staged_text(comm, allocation),
     };
     explain_how(comm, allocation, &text);
@@ -125,23 +136,30 @@ fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     if let Some(direct) = comm.link.direct() {
         direct::text(direct)
     } else if comm.link.direct == Some(allocation.backend) {
-        "staged through host memory, each message as a whole: only memory of kind SHARED that was allocated here goes \
+        "staged through host memory, each message as a whole: only memory of kind SHARED that was \
+         allocated here goes \
          directly"
             .to_owned()
     } else if comm.link.transport.sends_parts() {
-        format!("staged through host memory, more than {} KiB in parts of that (pipelined)", PART >> 10)
+        format!(
+            "staged through host memory, more than {} KiB in parts of that (pipelined)",
+            PART >> 10
+        )
     } else {
-        "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
+        "staged through host memory, each message as a whole: this kind cannot send one in parts"
+            .to_owned()
     }
 }
 
-/// What was to be direct and is not: all from now on, for this reason, or some allocations, once for each communicator.
+/// What was to be direct and is not: all from now on, for this reason, or some allocations, once
+/// for each communicator.
 pub(super) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Option<String>) {
     const SOME: u8 = 1 << 7;
     let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
     let text = match refusal {
         Some(why) => direct::refused(&why),
-        None if is_new() => "staged through host memory where an allocation cannot be registered, or not beside what is: each \
+        None if is_new() => "staged through host memory where an allocation cannot be registered, \
+            or not beside what is: each \
                              message as a whole"
             .to_owned(),
         None => return,
@@ -157,7 +175,8 @@ fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
         Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
         Err(_) => describe(allocation.kind),
     };
-    let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
+    let topic =
+        format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
     explain::chose(&topic, text);
 }
 
@@ -200,7 +219,13 @@ impl Staged {
     }
 
     /// Starts a send. If the first copy fails, nothing is sent.
-    pub(super) fn send(comm: &Comm, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<Staged> {
+    pub(super) fn send(
+        comm: &Comm,
+        data: Region,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Staged> {
         let class = Class::User;
         if dest == DTL_PROC_NULL || !is_staged(comm, data)? {
             let started = comm.start_send(class, data, dest, tag, mode)?;
@@ -235,17 +260,26 @@ impl Staged {
     }
 
     /// Starts a receive, of a buffer that `is_staged` or not.
-    pub(super) fn recv(comm: &Comm, into: Region, is_staged: bool, source: i32, tag: i32) -> Result<Staged> {
+    pub(super) fn recv(
+        comm: &Comm,
+        into: Region,
+        is_staged: bool,
+        source: i32,
+        tag: i32,
+    ) -> Result<Staged> {
         let twin = if is_staged { direct::twin(comm, into)? } else { None };
         let Some(twin) = twin else {
-            return Self::recv_by(into, is_staged, |into| comm.start_recv(Class::User, into, source, tag));
+            return Self::recv_by(into, is_staged, |into| {
+                comm.start_recv(Class::User, into, source, tag)
+            });
         };
         let host = host_memory(into.len())?;
         let started = comm.start_recv_twin(host.region(), &twin, source, tag)?;
         Ok(Staged::new(started, Way::Into, into, host).with(twin))
     }
 
-    /// Starts a receive by `start`, which is given the memory to receive into: other than `into` if that `is_staged`.
+    /// Starts a receive by `start`, which is given the memory to receive into: other than `into` if
+    /// that `is_staged`.
     pub(super) fn recv_by(
         into: Region,
         is_staged: bool,
@@ -259,7 +293,8 @@ impl Staged {
         Ok(Staged::new(started, Way::Into, into, host))
     }
 
-    /// Moves it on; what it ended with, and whether its copies went well. `Err`: asking failed, and it lives on.
+    /// Moves it on; what it ended with, and whether its copies went well. `Err`: asking failed, and
+    /// it lives on.
     pub(super) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         for _ in 0..TURN {
             let is_moved = self.copy_some(comm);
@@ -284,7 +319,9 @@ impl Staged {
             && end > self.copied
             && match (self.way, &self.filling, self.started) {
                 (Way::Out, Some(_), _) => true,
-                (Way::Into, _, Started::Op(op) | Started::FromAny(op)) if end - self.copied == PART => {
+                (Way::Into, _, Started::Op(op) | Started::FromAny(op))
+                    if end - self.copied == PART =>
+                {
                     comm.link.transport.arrived(op) >= end
                 }
                 _ => false,
@@ -303,7 +340,9 @@ impl Staged {
 
     /// Copies all of a send that was to go as it is, if the transport needs that.
     fn copy_wanted(&mut self) -> bool {
-        let Some(twin) = self.twin.clone().filter(|twin| twin.bytes() == Bytes::Wanted) else { return false };
+        let Some(twin) = self.twin.clone().filter(|twin| twin.bytes() == Bytes::Wanted) else {
+            return false;
+        };
         self.copy_to(self.device.len());
         twin.copied(self.failed.is_none());
         true
@@ -357,7 +396,9 @@ impl Staged {
             ended = self.poll(comm)?;
         }
         Ok(match ended {
-            Some(ended) => Poll::Ready(Some(ended).filter(|(done, _)| done.status != DTL_ERROR_CANCELED)),
+            Some(ended) => {
+                Poll::Ready(Some(ended).filter(|(done, _)| done.status != DTL_ERROR_CANCELED))
+            }
             None => Poll::Pending,
         })
     }
@@ -384,7 +425,8 @@ impl Staged {
             if comm.is_absent(peer) {
                 comm.catch_up(peer);
                 if let Poll::Ready(ended) = self.try_take_back(comm)? {
-                    return ended.map_or(Ok(absence::failed(peer)), |(done, copied)| copied.map(|()| done));
+                    return ended
+                        .map_or(Ok(absence::failed(peer)), |(done, copied)| copied.map(|()| done));
                 }
             }
         }
@@ -402,7 +444,8 @@ impl Drop for Staged {
             if let Some(twin) = &self.twin {
                 twin.give_up();
             }
-            // The transport could not let go of it: as with a program's own buffer, the memory has to stay.
+            // The transport could not let go of it: as with a program's own buffer, the memory has
+            // to stay.
             std::mem::forget(std::mem::take(&mut self.host));
         }
     }

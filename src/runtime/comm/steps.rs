@@ -1,21 +1,21 @@
-//! What the algorithms append their steps to: a `schedule` that runs, or a listener of `plan` that only looks.
-//! They are written once, for both, so what is looked at is what would run.
+//! What the algorithms append their steps to: a `schedule` that runs, or a listener of `plan` that
+//! only looks. They are written once, for both, so what is looked at is what would run.
 
 use crate::error::Result;
 use crate::sys::buf::Region;
 
-/// A list of steps in rounds. A round's sends and receives are all started, then all completed; then its local
-/// steps run in order.
+/// A list of steps in rounds. A round's sends and receives are all started, then all completed;
+/// then its local steps run in order.
 pub(super) trait Steps {
     /// Zero-byte messages are sent too: they synchronise.
     fn send(&mut self, to: i32, data: Region);
 
     fn recv(&mut self, from: i32, data: Region);
 
-    /// into = into ∘ from; `from` may be overwritten.
+    /// into = into op from; `from` may be overwritten.
     fn reduce(&mut self, into: Region, from: Region);
 
-    /// right = left ∘ right; `left` is only read, and may be the caller's.
+    /// right = left op right; `left` is only read, and may be the caller's.
     fn reduce_to_right(&mut self, left: Region, right: Region);
 
     fn copy(&mut self, into: Region, from: Region);
@@ -26,8 +26,8 @@ pub(super) trait Steps {
     /// Memory that lives as long as the steps run, with anything in it.
     fn scratch(&mut self, len: usize) -> Result<Region>;
 
-    /// Appends what `list` lists, with other numbers for the ranks in it: those of a part of the ranks become
-    /// those of all.
+    /// Appends what `list` lists, with other numbers for the ranks in it: those of a part of the
+    /// ranks become those of all.
     fn renamed(
         &mut self,
         real: impl Fn(i32) -> i32,

@@ -37,7 +37,8 @@ pub fn is_live(id: u64) -> bool {
     [WORLD, SELF].contains(&id) || TABLE.is_live(id)
 }
 
-/// A handle's communicator for as long as the guard lives; a predefined one is opened at its first use.
+/// A handle's communicator for as long as the guard lives; a predefined one is opened at its first
+/// use.
 #[inline(always)]
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     match TABLE.get(inside, handle.id) {
@@ -63,7 +64,8 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// The same for the usual call. `None`: it needs a closer look, or a call further up this thread waits too.
+/// The same for the usual call. `None`: it needs a closer look, or a call further up this thread
+/// waits too.
 #[inline(always)]
 #[must_use]
 pub fn keep(stay: Visit, handle: dtl_comm_t) -> Option<Kept<Comm>> {
@@ -107,13 +109,15 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
     comm.map(Some).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// Refuses a call within a function of the program that a collective on the communicator has called. That
-/// collective cannot go on before the function returns, so the call would disturb it, or wait for it for ever.
+/// Refuses a call within a function of the program that a collective on the communicator has
+/// called. That collective cannot go on before the function returns, so the call would disturb it,
+/// or wait for it for ever.
 pub(super) fn check_outside(comm: &Comm, name: &str) -> Result<()> {
     if comm.in_collective.is_of(epoch::thread_mark()) {
         return fail!(
             DTL_ERROR_BUSY,
-            "{name}: a collective on this communicator is further up this thread, and has called the function of the \
+            "{name}: a collective on this communicator is further up this thread, and has called \
+             the function of the \
              program that calls this: let that function return first"
         );
     }

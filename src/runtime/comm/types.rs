@@ -1,5 +1,5 @@
-//! Element types and reduction operations: what a number means, and which go together. Built-in ones
-//! are in `sys::reduce`; the program's own are kept here, under numbers of `numbered`.
+//! Element types and reduction operations: what a number means, and which go together. Built-in
+//! ones are in `sys::reduce`; the program's own are kept here, under numbers of `numbered`.
 
 use super::numbered::{self, Found, Numbered};
 use crate::abi::word::*;
@@ -12,8 +12,8 @@ use std::ffi::{CStr, CString};
 const NAME_LIMIT: usize = 63;
 
 static DTYPES: Numbered<Dtype> = Numbered::new(numbered::FIRST);
-/// The numbers are disjoint from those of dtypes, so that an operation passed as a dtype is refused, and
-/// the reverse.
+/// The numbers are disjoint from those of dtypes, so that an operation passed as a dtype is
+/// refused, and the reverse.
 static OPS: Numbered<Op> = Numbered::new(FIRST_OP);
 const FIRST_OP: i32 = 1 << 20;
 
@@ -28,12 +28,13 @@ struct Op {
     name: CString,
 }
 
-/// A pair of dtype and operation that go together. A value: destroying their numbers does not touch it.
+/// A pair of dtype and operation that go together. A value: destroying their numbers does not touch
+/// it.
 #[derive(Clone, Copy)]
 pub struct Reduction {
-    /// DTL_DTYPE_…
+    /// DTL_DTYPE_...
     pub dtype: dtl_dtype_t,
-    /// DTL_OP_…
+    /// DTL_OP_...
     pub op: dtl_reduce_op_t,
     /// Size of an element in bytes.
     pub element: usize,
@@ -49,7 +50,7 @@ enum Fold {
 }
 
 impl Reduction {
-    /// `into = into ∘ from`, element by element; `from` may be overwritten.
+    /// `into = into op from`, element by element; `from` may be overwritten.
     pub fn apply(&self, into: Region, from: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_left)(into, from),
@@ -57,7 +58,7 @@ impl Reduction {
         }
     }
 
-    /// `right = left ∘ right`, element by element; `left` stays.
+    /// `right = left op right`, element by element; `left` stays.
     pub fn apply_to_right(&self, left: Region, right: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_right)(right, left),
@@ -94,7 +95,13 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     let element = element_size(dtype)?;
     let Some(op_name) = reduce::op_name(op) else {
         let own = find_op(op)?;
-        return Ok(Reduction { dtype, op, element, commutes: own.commutes, fold: Fold::User(own.call) });
+        return Ok(Reduction {
+            dtype,
+            op,
+            element,
+            commutes: own.commutes,
+            fold: Fold::User(own.call),
+        });
     };
     match reduce::kernels_of_bytes(op) {
         Some(kernels) => {
@@ -103,7 +110,8 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
         }
         None => fail!(
             DTL_ERROR_TYPE,
-            "DTL_OP_{} does not go with {}: see the table at dtl_reduce_op_t, or make an operation with dtl_op_create",
+            "DTL_OP_{} does not go with {}: see the table at dtl_reduce_op_t, or make an operation \
+             with dtl_op_create",
             op_name.to_string_lossy(),
             describe(dtype)
         ),
@@ -141,7 +149,9 @@ pub fn describe(dtype: dtl_dtype_t) -> String {
 fn find_dtype(dtype: dtl_dtype_t) -> Result<&'static Dtype> {
     let instead = "DTL_DTYPE_INT8 to DTL_DTYPE_INT64_INT64, or dtl_dtype_create";
     existing(DTYPES.find(dtype), "dtype", dtype, instead).map_err(|error| match OPS.find(dtype) {
-        Found::Live(op) => error.within(&format!("dtype is op {dtype} (\"{}\")", op.name.to_string_lossy())),
+        Found::Live(op) => {
+            error.within(&format!("dtype is op {dtype} (\"{}\")", op.name.to_string_lossy()))
+        }
         _ => error,
     })
 }
@@ -149,7 +159,8 @@ fn find_dtype(dtype: dtl_dtype_t) -> Result<&'static Dtype> {
 fn find_op(op: dtl_reduce_op_t) -> Result<&'static Op> {
     let instead = "DTL_OP_SUM to DTL_OP_NO_OP, or dtl_op_create";
     match (OPS.find(op), DTYPES.find(op)) {
-        // The numbers of built-in operations and dtypes overlap, so this one need not be meant as a dtype.
+        // The numbers of built-in operations and dtypes overlap, so this one need not be meant as a
+        // dtype.
         (Found::Never, _) if reduce::dtype_name(op).is_some() => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "op {op} is none ({} has this number: are dtype and op exchanged?): use {instead}",
@@ -191,7 +202,12 @@ pub fn create_dtype(size: u64, name: &str) -> Result<dtl_dtype_t> {
 }
 
 /// Makes an operation; `function` is what `UserOp::new` took.
-pub fn create_op(function: dtl_op_fn_t, user: Addr, flags: u32, name: &str) -> Result<dtl_reduce_op_t> {
+pub fn create_op(
+    function: dtl_op_fn_t,
+    user: Addr,
+    flags: u32,
+    name: &str,
+) -> Result<dtl_reduce_op_t> {
     let Some(call) = UserOp::new(function, user) else {
         return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL: pass the operation's function");
     };
@@ -205,7 +221,11 @@ pub fn create_op(function: dtl_op_fn_t, user: Addr, flags: u32, name: &str) -> R
 fn checked_name(name: &str) -> Result<CString> {
     match CString::new(name) {
         Ok(text) if (1..=NAME_LIMIT).contains(&name.len()) => Ok(text),
-        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "name has {} bytes: use 1 to {NAME_LIMIT}", name.len()),
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "name has {} bytes: use 1 to {NAME_LIMIT}",
+            name.len()
+        ),
     }
 }
 
@@ -231,7 +251,11 @@ pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
 /// Destroys an operation of the program's own. What runs with it goes on.
 pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
     if let Some(name) = reduce::op_name(op) {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "DTL_OP_{} is built in and stays", name.to_string_lossy());
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "DTL_OP_{} is built in and stays",
+            name.to_string_lossy()
+        );
     }
     existing(OPS.destroy(op), "op", op, "one of dtl_op_create").map(drop)
 }
@@ -258,12 +282,13 @@ pub fn destroy_all() {
     OPS.destroy_all();
 }
 
-// Numbers of user-defined dtypes and operations differ between processes. Where ranks compare or report
-// them, they use portable numbers instead, which are equal on all ranks.
-/// Portable number of a user-defined dtype: this plus the element's size, which is capped so that the sum
-/// fits into 24 bits with a sign.
+// Numbers of user-defined dtypes and operations differ between processes. Where ranks compare or
+// report them, they use portable numbers instead, which are equal on all ranks.
+/// Portable number of a user-defined dtype: this plus the element's size, which is capped so that
+/// the sum fits into 24 bits with a sign.
 const DTYPE_OF_SIZE: i32 = 1 << 22;
-/// Portable number of a user-defined operation: this plus its flags. Above all numbers of operations.
+/// Portable number of a user-defined operation: this plus its flags. Above all numbers of
+/// operations.
 const OP_OF_FLAGS: i32 = 1 << 24;
 const _: () = assert!(FIRST_OP + numbered::LIMIT as i32 <= OP_OF_FLAGS);
 
@@ -278,7 +303,8 @@ pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
     OPS.ever(op).map_or(op, |own| OP_OF_FLAGS + i32::from(own.commutes))
 }
 
-/// Text for a dtype, or its portable number, in a report: its name, or its number if it has been destroyed.
+/// Text for a dtype, or its portable number, in a report: its name, or its number if it has been
+/// destroyed.
 #[must_use]
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     match dtype.checked_sub(DTYPE_OF_SIZE) {
@@ -288,7 +314,8 @@ pub fn dtype_text(dtype: dtl_dtype_t) -> String {
         Some(size @ 0..) => return format!("user-defined dtype of {size} bytes"),
         _ => {}
     }
-    dtype_name(dtype).map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
+    dtype_name(dtype)
+        .map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
 }
 
 /// Text for an operation, or its portable number, in a report.

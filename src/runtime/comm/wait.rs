@@ -25,14 +25,15 @@ pub fn untold() -> Outcome {
 /// A wait that lasts as long as this does not look at the clock first.
 const SHORT_NS: u64 = 100_000;
 
-/// Whether a request is a message that is over, or is within some microseconds, asked in the shortest way: then its outcome is `told`,
-/// and its handle is stale. False: `test` knows more.
+/// Whether a request is a message that is over, or is within some microseconds, asked in the
+/// shortest way: then its outcome is `told`, and its handle is stale. False: `test` knows more.
 #[inline(always)]
 pub fn is_over(inside: &Guard, handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> bool {
     request::is_over(inside, handle, told, timeout_ns >= SHORT_NS)
 }
 
-/// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it is persistent.
+/// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it
+/// is persistent.
 pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
     match request::ask(inside, handle, told)? {
         Asked::Over | Asked::AtRest => Ok(true),
@@ -66,7 +67,11 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
     let Some(comm) = request::comm_of(handle) else {
-        return Err(if request::is_alive(handle) { super::destroyed() } else { completed_elsewhere() });
+        return Err(if request::is_alive(handle) {
+            super::destroyed()
+        } else {
+            completed_elsewhere()
+        });
     };
     let mut asking = None;
     loop {
@@ -86,7 +91,9 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
             if deadline.passed() {
                 return Err(late(&comm, handle, timeout_ns, asking.flatten()));
             }
-            if let Some(inquiry) = asking.get_or_insert_with(|| inquiry(handle, timeout_ns, deadline)) {
+            if let Some(inquiry) =
+                asking.get_or_insert_with(|| inquiry(handle, timeout_ns, deadline))
+            {
                 inquiry.ask(&comm, None);
             }
         }
@@ -127,7 +134,9 @@ fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64, inquiry: Option<Inq
         _ => " or cancel it",
     };
     let millis = timeout_ns / 1_000_000;
-    let text = format!("the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}");
+    let text = format!(
+        "the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}"
+    );
     let error = Error::new(DTL_ERROR_TIMEOUT, text);
     let Some(inquiry) = inquiry else { return error };
     inquiry.end(comm, None);
@@ -150,8 +159,8 @@ pub fn wait_all(
         if handle.id == 0 {
             continue;
         }
-        // Once time is up, the rest are asked once each. One may be stale: it was listed twice, or another
-        // thread has completed it meanwhile.
+        // Once time is up, the rest are asked once each. One may be stale: it was listed twice, or
+        // another thread has completed it meanwhile.
         let (done, result) = match wait(handle, deadline.left_ns()) {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
@@ -186,7 +195,8 @@ fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
     }
 }
 
-/// Asks after all: true, everything told and the first failure if all are over, else nothing is told.
+/// Asks after all: true, everything told and the first failure if all are over, else nothing is
+/// told.
 pub fn test_all(
     requests: &mut [dtl_request_t],
     mut tell: impl FnMut(usize, &Done),
@@ -322,7 +332,8 @@ pub fn wait_some(
             if deadline.passed() {
                 return fail!(
                     DTL_ERROR_TIMEOUT,
-                    "none of {active} active requests is done after {} ms: they go on, wait again or cancel those that can be cancelled",
+                    "none of {active} active requests is done after {} ms: they go on, wait again \
+                     or cancel those that can be cancelled",
                     timeout_ns / 1_000_000
                 );
             }

@@ -20,7 +20,8 @@ use crate::sys::held::Kept;
 
 /// Where a collective runs whose arguments are checked.
 pub(super) trait Place {
-    /// Begins it: in one piece if it is run so there, else `by_steps`, the library's own, on memory that the host reaches.
+    /// Begins it: in one piece if it is run so there, else `by_steps`, the library's own, on memory
+    /// that the host reaches.
     fn begin(
         comm: Caller<'_>,
         call: &Call,
@@ -54,7 +55,11 @@ impl Caller<'_> {
         by_steps: impl FnOnce() -> Result<Begun>,
     ) -> Result<Begun> {
         if !self.waits() {
-            return if self.link.transport.takes(&what) { self.start_whole(call, what) } else { by_steps() };
+            return if self.link.transport.takes(&what) {
+                self.start_whole(call, what)
+            } else {
+                by_steps()
+            };
         }
         let turn = self.enter(call)?;
         let Beginning { ticket, call, .. } = self.begin(*call, turn);
@@ -81,10 +86,15 @@ impl Caller<'_> {
     }
 }
 
-/// The usual allreduce: of memory that the host reaches, by the transport's own operation, while nothing else wants to be moved on.
-/// `None`: it is not that, and nothing was done.
+/// The usual allreduce: of memory that the host reaches, by the transport's own operation, while
+/// nothing else wants to be moved on. `None`: it is not that, and nothing was done.
 #[inline(always)]
-pub fn allreduce(comm: &Kept<Comm>, send: Sent, recv: Data, op: dtl_reduce_op_t) -> Option<Result<()>> {
+pub fn allreduce(
+    comm: &Kept<Comm>,
+    send: Sent,
+    recv: Data,
+    op: dtl_reduce_op_t,
+) -> Option<Result<()>> {
     let by = comm.reductions?.get(recv.dtype, op)?;
     let count = i32::try_from(recv.bytes.len()).ok().map(|_| recv.count as i32)?;
     let is_apart = send.is_none_or(|send| send.is_apart(recv.bytes));
@@ -99,7 +109,12 @@ pub fn allreduce(comm: &Kept<Comm>, send: Sent, recv: Data, op: dtl_reduce_op_t)
     comm.recorder.end(ticket);
     if let Err(error) = ended {
         cache::rarely();
-        return Some(allreduce_failed(comm, Beginning { ticket, call, turn }, (send, recv.bytes), error));
+        return Some(allreduce_failed(
+            comm,
+            Beginning { ticket, call, turn },
+            (send, recv.bytes),
+            error,
+        ));
     }
     comm.leave(turn);
     Some(Ok(()))
@@ -107,7 +122,12 @@ pub fn allreduce(comm: &Kept<Comm>, send: Sent, recv: Data, op: dtl_reduce_op_t)
 
 #[cold]
 #[inline(never)]
-fn allreduce_failed(comm: &Comm, begun: Beginning, (send, recv): (Sent, Region), error: Error) -> Result<()> {
+fn allreduce_failed(
+    comm: &Comm,
+    begun: Beginning,
+    (send, recv): (Sent, Region),
+    error: Error,
+) -> Result<()> {
     let by = types::reduction(begun.call.dtype, begun.call.op)?;
     failed(comm, begun, Collective::Allreduce { send, recv, by }, error).map(|_| ())
 }

@@ -15,7 +15,8 @@ const GRACE_NS: u64 = 5_000_000_000;
 const LATER_GRACE_NS: u64 = 100_000_000;
 
 /// What holds of the buffer of an operation that the transport keeps.
-const KEPT: &str = "the transport has not given the buffer back and may access it as long as the process runs: do not free or reuse it";
+const KEPT: &str = "the transport has not given the buffer back and may access it as long as the \
+    process runs: do not free or reuse it";
 
 /// Tries until there is an answer, or a transport that may keep operations has done so.
 pub(super) fn until<T>(link: &Link, mut attempt: impl FnMut() -> Result<Poll<T>>) -> Result<T> {
@@ -41,14 +42,14 @@ pub(super) fn kept(error: &Error) -> Error {
 }
 
 impl Link {
-    /// Withdraws an operation and waits until the transport lets go of its buffer (see `until`). `Some` = it had
-    /// completed before it could be withdrawn.
+    /// Withdraws an operation and waits until the transport lets go of its buffer (see `until`).
+    /// `Some` = it had completed before it could be withdrawn.
     pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
         until(self, || self.try_withdraw(op))
     }
 
-    /// The same without waiting. Pending: it has been matched and is not over. To be asked again, as what had been matched may be
-    /// free again: its sender may have withdrawn the message.
+    /// The same without waiting. Pending: it has been matched and is not over. To be asked again,
+    /// as what had been matched may be free again: its sender may have withdrawn the message.
     fn try_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
         let withdrawn = self.ask_to_withdraw(op);
         if withdrawn.is_err() {
@@ -72,7 +73,8 @@ impl Link {
 }
 
 impl Comm {
-    /// Withdraws what was started, and waits for what has been matched (`until`); `Some` = it had completed before that.
+    /// Withdraws what was started, and waits for what has been matched (`until`); `Some` = it had
+    /// completed before that.
     pub(super) fn take_back(&self, started: Started) -> Result<Option<Done>> {
         until(&self.link, || self.try_take_back(started))
     }

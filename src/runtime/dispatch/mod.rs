@@ -1,10 +1,13 @@
-//! Dispatchers: which handler does an operation, by where data is, where it goes and how work is run.
+//! Dispatchers: which handler does an operation, by where data is, where it goes and how work is
+//! run.
 //!
-//! The rules are numbered in the header at dtl_dispatch_key_t. Readers find everything in [`Tables`], which are made
-//! anew when a handler comes or goes and published as a whole: they take no lock, and predicates run without one.
+//! The rules are numbered in the header at dtl_dispatch_key_t. Readers find everything in
+//! [`Tables`], which are made anew when a handler comes or goes and published as a whole: they take
+//! no lock, and predicates run without one.
 //!
-//! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the library asks the default
-//! dispatcher, [`running`] for the handlers that a thread is in, [`text`] for what people are told.
+//! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the
+//! library asks the default dispatcher, [`running`] for the handlers that a thread is in, [`text`]
+//! for what people are told.
 
 mod own;
 pub mod route;
@@ -128,7 +131,7 @@ impl Registration {
 pub struct Wanted {
     /// For texts.
     pub name: String,
-    /// DTL_DISPATCH_… .
+    /// DTL_DISPATCH_... .
     pub flags: u64,
     /// Among handlers with a predicate.
     pub priority: i32,
@@ -223,7 +226,8 @@ impl Dispatcher {
         self.tables.get(inside)
     }
 
-    /// Whether a query of these slots may find a handler of the program's; predicates are not asked.
+    /// Whether a query of these slots may find a handler of the program's; predicates are not
+    /// asked.
     pub fn may_take(&self, inside: &Guard, operation: dtl_enum_word_t, slots: &Slots) -> bool {
         let Some(operation) = self.tables.get(inside).of(operation) else { return false };
         let plain = operation.without_predicates(slots);
@@ -232,15 +236,22 @@ impl Dispatcher {
     }
 
     /// The handler of a query, which may be one that says no. `None` = rule 5.
-    pub fn look<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<Option<&'g Registration>> {
-        let Some(operation) = self.tables.get(inside).of(template(query.operation)) else { return Ok(None) };
+    pub fn look<'g>(
+        &'g self,
+        inside: &'g Guard,
+        query: &Query,
+    ) -> Result<Option<&'g Registration>> {
+        let Some(operation) = self.tables.get(inside).of(template(query.operation)) else {
+            return Ok(None);
+        };
         Ok(operation.choose(query, self.is_strict)?.map(Arc::as_ref))
     }
 
     /// The handler of a query.
     pub fn choose<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<&'g Registration> {
         let Some(found) = self.look(inside, query)? else {
-            tables::check_words(query.operation, slots(query)).map_err(|error| error.within("query"))?;
+            tables::check_words(query.operation, slots(query))
+                .map_err(|error| error.within("query"))?;
             return fail!(
                 DTL_ERROR_NOT_FOUND,
                 "no handler for {}; dtl_dispatch_register adds one",
@@ -252,12 +263,17 @@ impl Dispatcher {
     }
 
     /// The handler of a query, held by a call that will wait.
-    pub fn hold(handle: dtl_dispatcher_t, mut inside: Guard, query: &Query) -> Result<Held<Registration>> {
+    pub fn hold(
+        handle: dtl_dispatcher_t,
+        mut inside: Guard,
+        query: &Query,
+    ) -> Result<Held<Registration>> {
         loop {
             let chosen = find(&inside, handle)?.choose(&inside, query)?.handle();
             match REGISTRATIONS.hold(inside, chosen.id) {
                 Ok(held) => return Ok(held),
-                Err(still_inside) => inside = still_inside, // unregistered just now: another look finds another one
+                // Unregistered just now: another look finds another one.
+                Err(still_inside) => inside = still_inside,
             }
         }
     }
@@ -314,7 +330,11 @@ impl Dispatcher {
         let stale = || invalid_handle("registration", REGISTRATION_TAG, registration.id);
         let found = REGISTRATIONS.get(inside, registration.id).ok_or_else(stale)?;
         if found.dispatcher != handle {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "handler \"{}\" is another dispatcher's", found.name);
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "handler \"{}\" is another dispatcher's",
+                found.name
+            );
         }
         if matches!(found.action, Action::Own) {
             return fail!(
@@ -324,7 +344,8 @@ impl Dispatcher {
             );
         }
         let mut writer = self.writer.lock();
-        let Some(at) = writer.registered.iter().position(|known| known.handle() == registration) else {
+        let Some(at) = writer.registered.iter().position(|known| known.handle() == registration)
+        else {
             return Err(stale()); // another thread was faster
         };
         let gone = writer.registered.remove(at);
@@ -335,13 +356,17 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Shows the readers what is registered now. Under the writers' lock; what was shown before goes when the calling
-    /// thread has left its call, at the earliest.
+    /// Shows the readers what is registered now. Under the writers' lock; what was shown before
+    /// goes when the calling thread has left its call, at the earliest.
     fn publish(&self, writer: &Writer) {
-        // One guard more than `replace` takes, so that nothing is freed, and no program's function called, under the lock.
+        // One guard more than `replace` takes, so that nothing is freed, and no program's function
+        // called, under the lock.
         let _still_inside = epoch::enter();
         self.tables.replace(Tables::new(&writer.registered), epoch::enter());
-        if DISPATCHERS.get(&epoch::enter(), DEFAULT.id).is_some_and(|default| std::ptr::eq(default, self)) {
+        if DISPATCHERS
+            .get(&epoch::enter(), DEFAULT.id)
+            .is_some_and(|default| std::ptr::eq(default, self))
+        {
             route::note(writer.registered.iter().map(Arc::as_ref));
         }
     }
@@ -382,7 +407,8 @@ impl Writer {
             if let Some(known) = known.filter(|_| new.role != Role::Predicated && !new.replaces) {
                 return fail!(
                     DTL_ERROR_ALREADY_EXISTS,
-                    "\"{}\" is there for operation {}, {} already: pass DTL_DISPATCH_REPLACE to stand before it, or give \
+                    "\"{}\" is there for operation {}, {} already: pass DTL_DISPATCH_REPLACE to \
+                     stand before it, or give \
                      \"{}\" a predicate",
                     known.name,
                     text::word(key.operation),
@@ -391,11 +417,13 @@ impl Writer {
                 );
             }
             let keys = same.flat_map(|known| &known.keys);
-            let count = keys.chain(&new.keys).filter(|other| other.operation == key.operation).count();
+            let count =
+                keys.chain(&new.keys).filter(|other| other.operation == key.operation).count();
             if count > sieve::MOST {
                 return fail!(
                     DTL_ERROR_LIMIT,
-                    "{count} keys of operation {}: a dispatcher takes {} with predicates and {} without",
+                    "{count} keys of operation {}: a dispatcher takes {} with predicates and {} \
+                     without",
                     text::word(key.operation),
                     sieve::MOST,
                     sieve::MOST
@@ -421,8 +449,16 @@ pub fn open() -> Result<()> {
     if !DISPATCHERS.put_fixed(0, Arc::clone(&default)) {
         return Ok(());
     }
-    for operation in [DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE] {
-        let key = dtl_dispatch_key_t { operation, source: 0, destination: 0, schedule: 0, reserved: [0; 2] };
+    for operation in
+        [DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE]
+    {
+        let key = dtl_dispatch_key_t {
+            operation,
+            source: 0,
+            destination: 0,
+            schedule: 0,
+            reserved: [0; 2],
+        };
         let wanted = Wanted {
             name: "the library".to_owned(),
             flags: DTL_DISPATCH_DEFAULT,

@@ -47,7 +47,9 @@ fn kinds(backend: &Backend) -> Vec<(dtl_enum_word_t, bool)> {
 }
 
 fn allocations(backend: &Backend) -> Vec<Way> {
-    let line = |(kind, _)| ([0, kind, 0], format!("memory of backend {}, if that is asked", backend.name()));
+    let line = |(kind, _)| {
+        ([0, kind, 0], format!("memory of backend {}, if that is asked", backend.name()))
+    };
     kinds(backend).into_iter().map(line).collect()
 }
 
@@ -63,8 +65,8 @@ fn copies() -> Vec<Way> {
         let others = pairs.filter(|(from, to)| (from.0, to.0) != (host.0, host.0));
         others.map(|(from, to)| ([from.0, to.0, 0], copy(backend, from.1 && to.1))).collect()
     }));
-    let between =
-        "between two backends, neither of which the host can reach: through the host, 4 MiB at a time";
+    let between = "between two backends, neither of which the host can reach: through the host, 4 \
+        MiB at a time";
     ways.push(([DTL_MEMORY_DEVICE, DTL_MEMORY_DEVICE, 0], between.to_owned()));
     ways
 }
@@ -90,7 +92,13 @@ fn launches() -> Vec<Way> {
 
 fn compiles(backend: &Backend) -> Vec<Way> {
     let line = || {
-        ([0; 3], format!("by backend {}, if that is asked, in the languages that it knows", backend.name()))
+        (
+            [0; 3],
+            format!(
+                "by backend {}, if that is asked, in the languages that it knows",
+                backend.name()
+            ),
+        )
     };
     backend.modules.iter().map(|_| line()).collect()
 }

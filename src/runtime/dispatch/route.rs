@@ -1,5 +1,5 @@
-//! How the library's own operations ask the default dispatcher: where nobody has registered a handler, that is one load
-//! and a branch.
+//! How the library's own operations ask the default dispatcher: where nobody has registered a
+//! handler, that is one load and a branch.
 
 use super::sieve::Slots;
 use super::{Action, DEFAULT, Query, Registration, find_quickly};
@@ -17,8 +17,8 @@ use crate::sys::epoch::{self, Guard};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A bit for each of the library's operations that somebody has a handler for. Who registers one sees it used by calls
-/// that come after: nothing else is ordered by this.
+/// A bit for each of the library's operations that somebody has a handler for. Who registers one
+/// sees it used by calls that come after: nothing else is ordered by this.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 const fn bit(operation: dtl_enum_word_t) -> u32 {
@@ -49,7 +49,11 @@ pub(super) fn forget() {
 
 /// A query of the library.
 #[must_use]
-pub fn query(operation: dtl_enum_word_t, [source, destination, schedule]: Slots, args: *mut c_void) -> Query {
+pub fn query(
+    operation: dtl_enum_word_t,
+    [source, destination, schedule]: Slots,
+    args: *mut c_void,
+) -> Query {
     Query {
         struct_size: size_of::<Query>() as u32,
         reserved: 0,
@@ -61,8 +65,8 @@ pub fn query(operation: dtl_enum_word_t, [source, destination, schedule]: Slots,
     }
 }
 
-/// The program's handler for something that the library is about to do. `None`: there is none, or this thread is in it,
-/// so the library does it its own way.
+/// The program's handler for something that the library is about to do. `None`: there is none, or
+/// this thread is in it, so the library does it its own way.
 pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registration>> {
     let Some(default) = find_quickly(inside, DEFAULT) else { return Ok(None) };
     let found = default.look(inside, query)?;
@@ -88,7 +92,8 @@ pub struct Order<'a> {
     pub stream: &'a Stream,
 }
 
-/// Memory from the handler of its kind. What a function gives is there at once, or in the stream's order: either will do.
+/// Memory from the handler of its kind. What a function gives is there at once, or in the stream's
+/// order: either will do.
 pub fn alloc(
     owner: Owner,
     asked: &Backend,
@@ -121,7 +126,8 @@ pub fn alloc(
     Ok(Some(addr))
 }
 
-/// Memory of a backend, which may be another one than was asked; in the order of a stream if that is its own.
+/// Memory of a backend, which may be another one than was asked; in the order of a stream if that
+/// is its own.
 pub fn alloc_from(
     owner: Owner,
     asked: &Backend,
@@ -143,9 +149,14 @@ pub fn alloc_from(
     adopted.map(|()| addr)
 }
 
-/// A copy between two places that are known, by the handler of their kinds. `axes` tells what lies there, if that is not
-/// bytes in a row.
-pub fn copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, axes: Option<&Axes<'_>>) -> Result<bool> {
+/// A copy between two places that are known, by the handler of their kinds. `axes` tells what lies
+/// there, if that is not bytes in a row.
+pub fn copy(
+    inside: &Guard,
+    dst: &Located<'_>,
+    src: &Located<'_>,
+    axes: Option<&Axes<'_>>,
+) -> Result<bool> {
     let home = |side: &Located<'_>| side.owner.map_or(dtl_backend_t::NULL, Backend::handle);
     let mut args = dtl_dispatch_copy_t {
         struct_size: size_of::<dtl_dispatch_copy_t>() as u32,
@@ -207,7 +218,8 @@ pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Resul
 /// Whether the program may have a handler for a copy; predicates are not asked yet.
 pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
     let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
-    find_quickly(inside, DEFAULT).is_some_and(|default| default.may_take(inside, DTL_OPERATION_COPY, &slots))
+    find_quickly(inside, DEFAULT)
+        .is_some_and(|default| default.may_take(inside, DTL_OPERATION_COPY, &slots))
 }
 
 /// Refuses a schedule that nobody has a handler for, unless a stream's backend knows what it means.
@@ -219,7 +231,11 @@ pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
             fail!(
                 DTL_ERROR_NOT_FOUND,
                 "no handler for {}; dtl_dispatch_register adds one to the default dispatcher",
-                super::text::of_query(&query(DTL_OPERATION_LAUNCH, [0, 0, schedule], std::ptr::null_mut()))
+                super::text::of_query(&query(
+                    DTL_OPERATION_LAUNCH,
+                    [0, 0, schedule],
+                    std::ptr::null_mut()
+                ))
             )
         }
     }
@@ -229,6 +245,7 @@ pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
 pub fn check_schedule_word(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 => Ok(()),
-        _ => enums::check(schedule, DTL_ENUM_SCHEDULE).map_err(|error| error.within("dtl_launch_t.schedule")),
+        _ => enums::check(schedule, DTL_ENUM_SCHEDULE)
+            .map_err(|error| error.within("dtl_launch_t.schedule")),
     }
 }

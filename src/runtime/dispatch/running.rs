@@ -40,7 +40,8 @@ impl Registration {
         Error::new(
             DTL_ERROR_LIMIT,
             format!(
-                "{}: handler \"{}\" was not called, as {MOST_NESTED} handlers run within each other on this thread: does one ask \
+                "{}: handler \"{}\" was not called, as {MOST_NESTED} handlers run within each \
+                 other on this thread: does one ask \
                  for what it does itself?",
                 text::of_query(query),
                 self.name

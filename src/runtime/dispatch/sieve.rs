@@ -1,9 +1,10 @@
-//! Which keys fit a query, found without walking them: for each slot a row of bits tells which keys a word fits, and
-//! where the rows of all three slots have a bit, the key fits. The bits are in the order of rule 1, so the first one
-//! left is the answer. Made once, for keys that do not change; a query costs three look-ups and three words for 64 keys.
+//! Which keys fit a query, found without walking them: for each slot a row of bits tells which keys
+//! a word fits, and where the rows of all three slots have a bit, the key fits. The bits are in the
+//! order of rule 1, so the first one left is the answer. Made once, for keys that do not change; a
+//! query costs three look-ups and three words for 64 keys.
 //!
-//! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding using efficient
-//! multi-dimensional range matching", SIGCOMM 1998.
+//! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding
+//! using efficient multi-dimensional range matching", SIGCOMM 1998.
 
 use crate::abi::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
@@ -41,10 +42,13 @@ pub fn rank(key: &Slots) -> u32 {
 /// Whether a key fits a query, as rule 1 says: what the sieve below finds quickly.
 #[must_use]
 pub fn fits(key: &Slots, query: &Slots) -> bool {
-    key.iter().zip(query).all(|(key, &asked)| [DTL_DISPATCH_ANY, asked, template(asked)].contains(key))
+    key.iter()
+        .zip(query)
+        .all(|(key, &asked)| [DTL_DISPATCH_ANY, asked, template(asked)].contains(key))
 }
 
-/// Whether a key would fit the query if each slot that the query leaves open said what the key wants.
+/// Whether a key would fit the query if each slot that the query leaves open said what the key
+/// wants.
 #[must_use]
 pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
     let mut said = *asked;
@@ -55,10 +59,12 @@ pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
 
 /// Values under words.
 ///
-/// A word is looked for in one cell and then in those behind it. What it is multiplied with to find that cell is chosen so
-/// that every word is in its first one, where that can be had: then a look-up is one comparison.
+/// A word is looked for in one cell and then in those behind it. What it is multiplied with to find
+/// that cell is chosen so that every word is in its first one, where that can be had: then a
+/// look-up is one comparison.
 pub struct Map<V> {
-    /// Half of them at least are empty (word 0), and have the value of all other words. As many as a power of two.
+    /// Half of them at least are empty (word 0), and have the value of all other words. As many as
+    /// a power of two.
     cells: Box<[(dtl_enum_word_t, V)]>,
     factor: u64,
 }
@@ -70,14 +76,16 @@ impl<V: Copy> Map<V> {
         let words: Vec<_> = words.collect();
         let tries = if words.len() <= 64 { 64_u64 } else { 1 };
         let count = (4 * words.len()).max(4).next_power_of_two();
-        // Odd numbers far apart: multiples of 2^64 divided by the golden ratio (Knuth, TAOCP vol. 3, 6.4).
+        // Odd numbers far apart: multiples of 2^64 divided by the golden ratio (Knuth, TAOCP vol.
+        // 3, 6.4).
         let factors = (1..=tries).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let mut made = Map::closed();
         for factor in factors {
             made = Map { cells: vec![(0, other); count].into_boxed_slice(), factor };
             // The cell of word 0 stays empty: it is asked for most, as "any".
-            let moved =
-                words.iter().filter(|(word, value)| !made.put(*word, *value) || made.begin(*word) == 0);
+            let moved = words
+                .iter()
+                .filter(|(word, value)| !made.put(*word, *value) || made.begin(*word) == 0);
             if moved.count() == 0 {
                 break;
             }
@@ -103,7 +111,8 @@ impl<V: Copy> Map<V> {
         at == first
     }
 
-    /// From the product's middle, where what tells words apart (bits 32 to 47, the instance's from 0 on) has come to.
+    /// From the product's middle, where what tells words apart (bits 32 to 47, the instance's from
+    /// 0 on) has come to.
     #[inline(always)]
     fn begin(&self, word: dtl_enum_word_t) -> usize {
         (word.wrapping_mul(self.factor) >> 32) as usize & self.cells.len().wrapping_sub(1)
@@ -160,7 +169,8 @@ struct Slot {
 
 impl Slot {
     fn new(keys: &[dtl_enum_word_t], width: usize) -> (Self, Map<u64>) {
-        let mut named: Vec<_> = keys.iter().copied().filter(|&word| word != DTL_DISPATCH_ANY).collect();
+        let mut named: Vec<_> =
+            keys.iter().copied().filter(|&word| word != DTL_DISPATCH_ANY).collect();
         named.sort_unstable();
         named.dedup();
         let mut rows = vec![0; (named.len() + 1) * width].into_boxed_slice();
@@ -188,8 +198,8 @@ impl Slot {
 /// Keys in their order, ready to be asked.
 pub struct Sieve {
     width: usize,
-    /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need. With more keys nothing is found in
-    /// one look here.
+    /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need. With more
+    /// keys nothing is found in one look here.
     narrow: [Map<u64>; 3],
     /// Whether any key names a schedule.
     by_schedule: bool,
@@ -201,15 +211,17 @@ impl Sieve {
     #[must_use]
     pub fn new(keys: &[Slots]) -> Self {
         let width = keys.len().min(MOST).div_ceil(64).max(1);
-        let column =
-            |slot: usize| -> Vec<_> { keys.iter().filter_map(|key| key.get(slot).copied()).collect() };
+        let column = |slot: usize| -> Vec<_> {
+            keys.iter().filter_map(|key| key.get(slot).copied()).collect()
+        };
         let [s, d, h] = [0, 1, 2].map(|slot| Slot::new(&column(slot), width));
         let first = if width > 1 { Map::closed() } else { s.1 };
         let by_schedule = keys.iter().any(|key| key[2] != DTL_DISPATCH_ANY);
         Sieve { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
     }
 
-    /// The first key that fits, if one comparison for each slot tells; `None`: ask [`Sieve::first`].
+    /// The first key that fits, if one comparison for each slot tells; `None`: ask
+    /// [`Sieve::first`].
     #[inline(always)]
     #[must_use]
     pub fn first_at_once(&self, &[s, d, h]: &Slots) -> Option<Option<usize>> {
@@ -233,7 +245,12 @@ impl Sieve {
     }
 
     #[inline(always)]
-    fn bits_at_once(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> Option<u64> {
+    fn bits_at_once(
+        &self,
+        s: dtl_enum_word_t,
+        d: dtl_enum_word_t,
+        h: dtl_enum_word_t,
+    ) -> Option<u64> {
         let [of_s, of_d, of_h] = &self.narrow;
         let bits = of_s.at_once(s)? & of_d.at_once(d)?;
         if self.by_schedule { Some(bits & of_h.at_once(h)?) } else { Some(bits) }
@@ -260,7 +277,8 @@ impl Sieve {
     #[inline(never)]
     fn all_of_many(&self, query: &Slots) -> Fitting<'_> {
         let [s, d, h] = &self.slots;
-        let rows = [s.row(query[0], self.width), d.row(query[1], self.width), h.row(query[2], self.width)];
+        let rows =
+            [s.row(query[0], self.width), d.row(query[1], self.width), h.row(query[2], self.width)];
         Fitting::begin(rows)
     }
 }
@@ -284,7 +302,8 @@ impl<'a> Fitting<'a> {
 
     /// Goes to the next 64; false behind the last.
     fn step(&mut self) -> bool {
-        let [Some((s, more_s)), Some((d, more_d)), Some((h, more_h))] = self.rows.map(<[u64]>::split_first)
+        let [Some((s, more_s)), Some((d, more_d)), Some((h, more_h))] =
+            self.rows.map(<[u64]>::split_first)
         else {
             return false;
         };
@@ -370,10 +389,13 @@ mod tests {
             let sieve = Sieve::new(&keys);
             for n in 0..words.len().pow(3) {
                 let query = [words[n % 7], words[n / 7 % 7], words[n / 49]];
-                let walk: Vec<usize> = (0..keys.len()).filter(|&at| fits(&keys[at], &query)).collect();
+                let walk: Vec<usize> =
+                    (0..keys.len()).filter(|&at| fits(&keys[at], &query)).collect();
                 assert_eq!(sieve.all(&query).collect::<Vec<_>>(), walk);
                 assert_eq!(sieve.first(&query), walk.first().copied());
-                assert!(sieve.first_at_once(&query).is_none_or(|first| first == walk.first().copied()));
+                assert!(
+                    sieve.first_at_once(&query).is_none_or(|first| first == walk.first().copied())
+                );
             }
         }
         assert_eq!(Sieve::new(&[]).first(&[A, A, A]), None);

@@ -1,4 +1,5 @@
-//! A dispatcher's handlers, ready to be asked: made anew whenever one comes or goes, and never changed.
+//! A dispatcher's handlers, ready to be asked: made anew whenever one comes or goes, and never
+//! changed.
 
 use super::sieve::{self, Map, Marks, Sieve, Slots};
 use super::{Action, Query, Registration, Role};
@@ -122,7 +123,11 @@ impl Operation {
                 };
                 keys.map(entry).collect()
             };
-            registered.iter().filter(|registration| registration.role == role).flat_map(entries).collect()
+            registered
+                .iter()
+                .filter(|registration| registration.role == role)
+                .flat_map(entries)
+                .collect()
         };
         let predicated = Chain::with_predicates(of_role(Role::Predicated));
         let default = of_role(Role::Default).pop().map(|entry| entry.registration);
@@ -218,7 +223,8 @@ impl Operation {
                 (true, Some(best)) => {
                     return fail!(
                         DTL_ERROR_AMBIGUOUS,
-                        "\"{}\" and \"{}\" both take {} at the key {}, with priority {}: give one a higher one",
+                        "\"{}\" and \"{}\" both take {} at the key {}, with priority {}: give one \
+                         a higher one",
                         best.registration.name,
                         of.name,
                         super::text::of_query(query),
@@ -279,8 +285,8 @@ impl Tables {
     }
 }
 
-/// Enumerations of the slots of the library's own operations, as listed at `dtl_dispatch_query_t`. 0: a word
-/// of any enumeration is accepted, as the library does not use the slot.
+/// Enumerations of the slots of the library's own operations, as listed at `dtl_dispatch_query_t`.
+/// 0: a word of any enumeration is accepted, as the library does not use the slot.
 const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
@@ -288,10 +294,12 @@ const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_COMPILE, [DTL_ENUM_LANGUAGE, 0, DTL_ENUM_SCHEDULE]),
 ];
 
-/// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot: no query
-/// would ever match it.
+/// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot:
+/// no query would ever match it.
 pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
-    let Some((_, wanted)) = LIBRARYS.iter().find(|(known, _)| *known == operation) else { return Ok(()) };
+    let Some((_, wanted)) = LIBRARYS.iter().find(|(known, _)| *known == operation) else {
+        return Ok(());
+    };
     for ((name, word), number) in SLOT_NAMES.into_iter().zip(slots).zip(*wanted) {
         if number != 0 && word != DTL_DISPATCH_ANY {
             let within = || format!("{name} of operation {}", enums::describe(operation));

@@ -40,12 +40,15 @@ pub fn of_query(query: &Query) -> String {
 pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
     let all = REGISTRATIONS.handles();
     let mut found = all.iter().filter_map(|id| REGISTRATIONS.get(inside, *id));
-    let has_it =
-        |known: &&Registration| matches!(&known.action, Action::Backend(its) if Arc::ptr_eq(its, backend));
+    let has_it = |known: &&Registration| {
+        matches!(&known.action, Action::Backend(its)
+        if Arc::ptr_eq(its, backend))
+    };
     found.find(has_it).map(|known| known.name.clone())
 }
 
-/// The walk of a query, a line for each handler whose key fits, and the choice. Asks all of their predicates.
+/// The walk of a query, a line for each handler whose key fits, and the choice. Asks all of their
+/// predicates.
 #[must_use]
 pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String {
     let mut text = format!("{}\n", of_query(query));
@@ -86,7 +89,8 @@ fn walk(text: &mut String, operation: &Operation, query: &Query) {
         for entry in chain.entries().filter(|entry| sieve::may_fit(&entry.key, &asked)) {
             if !sieve::fits(&entry.key, &asked) {
                 let of = &entry.registration;
-                let _ = writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));
+                let _ =
+                    writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Fields of templates, attributes of instances: checked, and brought into the one form that equal ones have.
+//! Fields of templates, attributes of instances: checked, and brought into the one form that equal
+//! ones have.
 
 use super::{Member, check_name, existing, instances, kept};
 use crate::abi::enums::*;
@@ -20,9 +21,10 @@ pub enum Value<'a> {
 /// An attribute, or a field to be, as the caller gave it: its kind and flags may be anything.
 #[derive(Debug, Clone, Copy)]
 pub struct Attr<'a> {
-    /// The field's name. That it is UTF-8 is not known yet, as of a text in `value`: what is not matches nothing that is.
+    /// The field's name. That it is UTF-8 is not known yet, as of a text in `value`: what is not
+    /// matches nothing that is.
     pub name: &'a CStr,
-    /// DTL_ATTR_….
+    /// DTL_ATTR_....
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
     pub flags: u32,
@@ -35,7 +37,7 @@ pub struct Field {
     /// Its name, for C.
     pub c_name: &'static CStr,
     pub(super) name: &'static str,
-    /// DTL_ATTR_….
+    /// DTL_ATTR_....
     pub kind: u32,
     default: Option<Value<'static>>,
 }
@@ -72,7 +74,8 @@ pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
         if name == "type" || given.iter().take(index).any(|before| before.name == attr.name) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "field \"{name}\": fields have different names, and none is \"type\" (JSON needs that)"
+                "field \"{name}\": fields have different names, and none is \"type\" (JSON needs \
+                 that)"
             );
         }
         if flags & !DTL_ATTR_REQUIRED != 0 {
@@ -144,7 +147,11 @@ pub(super) fn utf8(text: &CStr) -> Result<&str> {
 
 /// Puts the values of all fields of an instance into a row, given some.
 #[inline]
-pub(super) fn complete<'a>(template: &'static Member, given: &[Attr<'a>], row: &mut Row<'a>) -> Result<()> {
+pub(super) fn complete<'a>(
+    template: &'static Member,
+    given: &[Attr<'a>],
+    row: &mut Row<'a>,
+) -> Result<()> {
     let mut there = 0_u32;
     for attr in given {
         let at = template.fields.iter().position(|field| field.c_name == attr.name);
@@ -174,15 +181,23 @@ pub(super) fn complete<'a>(template: &'static Member, given: &[Attr<'a>], row: &
 pub(super) fn unknown(template: &Member, name: &str) -> Error {
     let names: Vec<&str> = template.fields.iter().map(|field| field.name).collect();
     let text = match names.is_empty() {
-        true => format!("{} is a plain member: it has no attribute \"{name}\"", template.full_name()),
-        false => format!("{} has no field \"{name}\"; it has {}", template.full_name(), names.join(", ")),
+        true => {
+            format!("{} is a plain member: it has no attribute \"{name}\"", template.full_name())
+        }
+        false => {
+            format!("{} has no field \"{name}\"; it has {}", template.full_name(), names.join(", "))
+        }
     };
     Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
 }
 
 #[cold]
 fn missing(template: &Member, field: &Field) -> Error {
-    let text = format!("{}: field \"{}\" has no default: give it a value", template.full_name(), field.name);
+    let text = format!(
+        "{}: field \"{}\" has no default: give it a value",
+        template.full_name(),
+        field.name
+    );
     Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
@@ -191,10 +206,16 @@ fn refused(template: &Member, field: &Field, attr: &Attr, twice: bool) -> Error 
     let of = template.full_name();
     let (status, text) = if field.kind != attr.kind {
         let (is, given) = (kind_name(field.kind), kind_name(attr.kind));
-        (crate::abi::status::DTL_ERROR_TYPE, format!("{of}: field \"{}\" is {is}, not {given}", field.name))
+        (
+            crate::abi::status::DTL_ERROR_TYPE,
+            format!("{of}: field \"{}\" is {is}, not {given}", field.name),
+        )
     } else {
-        let what =
-            if twice { "is given twice".into() } else { format!("has flags {:#x}: use 0", attr.flags) };
+        let what = if twice {
+            "is given twice".into()
+        } else {
+            format!("has flags {:#x}: use 0", attr.flags)
+        };
         let text = format!("{of}: attribute \"{}\" {what}", field.name);
         (crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
     };
@@ -216,9 +237,12 @@ pub(super) fn kind_name(kind: u32) -> String {
 
 /// How deep words are nested in these attributes: 0 if none of them is an instance.
 pub(super) fn depth(template: &Member, values: &[Value]) -> u32 {
-    let depths = template.fields.iter().zip(values).map(|(field, value)| match (field.kind, value) {
-        (DTL_ATTR_ENUM, Value::Bits(word)) => instances::find(*word).map_or(0, |inner| inner.depth + 1),
-        _ => 0,
-    });
+    let depths =
+        template.fields.iter().zip(values).map(|(field, value)| match (field.kind, value) {
+            (DTL_ATTR_ENUM, Value::Bits(word)) => {
+                instances::find(*word).map_or(0, |inner| inner.depth + 1)
+            }
+            _ => 0,
+        });
     depths.max().unwrap_or(0)
 }

@@ -106,7 +106,8 @@ pub(super) fn all() -> All {
     for (number, name, members) in BUILTIN {
         // Names without a NUL, values and numbers without a double: nothing here can fail.
         let Ok(enumeration) = Enumeration::new(number, name) else { continue };
-        let mut members = members.iter().map(|(word, name)| enumeration.add(value_of(*word), name, &[]));
+        let mut members =
+            members.iter().map(|(word, name)| enumeration.add(value_of(*word), name, &[]));
         let all_are_in = members.all(|added| added.is_ok())
             && enumeration.add(UNDEFINED, "Undefined", &[attrs::UNDEFINED]).is_ok();
         let name = enumeration.name;

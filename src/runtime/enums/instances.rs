@@ -1,5 +1,6 @@
-//! Instances of templates: equal attributes, one word. A hit takes no lock and no memory: it walks a hash table that only
-//! grows. A miss looks again under the lock, so that of several threads with the same attributes one adds them.
+//! Instances of templates: equal attributes, one word. A hit takes no lock and no memory: it walks
+//! a hash table that only grows. A miss looks again under the lock, so that of several threads with
+//! the same attributes one adds them.
 
 use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};
@@ -62,7 +63,11 @@ fn no_template(word: dtl_enum_word_t) -> Error {
         Ok(member) => Error::new(
             crate::abi::status::DTL_ERROR_TYPE,
             format!("{} is no template: it has no instances of its own", super::describe(word))
-                + if member.fields.is_empty() { "" } else { " (dtl_ev_template gives its template)" },
+                + if member.fields.is_empty() {
+                    ""
+                } else {
+                    " (dtl_ev_template gives its template)"
+                },
         ),
         Err(_) => never_given(word),
     }
@@ -82,7 +87,11 @@ fn hash_of(template: &Member, values: &[Value]) -> u64 {
 
 /// The instance, or else the place where it belongs.
 #[inline]
-fn look(template: &Member, values: &[Value], hash: u64) -> std::result::Result<&'static Instance, usize> {
+fn look(
+    template: &Member,
+    values: &[Value],
+    hash: u64,
+) -> std::result::Result<&'static Instance, usize> {
     let mut place = (hash >> (u64::BITS - PLACES.ilog2())) as usize;
     while let Some(known) = BY_HASH.get(place) {
         if known.hash == hash && std::ptr::eq(known.template, template) && known.values == values {
@@ -105,7 +114,8 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
     if json.as_bytes().len() > JSON_LIMIT || depth > DEPTH_LIMIT {
         return fail!(
             DTL_ERROR_LIMIT,
-            "an instance of {} of {} bytes as JSON, {depth} instances deep: at most {JSON_LIMIT} and {DEPTH_LIMIT}",
+            "an instance of {} of {} bytes as JSON, {depth} instances deep: at most {JSON_LIMIT} \
+             and {DEPTH_LIMIT}",
             template.full_name(),
             json.as_bytes().len()
         );
@@ -119,14 +129,16 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
     if *count == LIMIT {
         return fail!(
             DTL_ERROR_LIMIT,
-            "this process has made {LIMIT} instances of templates, no more are possible; they stay for ever, so do not put \
+            "this process has made {LIMIT} instances of templates, no more are possible; they stay \
+             for ever, so do not put \
              into one what differs each time ({})",
             template.full_name()
         );
     }
     let values = values.iter().map(|value| attrs::stored(*value)).collect::<Result<Vec<_>>>()?;
     let word = template.word | (*count as u64 + 1);
-    let made: &'static Instance = Box::leak(Box::new(Instance { word, template, values, json, depth, hash }));
+    let made: &'static Instance =
+        Box::leak(Box::new(Instance { word, template, values, json, depth, hash }));
     // First the way back from the word, then the way to it.
     if BY_INDEX.set(*count, made).and_then(|()| BY_HASH.set(place, made)).is_none() {
         return fail!(DTL_ERROR_INTERNAL, "place {place} of instance {count} is taken");

@@ -1,8 +1,10 @@
-//! Words as JSON and back: "Sequential"; {"type":"Schedule.MyAccelerator_Kernel","block_size":128}; what a tolerant parse
-//! did not know, as the text that it was. A word inside another one has its enumeration's name before it:
-//! "Memory.Host".
+//! Words as JSON and back: "Sequential"; {"type":"Schedule.MyAccelerator_Kernel","block_size":128};
+//! what a tolerant parse did not know, as the text that it was. A word inside another one has its
+//! enumeration's name before it: "Memory.Host".
 
-use super::attrs::{Attr, FIELD_LIMIT, Value as Attribute, bits_of, check_count, kind_name, unknown};
+use super::attrs::{
+    Attr, FIELD_LIMIT, Value as Attribute, bits_of, check_count, kind_name, unknown,
+};
 use super::{Enumeration, Member, enumeration, existing, instance, instances, undefined};
 use crate::abi::enums::*;
 use crate::abi::word::dtl_enum_word_t;
@@ -87,7 +89,10 @@ pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CSt
 /// The word that a JSON text means. Tolerant: an unknown name becomes an instance of Undefined.
 pub fn from_text(number: dtl_enum_t, text: &str, flags: u32) -> Result<dtl_enum_word_t> {
     if flags & !DTL_EV_TOLERANT != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_EV_TOLERANT is known");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_EV_TOLERANT is known"
+        );
     }
     let enumeration = enumeration(number)?;
     match serde_json::from_str(text) {
@@ -136,7 +141,9 @@ fn from_object(
     };
     let member = match enumeration.find(name) {
         Some(member) => member,
-        None if tolerant => return unknown_text(enumeration, &Value::Object(map.clone()).to_string()),
+        None if tolerant => {
+            return unknown_text(enumeration, &Value::Object(map.clone()).to_string());
+        }
         None => return Err(enumeration.no_member(name)),
     };
     if map.len() == 1 {
@@ -167,9 +174,9 @@ impl Owned {
     fn borrowed(&self) -> Attribute<'_> {
         match self {
             Owned::Bits(bits) => Attribute::Bits(*bits),
-            Owned::Text(text) => {
-                Attribute::Text(CStr::from_bytes_with_nul(text.as_bytes_with_nul()).unwrap_or_default())
-            }
+            Owned::Text(text) => Attribute::Text(
+                CStr::from_bytes_with_nul(text.as_bytes_with_nul()).unwrap_or_default(),
+            ),
         }
     }
 }
@@ -204,13 +211,15 @@ fn attribute(name: &str, kind: u32, value: &Value, tolerant: bool) -> Result<Own
     }
 }
 
-/// A word inside another one: "Memory.Host", or an object whose type says which enumeration it is of.
+/// A word inside another one: "Memory.Host", or an object whose type says which enumeration it is
+/// of.
 fn inner(value: &Value, tolerant: bool) -> Result<dtl_enum_word_t> {
     let full = value.as_str().or_else(|| value.get("type")?.as_str()).unwrap_or_default();
     let Some((of, name)) = full.split_once('.') else {
         return fail!(
             DTL_ERROR_TYPE,
-            "{}: a word of an enumeration is \"Enumeration.Name\" or {{\"type\":\"Enumeration.Name\", …}}",
+            "{}: a word of an enumeration is \"Enumeration.Name\" or \
+             {{\"type\":\"Enumeration.Name\", …}}",
             shortened(&value.to_string())
         );
     };

@@ -1,9 +1,10 @@
-//! Extensible enumerations: names for the 64-bit words of kinds, schedules and the like. Everything lives as long as the
-//! process and is never changed, so what exists is read without a lock; locks are taken to add something, to find a
-//! member by its name and to list.
+//! Extensible enumerations: names for the 64-bit words of kinds, schedules and the like. Everything
+//! lives as long as the process and is never changed, so what exists is read without a lock; locks
+//! are taken to add something, to find a member by its name and to list.
 //!
-//! Here: enumerations and members. `builtin`: those of the library. `attrs`: fields of templates and attributes.
-//! `instances`: one word for equal attributes. `json`: words as text and back. `schedule`: what goes with one.
+//! Here: enumerations and members. `builtin`: those of the library. `attrs`: fields of templates
+//! and attributes. `instances`: one word for equal attributes. `json`: words as text and back.
+//! `schedule`: what goes with one.
 
 pub mod attrs;
 mod builtin;
@@ -25,8 +26,8 @@ use std::sync::OnceLock;
 
 /// Longest name in bytes.
 const NAME_LIMIT: usize = 127;
-/// Values from here on are free for registrations with a value, also in built-in enumerations; numbers of
-/// enumerations of the program's own, too.
+/// Values from here on are free for registrations with a value, also in built-in enumerations;
+/// numbers of enumerations of the program's own, too.
 const FIRST_FREE: u32 = 256;
 /// Undefined's value in every enumeration that has it.
 const UNDEFINED: u32 = value_of(DTL_MEMORY_UNDEFINED);
@@ -81,13 +82,17 @@ const fn word(number: dtl_enum_t, value: u32) -> dtl_enum_word_t {
 /// Makes an enumeration.
 pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
     if flags & !DTL_ENUM_WITH_UNDEFINED != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_ENUM_WITH_UNDEFINED is known");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_ENUM_WITH_UNDEFINED is known"
+        );
     }
     check_name(name)?;
     if name.contains('.') {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "enumeration name \"{name}\" has a '.', which stands between enumeration and member in JSON: use '_'"
+            "enumeration name \"{name}\" has a '.', which stands between enumeration and member in \
+             JSON: use '_'"
         );
     }
     let mut numbers = all().numbers.write();
@@ -101,7 +106,8 @@ pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
     if made == ENUM_LIMIT {
         return fail!(
             DTL_ERROR_LIMIT,
-            "this process has made {ENUM_LIMIT} enumerations, no more are possible: make them once and keep them"
+            "this process has made {ENUM_LIMIT} enumerations, no more are possible: make them once \
+             and keep them"
         );
     }
     let number = FIRST_FREE + made as dtl_enum_t;
@@ -134,13 +140,14 @@ fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
         Some(enumeration) => Ok(enumeration),
         None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{number} is no enumeration: use DTL_ENUM_… or what dtl_enum_create or dtl_enum_find gave"
+            "{number} is no enumeration: use DTL_ENUM_… or what dtl_enum_create or dtl_enum_find \
+             gave"
         ),
     }
 }
 
-/// Adds a member: with this value, or with the lowest free one that is more than the count of members. With fields
-/// it is a template.
+/// Adds a member: with this value, or with the lowest free one that is more than the count of
+/// members. With fields it is a template.
 pub fn register(
     number: dtl_enum_t,
     name: &str,
@@ -164,7 +171,11 @@ pub fn register(
 }
 
 /// Adds a template.
-pub fn register_template(number: dtl_enum_t, name: &str, fields: &[Attr]) -> Result<dtl_enum_word_t> {
+pub fn register_template(
+    number: dtl_enum_t,
+    name: &str,
+    fields: &[Attr],
+) -> Result<dtl_enum_word_t> {
     attrs::check_fields(fields)?;
     register(number, name, None, fields)
 }
@@ -191,7 +202,8 @@ impl Enumeration {
             );
         }
         let mut free = book.listed.len() as u32 + 1..UNDEFINED;
-        let Some(value) = value.or_else(|| free.find(|value| self.by_value.get(*value as usize).is_none()))
+        let Some(value) =
+            value.or_else(|| free.find(|value| self.by_value.get(*value as usize).is_none()))
         else {
             return fail!(
                 DTL_ERROR_LIMIT,
@@ -209,7 +221,13 @@ impl Enumeration {
         self.enter(&mut self.book.write(), value, name, fields)
     }
 
-    fn enter(&self, book: &mut Book, value: u32, name: &str, fields: &[Attr]) -> Result<dtl_enum_word_t> {
+    fn enter(
+        &self,
+        book: &mut Book,
+        value: u32,
+        name: &str,
+        fields: &[Attr],
+    ) -> Result<dtl_enum_word_t> {
         let (c_name, name) = kept(name)?;
         let fields = attrs::fields(fields)?;
         let (word, defaults) = (word(self.number, value), OnceLock::new());
@@ -246,7 +264,8 @@ fn check_name(name: &str) -> Result<()> {
     }
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "name \"{name}\" of {} bytes: use 1 to {NAME_LIMIT} letters, digits, '_' and '.', a letter or '_' first",
+        "name \"{name}\" of {} bytes: use 1 to {NAME_LIMIT} letters, digits, '_' and '.', a letter \
+         or '_' first",
         name.len()
     )
 }
@@ -262,7 +281,8 @@ fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
     }
 }
 
-/// The member of a word; of an instance, its template. Whether there is such an instance is not looked at.
+/// The member of a word; of an instance, its template. Whether there is such an instance is not
+/// looked at.
 fn member(word: dtl_enum_word_t) -> Option<&'static Member> {
     let enumeration = all().by_number.get((word >> 48) as usize)?;
     enumeration.by_value.get(value_of(word) as usize).copied()
@@ -295,7 +315,8 @@ pub fn check_given(word: dtl_enum_word_t) -> Result<()> {
 pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let member = existing(word)?;
     if member.word >> 48 != u64::from(number) {
-        let wanted = all().by_number.get(number as usize).map_or("?", |enumeration| enumeration.name);
+        let wanted =
+            all().by_number.get(number as usize).map_or("?", |enumeration| enumeration.name);
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{} is of enumeration {}, not of {wanted}",
@@ -311,7 +332,8 @@ pub fn name(word: dtl_enum_word_t) -> Result<&'static CStr> {
     Ok(existing(word)?.c_name)
 }
 
-/// A word in a text: a member's name, an instance with its attributes; in hexadecimal if it means nothing here.
+/// A word in a text: a member's name, an instance with its attributes; in hexadecimal if it means
+/// nothing here.
 #[must_use]
 pub fn describe(word: dtl_enum_word_t) -> String {
     let text = match member(word) {
@@ -334,7 +356,9 @@ impl Enumeration {
     #[cold]
     fn no_member(&self, name: &str) -> Error {
         let (of, names) = (self.name, self.some_names());
-        let text = format!("{of} has no member \"{name}\": is what registers it loaded? There are {names}");
+        let text = format!(
+            "{of} has no member \"{name}\": is what registers it loaded? There are {names}"
+        );
         Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
     }
 

@@ -1,4 +1,5 @@
-//! What goes with a schedule: where memory is that is allocated in it, and how what is inside it runs.
+//! What goes with a schedule: where memory is that is allocated in it, and how what is inside it
+//! runs.
 
 use super::{builtin, describe, existing};
 use crate::abi::device::*;
@@ -16,8 +17,8 @@ fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     fail!(DTL_ERROR_TYPE, "{name} is {}, which is no {wanted}", member.full_name())
 }
 
-/// Refuses a word that is not a memory kind, for example a property of memory kinds: the constants of those
-/// begin with DTL_MEMORY_, too.
+/// Refuses a word that is not a memory kind, for example a property of memory kinds: the constants
+/// of those begin with DTL_MEMORY_, too.
 pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     if (kind >> 48) as dtl_enum_t == DTL_ENUM_MEMORY {
         return Ok(());
@@ -33,7 +34,8 @@ pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     };
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
-        "kind is {is}, which is not a memory kind: use DTL_MEMORY_HOST, DTL_MEMORY_DEVICE or another member of \
+        "kind is {is}, which is not a memory kind: use DTL_MEMORY_HOST, DTL_MEMORY_DEVICE or \
+         another member of \
          DTL_ENUM_MEMORY"
     )
 }
@@ -50,7 +52,11 @@ const PROPERTIES: [(u64, &str); 7] = [
 ];
 
 /// Says what goes with a schedule, once.
-pub fn set_defaults(schedule: dtl_enum_word_t, kind: dtl_enum_word_t, inner: dtl_enum_word_t) -> Result<()> {
+pub fn set_defaults(
+    schedule: dtl_enum_word_t,
+    kind: dtl_enum_word_t,
+    inner: dtl_enum_word_t,
+) -> Result<()> {
     check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
     check("default_memory_kind", kind, DTL_ENUM_MEMORY)?;
     check("inner_schedule", inner, DTL_ENUM_SCHEDULE)?;
@@ -62,7 +68,9 @@ pub fn set_defaults(schedule: dtl_enum_word_t, kind: dtl_enum_word_t, inner: dtl
         );
     }
     let (has, wanted) = (
-        *existing(schedule)?.defaults.get_or_init(|| builtin::defaults(schedule).unwrap_or((kind, inner))),
+        *existing(schedule)?
+            .defaults
+            .get_or_init(|| builtin::defaults(schedule).unwrap_or((kind, inner))),
         (kind, inner),
     );
     if has == wanted {
@@ -70,7 +78,8 @@ pub fn set_defaults(schedule: dtl_enum_word_t, kind: dtl_enum_word_t, inner: dtl
     }
     fail!(
         DTL_ERROR_ALREADY_EXISTS,
-        "{} has the defaults {} and {} already: they stay, as other parts of the program go by them",
+        "{} has the defaults {} and {} already: they stay, as other parts of the program go by \
+         them",
         describe(schedule),
         describe(has.0),
         describe(has.1)

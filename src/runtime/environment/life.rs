@@ -1,8 +1,9 @@
 //! Starting and ending environments.
 //!
-//! An environment is there as long as somebody uses it (a call of dtl_environment_require) or holds it: an environment that
-//! depends on it, a module, a backend, a call that is under way. Whoever takes the last one away ends what is unused, what
-//! started last first. A thread that finds an environment starting waits for the result, unless that thread waits for it.
+//! An environment is there as long as somebody uses it (a call of dtl_environment_require) or holds
+//! it: an environment that depends on it, a module, a backend, a call that is under way. Whoever
+//! takes the last one away ends what is unused, what started last first. A thread that finds an
+//! environment starting waits for the result, unless that thread waits for it.
 
 use super::plan::Step;
 use super::version::Need;
@@ -92,7 +93,8 @@ pub fn release(name: &str) -> Result<()> {
         if record.uses == 0 {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
-                "environment {name} is not required by dtl_environment_require (held by {} others): release it once for each \
+                "environment {name} is not required by dtl_environment_require (held by {} \
+                 others): release it once for each \
                  time that it was required",
                 record.holds
             );
@@ -114,7 +116,8 @@ fn let_go(state: &mut State, names: &[String]) {
 
 /// What an environment holds while it starts and is there.
 fn held_by(record: &mut Record) -> Vec<String> {
-    let mut names: Vec<String> = record.description.depends.iter().map(|need| need.name.clone()).collect();
+    let mut names: Vec<String> =
+        record.description.depends.iter().map(|need| need.name.clone()).collect();
     names.append(&mut record.owned);
     names
 }
@@ -172,7 +175,9 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
                 return Ok(None);
             }
             // The attempt that was waited for is everybody's.
-            (Phase::Idle, Some(error)) if awaited == Some(record.attempt) => return Err(error.clone()),
+            (Phase::Idle, Some(error)) if awaited == Some(record.attempt) => {
+                return Err(error.clone());
+            }
             (Phase::Idle, _) => {
                 (record.phase, record.failure) = (Phase::Starting(me), None);
                 record.attempt += 1;
@@ -188,7 +193,8 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
     }
 }
 
-/// Fails if whoever starts or ends this environment waits, maybe by way of others, for the calling thread.
+/// Fails if whoever starts or ends this environment waits, maybe by way of others, for the calling
+/// thread.
 fn refuse_circle(state: &State, name: &str) -> Result<()> {
     let me = std::thread::current().id();
     let mut way = Vec::new();
@@ -214,7 +220,8 @@ fn refuse_circle(state: &State, name: &str) -> Result<()> {
     let from = state.owner().unwrap_or_default();
     fail!(
         DTL_ERROR_INVALID_STATE,
-        "environment {name} is required inside its own start or end: the function of {from} requires {}, which waits for it; \
+        "environment {name} is required inside its own start or end: the function of {from} \
+         requires {}, which waits for it; \
          name what is needed in depends",
         way.join(", which requires ")
     )
@@ -243,7 +250,8 @@ fn leave(state: &mut State) {
     }
 }
 
-/// Ends what nobody uses or holds, what started last first. The first failure of a finalize; each is logged.
+/// Ends what nobody uses or holds, what started last first. The first failure of a finalize; each
+/// is logged.
 fn stop_unused() -> Result<()> {
     stop_while(|record| record.uses == 0 && record.holds == 0)
 }
@@ -269,7 +277,8 @@ fn stop_while(wanted: impl Fn(&Record) -> bool) -> Result<()> {
 fn stop_last(wanted: &impl Fn(&Record) -> bool) -> Option<Result<()>> {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
-    let started = |record: &&mut Record| matches!(record.phase, Phase::Started(_)) && wanted(record);
+    let started =
+        |record: &&mut Record| matches!(record.phase, Phase::Started(_)) && wanted(record);
     let record = state.records.iter_mut().filter(started).max_by_key(|record| record.number)?;
     let Phase::Started(block) = std::mem::replace(&mut record.phase, Phase::Stopping(me)) else {
         return None;

@@ -1,7 +1,7 @@
 //! Environments: what is registered, who requires it, in what order things start and end.
 //!
-//! Here: the list, and questions about it. `version` compares, `plan` finds the order, `life` starts and ends.
-//! One lock guards all; it is never held while a program's function is called.
+//! Here: the list, and questions about it. `version` compares, `plan` finds the order, `life`
+//! starts and ends. One lock guards all; it is never held while a program's function is called.
 
 mod life;
 mod plan;
@@ -117,8 +117,13 @@ struct State {
     waiting: Vec<(ThreadId, String)>,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { records: Vec::new(), last: 0, era: 0, inside: Vec::new(), waiting: Vec::new() });
+static STATE: Mutex<State> = Mutex::new(State {
+    records: Vec::new(),
+    last: 0,
+    era: 0,
+    inside: Vec::new(),
+    waiting: Vec::new(),
+});
 static CHANGED: Condvar = Condvar::new();
 
 fn find<'a>(records: &'a [Record], name: &str) -> Option<&'a Record> {
@@ -140,7 +145,11 @@ impl State {
 #[cold]
 fn unknown(records: &[Record], name: &str) -> Error {
     let known: Vec<&str> = records.iter().map(|record| record.description.name.as_str()).collect();
-    plan::unknown(&known, name, if name.contains(">=") { " (pass the name without a version)" } else { "" })
+    plan::unknown(
+        &known,
+        name,
+        if name.contains(">=") { " (pass the name without a version)" } else { "" },
+    )
 }
 
 /// Adds an environment. True: it was not there; false: the very same was.
@@ -151,7 +160,8 @@ pub fn register(description: Description) -> Result<bool> {
         let Some(what) = known.description.difference(&description) else { return Ok(false) };
         return fail!(
             DTL_ERROR_ALREADY_EXISTS,
-            "environment {} is registered with another description (different: {what}): choose another name, or unregister \
+            "environment {} is registered with another description (different: {what}): choose \
+             another name, or unregister \
              the other one first",
             description.name
         );
@@ -182,7 +192,10 @@ pub fn unregister(name: &str) -> Result<()> {
     let in_use = |record: &&Record| !matches!(record.phase, Phase::Idle) || record.holds > 0;
     if let Some(record) = state.records.get(at).filter(in_use) {
         let count = record.uses + record.holds;
-        return fail!(DTL_ERROR_BUSY, "environment {name} is in use ({count} require it): release it first");
+        return fail!(
+            DTL_ERROR_BUSY,
+            "environment {name} is in use ({count} require it): release it first"
+        );
     }
     let removed = state.records.remove(at);
     drop(state);
@@ -205,13 +218,14 @@ pub fn state(name: &str) -> Result<Addr> {
     }
 }
 
-/// Whether an environment could be started: everything that it depends on is there, and what is not started yet says that
-/// it can be used. Starts nothing.
+/// Whether an environment could be started: everything that it depends on is there, and what is not
+/// started yet says that it can be used. Starts nothing.
 pub fn availability(need: &Need) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut asked = Vec::new();
     for step in order {
-        let record = state.find(&step.name).filter(|record| !matches!(record.phase, Phase::Started(_)));
+        let record =
+            state.find(&step.name).filter(|record| !matches!(record.phase, Phase::Started(_)));
         if let Some(record) = record {
             record.holds += 1; // it must not go while it is asked
             asked.push((step, Arc::clone(&record.description)));
@@ -222,7 +236,8 @@ pub fn availability(need: &Need) -> Result<()> {
     asked.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
-/// What has to be started for an environment, in order. Plugins that were not looked for yet may bring what is missing.
+/// What has to be started for an environment, in order. Plugins that were not looked for yet may
+/// bring what is missing.
 fn ordered(need: &Need) -> Result<(Vec<Step>, MutexGuard<'static, State>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);
@@ -240,7 +255,8 @@ fn probe(step: &Step, description: &Description) -> Result<()> {
     description.calls.probe().map_err(failed)
 }
 
-/// Starts environments that source is compiled with: who holds them, and what the compiler needs; what is nearest comes first.
+/// Starts environments that source is compiled with: who holds them, and what the compiler needs;
+/// what is nearest comes first.
 pub fn for_source(needs: &[Need]) -> Result<(Held, Lists)> {
     let mut held = Held::default();
     let mut lists = Lists::default();
@@ -267,7 +283,7 @@ fn add_new(all: &mut Vec<String>, more: &[String]) {
 
 /// How an environment is; the texts live for ever.
 pub struct Info {
-    /// DTL_ENVIRONMENT_…
+    /// DTL_ENVIRONMENT_...
     pub state: i32,
     /// How the last attempt failed.
     pub status: dtl_status_t,
@@ -319,11 +335,13 @@ fn describe(record: &Record) -> Info {
         state,
         status: failure.as_ref().map_or(DTL_SUCCESS, Error::status),
         uses: record.uses + record.holds,
-        texts: texts.map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
+        texts: texts
+            .map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
     }
 }
 
-/// In a forked child: what the parent has started is not this process', and nothing of it is called.
+/// In a forked child: what the parent has started is not this process', and nothing of it is
+/// called.
 pub fn forget_all() {
     let mut state = STATE.lock();
     state.era += 1;

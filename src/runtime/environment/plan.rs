@@ -45,13 +45,15 @@ impl<'a> Walk<'a> {
             let circle = self.path.get(at..).unwrap_or_default().join(" -> ");
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "environments depend on each other in a circle: {circle} -> {name}; take one out of another's depends"
+                "environments depend on each other in a circle: {circle} -> {name}; take one out \
+                 of another's depends"
             );
         }
         let Some(record) = find(self.records, name) else { return Err(self.unknown(name)) };
         let description = &record.description;
         if !need.is_met_by(&description.version) {
-            let has = if description.version.is_empty() { "no version" } else { &description.version };
+            let has =
+                if description.version.is_empty() { "no version" } else { &description.version };
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "environment {name} has {has}, and {}{need} is wanted",
@@ -84,7 +86,8 @@ impl<'a> Walk<'a> {
 
     #[cold]
     fn unknown(&self, name: &str) -> crate::error::Error {
-        let known: Vec<&str> = self.records.iter().map(|record| record.description.name.as_str()).collect();
+        let known: Vec<&str> =
+            self.records.iter().map(|record| record.description.name.as_str()).collect();
         let way = self.path.iter().map(|step| format!("{step} -> ")).collect::<String>();
         let way = if way.is_empty() { way } else { format!(" ({way}{name})") };
         unknown(&known, name, &way)
@@ -98,7 +101,8 @@ pub(super) fn unknown(known: &[&str], name: &str, way: &str) -> crate::error::Er
     crate::error::Error::new(
         crate::abi::status::DTL_ERROR_NOT_FOUND,
         format!(
-            "environment {name} is not registered{way}: register it (dtl_environment_register) or load the plugin that does; \
+            "environment {name} is not registered{way}: register it (dtl_environment_register) or \
+             load the plugin that does; \
              registered: {known}"
         ),
     )

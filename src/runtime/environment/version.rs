@@ -29,7 +29,9 @@ impl Need {
     /// Whether this version will do.
     #[must_use]
     pub fn is_met_by(&self, version: &str) -> bool {
-        self.at_least.as_deref().is_none_or(|least| !version.is_empty() && compare(version, least).is_ge())
+        self.at_least
+            .as_deref()
+            .is_none_or(|least| !version.is_empty() && compare(version, least).is_ge())
     }
 }
 
@@ -51,7 +53,8 @@ pub fn check(name: &str, version: &str) -> Result<()> {
     }
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "environment {name}, version \"{version}\": begin with a number and use at most 63 letters, digits, '.', '_', '-', \
+        "environment {name}, version \"{version}\": begin with a number and use at most 63 \
+         letters, digits, '.', '_', '-', \
          '+' and '~'"
     )
 }

@@ -26,7 +26,8 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
     if dst.overlaps(src) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges begin {} bytes apart; copy \
+            "source {:?} and destination {:?} overlap: {} bytes are to be copied, and the ranges \
+             begin {} bytes apart; copy \
              through a third buffer",
             src.addr(),
             dst.addr(),
@@ -49,7 +50,12 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
 }
 
 /// The backend's own asynchronous copy, if both sides are its memory or plain host memory.
-fn by_backend(stream: &Stream, token: Token, to: &Located<'_>, from: &Located<'_>) -> Option<Result<()>> {
+fn by_backend(
+    stream: &Stream,
+    token: Token,
+    to: &Located<'_>,
+    from: &Located<'_>,
+) -> Option<Result<()>> {
     let owner = to.owner.or(from.owner)?;
     let ours = |side: &Located<'_>| side.owner.is_none_or(|owner| is_home(stream, owner));
     if !ours(to) || !ours(from) {
@@ -93,10 +99,14 @@ pub fn prefetch(inside: &Guard, stream: &Stream, region: Region, device: i32) ->
         return Ok(());
     }
     let at = locate(inside, "ptr", region)?;
-    let (Some(token), Some(owner)) = (stream.token(), at.owner.filter(|owner| is_home(stream, owner))) else {
+    let (Some(token), Some(owner)) =
+        (stream.token(), at.owner.filter(|owner| is_home(stream, owner)))
+    else {
         return Ok(());
     };
-    let Some(queued) = owner.transfer.as_ref().and_then(|way| way.prefetch(token, at.place, device)) else {
+    let Some(queued) =
+        owner.transfer.as_ref().and_then(|way| way.prefetch(token, at.place, device))
+    else {
         return Ok(());
     };
     stream.note_work();

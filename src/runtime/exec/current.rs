@@ -1,5 +1,5 @@
-//! Whose work the calling thread is doing: a stream's or executor's, by the address of what keeps its order. Who waits for
-//! something behind the work that it is itself would wait for ever.
+//! Whose work the calling thread is doing: a stream's or executor's, by the address of what keeps
+//! its order. Who waits for something behind the work that it is itself would wait for ever.
 
 use crate::error::{Result, fail};
 use std::cell::Cell;

@@ -90,15 +90,16 @@ impl Event {
         }
     }
 
-    /// Waits for the latest record. CANCELED if the event is destroyed meanwhile; INVALID_STATE if the calling thread does
-    /// work before the record.
+    /// Waits for the latest record. CANCELED if the event is destroyed meanwhile; INVALID_STATE if
+    /// the calling thread does work before the record.
     pub fn sync(&self) -> Result<()> {
         match &self.body {
             Body::Own(own) => self.wait_own(own, Deadline::NEVER),
             Body::Backend(foreign) => {
                 let exec = exec_of(&self.home)?;
                 foreign.check_caller(exec)?;
-                exec.event_sync(foreign.token).unwrap_or_else(|| self.poll(foreign, Deadline::NEVER))?;
+                exec.event_sync(foreign.token)
+                    .unwrap_or_else(|| self.poll(foreign, Deadline::NEVER))?;
                 foreign.result()
             }
         }
@@ -141,7 +142,10 @@ impl Event {
                 return self.canceled();
             }
             if deadline.passed() {
-                return fail!(DTL_ERROR_TIMEOUT, "the event was not reached in time; wait again or longer");
+                return fail!(
+                    DTL_ERROR_TIMEOUT,
+                    "the event was not reached in time; wait again or longer"
+                );
             }
             backoff.pause();
         }
@@ -152,7 +156,8 @@ impl Event {
         fail!(DTL_ERROR_CANCELED, "the event was destroyed while this thread waited for it")
     }
 
-    /// What opens when the record that is there now is done. A backend's own event knows its latest record only.
+    /// What opens when the record that is there now is done. A backend's own event knows its latest
+    /// record only.
     #[must_use]
     pub fn gate(self: &Arc<Self>) -> Gate {
         match &self.body {
@@ -175,7 +180,12 @@ impl Event {
             (Body::Own(start), Body::Own(stop)) => {
                 let (start, stop) = (start.stamp("start")?, stop.stamp("stop")?);
                 stop.checked_sub(start).map_or_else(
-                    || fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them"),
+                    || {
+                        fail!(
+                            DTL_ERROR_INVALID_ARGUMENT,
+                            "the stop event came before the start; swap them"
+                        )
+                    },
                     Ok,
                 )
             }
@@ -267,7 +277,9 @@ impl Foreign {
     /// Refuses to wait where that would never end.
     fn check_caller(&self, exec: &dyn Exec) -> Result<()> {
         match self.mark() {
-            Some(mark) if mark.is_behind_caller() && !exec.event_query(self.token)? => current::refused(),
+            Some(mark) if mark.is_behind_caller() && !exec.event_query(self.token)? => {
+                current::refused()
+            }
             _ => Ok(()),
         }
     }
@@ -305,10 +317,16 @@ impl Own {
     fn stamp(&self, role: &str) -> Result<u64> {
         let record = self.0.lock();
         if !record.recorded {
-            return fail!(DTL_ERROR_INVALID_STATE, "the {role} event was never recorded; record it first");
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the {role} event was never recorded; record it first"
+            );
         }
         if !record.fence.is_done() {
-            return fail!(DTL_ERROR_INVALID_STATE, "the {role} event is still pending; wait for it first");
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the {role} event is still pending; wait for it first"
+            );
         }
         Ok(record.fence.stamp_ns())
     }

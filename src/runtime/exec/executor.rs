@@ -39,7 +39,7 @@ enum Kind {
 /// What `dtl_executor_info` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// DTL_EXECUTOR_…
+    /// DTL_EXECUTOR_...
     pub kind: u32,
     /// Most iterations at once.
     pub max_parallelism: u32,
@@ -68,9 +68,12 @@ impl Executor {
             _ => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "executor kind {kind} is unknown; use DTL_EXECUTOR_INLINE ({DTL_EXECUTOR_INLINE}), \
-                     DTL_EXECUTOR_SEQUENTIAL ({DTL_EXECUTOR_SEQUENTIAL}), DTL_EXECUTOR_POOL ({DTL_EXECUTOR_POOL}), \
-                     DTL_EXECUTOR_BACKEND ({DTL_EXECUTOR_BACKEND}), or 0: the backend's own, else POOL"
+                    "executor kind {kind} is unknown; use DTL_EXECUTOR_INLINE \
+                     ({DTL_EXECUTOR_INLINE}), \
+                     DTL_EXECUTOR_SEQUENTIAL ({DTL_EXECUTOR_SEQUENTIAL}), DTL_EXECUTOR_POOL \
+                     ({DTL_EXECUTOR_POOL}), \
+                     DTL_EXECUTOR_BACKEND ({DTL_EXECUTOR_BACKEND}), or 0: the backend's own, else \
+                     POOL"
                 );
             }
         };
@@ -101,7 +104,8 @@ impl Executor {
             Some((EventBody::Backend(_), event)) => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "events of backend '{}' follow its own streams only; make the event for backend 'host'",
+                    "events of backend '{}' follow its own streams only; make the event for \
+                     backend 'host'",
                     event.home().name()
                 );
             }
@@ -130,7 +134,13 @@ impl Executor {
     }
 
     /// Runs a loop and returns when all of it has run.
-    pub fn parallel_for(&self, range: (u64, u64), grain: u64, body: pool::RangeFn, user: Addr) -> Result<()> {
+    pub fn parallel_for(
+        &self,
+        range: (u64, u64),
+        grain: u64,
+        body: pool::RangeFn,
+        user: Addr,
+    ) -> Result<()> {
         let (begin, end) = range;
         check_range(begin, end)?;
         if begin == end {
@@ -138,7 +148,12 @@ impl Executor {
         }
         if let Kind::Backend(_) = &self.body {
             let exec = exec_of(&self.home)?;
-            return exec.parallel_for(range, self.backend_grain(end - begin, grain)?, Some(body), user);
+            return exec.parallel_for(
+                range,
+                self.backend_grain(end - begin, grain)?,
+                Some(body),
+                user,
+            );
         }
         self.run_loop(begin, end, grain, Body::User(body, user))
     }
@@ -149,7 +164,9 @@ impl Executor {
         match &self.body {
             Kind::Inline(_) => run_in_order(begin, end, whole, &body),
             Kind::Pool(pool) => pool.run(begin, end, grain, body),
-            Kind::Sequential(queue) => on_worker(queue, move || run_in_order(begin, end, whole, &body)),
+            Kind::Sequential(queue) => {
+                on_worker(queue, move || run_in_order(begin, end, whole, &body))
+            }
             Kind::Backend(_) => {
                 self.run_by_backend(begin, end, self.backend_grain(end - begin, grain)?, body)
             }
@@ -200,8 +217,13 @@ impl Executor {
             Kind::Backend(_) => {
                 let exec = exec_of(&self.home)?;
                 let max_parallelism = exec.max_parallelism()?;
-                let suggested_parallelism = exec.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;
-                return Ok(Info { kind: DTL_EXECUTOR_BACKEND, max_parallelism, suggested_parallelism });
+                let suggested_parallelism =
+                    exec.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;
+                return Ok(Info {
+                    kind: DTL_EXECUTOR_BACKEND,
+                    max_parallelism,
+                    suggested_parallelism,
+                });
             }
         };
         Ok(Info { kind, max_parallelism, suggested_parallelism: max_parallelism })

@@ -121,7 +121,12 @@ impl Fence {
                 break Ok(Waited::Canceled);
             }
             match deadline.left_ns() {
-                0 => break fail!(DTL_ERROR_TIMEOUT, "the work was not done in time; wait again or longer"),
+                0 => {
+                    break fail!(
+                        DTL_ERROR_TIMEOUT,
+                        "the work was not done in time; wait again or longer"
+                    );
+                }
                 u64::MAX => end = self.changed.wait(end),
                 left => end = self.changed.wait_for(end, Duration::from_nanos(left)),
             }
@@ -160,7 +165,8 @@ mod tests {
         for _ in 0..2_000 {
             let fence = Arc::new(Fence::pending());
             let other = Arc::clone(&fence);
-            let waiter = std::thread::spawn(move || other.wait(Deadline::NEVER, &AtomicBool::new(false)));
+            let waiter =
+                std::thread::spawn(move || other.wait(Deadline::NEVER, &AtomicBool::new(false)));
             fence.complete(None);
             assert_eq!(waiter.join().unwrap(), Ok(Waited::Done));
         }

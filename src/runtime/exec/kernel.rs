@@ -1,8 +1,8 @@
 //! Kernels made from functions, and how the host runs them over a grid.
 //!
 //! Every thread of the grid is one call. The threads of a block run one after another (so a block
-//! needs no barrier), the blocks in parallel on the machine's cores when that is worth a wake-up. Compiled host code
-//! does all threads of a block in one call.
+//! needs no barrier), the blocks in parallel on the machine's cores when that is worth a wake-up.
+//! Compiled host code does all threads of a block in one call.
 //!
 //! Not here: queueing (`stream`), what kernels have of their modules (`module`).
 
@@ -24,7 +24,8 @@ use std::sync::Arc;
 const WORTH_WAKING_NS: u64 = 20_000;
 
 /// A kernel's function, never NULL.
-pub type KernelFn = extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
+pub type KernelFn =
+    extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
 
 /// Most bytes that the threads of a block share here.
 const SHARED_MOST: u32 = 64 << 20;
@@ -214,7 +215,8 @@ impl Grid {
     }
 
     fn run_block(&self, context: &mut dtl_kernel_context_t, args: &[Addr]) -> Result<()> {
-        let [width, height, depth] = if self.code.is_whole_block { [1; 3] } else { self.shape.block };
+        let [width, height, depth] =
+            if self.code.is_whole_block { [1; 3] } else { self.shape.block };
         let before = Mark::now(); // one for the block: its threads are a few nanoseconds each
         for z in 0..depth {
             for y in 0..height {

@@ -105,7 +105,12 @@ impl Exec for Arc<Mock> {
     fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
         self.optional("stream_wait_event", ())
     }
-    fn stream_host_callback(&self, _stream: Token, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
+    fn stream_host_callback(
+        &self,
+        _stream: Token,
+        task: dtl_task_fn_t,
+        user: Addr,
+    ) -> Option<Result<()>> {
         let called = self.optional("stream_host_callback", ())?;
         task.unwrap()(user.ptr());
         Some(called)
@@ -142,7 +147,13 @@ impl Exec for Arc<Mock> {
             status => Err(Error::new(status, "execute")),
         }
     }
-    fn parallel_for(&self, range: (u64, u64), grain: u64, body: dtl_range_fn_t, user: Addr) -> Result<()> {
+    fn parallel_for(
+        &self,
+        range: (u64, u64),
+        grain: u64,
+        body: dtl_range_fn_t,
+        user: Addr,
+    ) -> Result<()> {
         let mut at = range.0;
         while at < range.1 {
             let end = range.1.min(at.saturating_add(grain));

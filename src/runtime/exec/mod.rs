@@ -57,9 +57,11 @@ fn bind(home: &Backend, device: i32) -> Result<()> {
 fn limits(home: &Backend, device: i32) -> Limits {
     let mut info = no_info();
     match home.device.is_some().then(|| device::info(home, device, &mut info)) {
-        Some(Ok(())) => {
-            Limits { block_threads: info.max_block_threads, block: info.max_block, grid: info.max_grid }
-        }
+        Some(Ok(())) => Limits {
+            block_threads: info.max_block_threads,
+            block: info.max_block,
+            grid: info.max_grid,
+        },
         _ => Limits::default(), // a device that tells nothing sets no limits
     }
 }

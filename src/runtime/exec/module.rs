@@ -1,6 +1,7 @@
 //! Modules: compiled source, and the kernels that are taken out of it.
 //!
-//! A kernel keeps its module, so that the two may be destroyed in any order. What compiles is the backend's.
+//! A kernel keeps its module, so that the two may be destroyed in any order. What compiles is the
+//! backend's.
 
 use super::kernel::Kernel;
 use super::signature::{self, Argument};
@@ -24,7 +25,8 @@ pub struct Module {
 }
 
 impl Module {
-    /// Compiles for a device. What the compiler says is in `log` afterwards if it fails, else in the module.
+    /// Compiles for a device. What the compiler says is in `log` afterwards if it fails, else in
+    /// the module.
     pub fn compile(
         home: Arc<Backend>,
         device: i32,
@@ -65,7 +67,8 @@ impl Module {
             Compiled::Blocks(_) => None,
         };
         // From here on it ends the kernel, whatever is refused below.
-        let mut part = Part { module: Arc::clone(self), own, name: wanted.name.to_owned(), arguments: None };
+        let mut part =
+            Part { module: Arc::clone(self), own, name: wanted.name.to_owned(), arguments: None };
         if let (Some(told), Some(known)) = (&told, &known) {
             signature::fit(wanted.name, told, known)?;
         }
@@ -97,7 +100,8 @@ fn modules_of(home: &Backend) -> Result<&dyn Modules> {
         Some(modules) => Ok(modules),
         None => fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend '{}' compiles no source; make kernels from functions (dtl_kernel_from_function), or take a backend \
+            "backend '{}' compiles no source; make kernels from functions \
+             (dtl_kernel_from_function), or take a backend \
              that supports \"modules\"",
             home.name()
         ),

@@ -1,4 +1,5 @@
-//! The handles of streams, events, executors, kernels and modules, default streams, and the end of them all.
+//! The handles of streams, events, executors, kernels and modules, default streams, and the end of
+//! them all.
 
 use super::event::Event;
 use super::executor::Executor;
@@ -138,7 +139,12 @@ pub fn default_stream(inside: &Guard, backend: &Arc<Backend>, device: i32) -> Re
     Ok(stream)
 }
 
-fn default_in(defaults: &[DefaultStream], inside: &Guard, backend: u64, device: i32) -> Option<u64> {
+fn default_in(
+    defaults: &[DefaultStream],
+    inside: &Guard,
+    backend: u64,
+    device: i32,
+) -> Option<u64> {
     let found = defaults.iter().find(|known| known.backend == backend && known.device == device)?;
     STREAMS.get(inside, found.stream).map(|_| found.stream)
 }

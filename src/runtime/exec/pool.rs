@@ -1,12 +1,13 @@
 //! A pool of host threads that share loops with their callers.
 //!
-//! A loop is cut into pieces of one size, and every thread has its share of them; who is through takes from
-//! the others. The caller does so too. So a loop always gets done, nested or not, whether or not a worker comes
-//! to help: the caller waits only for workers who are at a piece of it, and those wait at most for loops
-//! nested deeper. Workers are made at first use; without work they soon sleep.
+//! A loop is cut into pieces of one size, and every thread has its share of them; who is through
+//! takes from the others. The caller does so too. So a loop always gets done, nested or not,
+//! whether or not a worker comes to help: the caller waits only for workers who are at a piece of
+//! it, and those wait at most for loops nested deeper. Workers are made at first use; without work
+//! they soon sleep.
 //!
-//! Not here: kinds of executors and what a user sees (`executor`), how threads meet (`sys::team`), how
-//! pieces change hands (`sys::share`). Why it is as it is: docs/explanation/executor.md.
+//! Not here: kinds of executors and what a user sees (`executor`), how threads meet (`sys::team`),
+//! how pieces change hands (`sys::share`). Why it is as it is: docs/explanation/executor.md.
 
 use super::fence::Fence;
 use super::outcome;
@@ -29,7 +30,8 @@ use std::thread::{self, JoinHandle, ThreadId};
 
 /// Pieces per thread when the caller leaves the grain to us: enough to even out uneven pieces.
 const PIECES_PER_THREAD: u64 = 4;
-/// A worker's share of a loop that is worth its help: as long as the cache lines take that it costs.
+/// A worker's share of a loop that is worth its help: as long as the cache lines take that it
+/// costs.
 const WORTH_HELPING_NS: u64 = 500;
 /// One of so many loops is measured.
 const SAMPLE: u32 = 4;
@@ -52,12 +54,13 @@ pub enum Body {
 }
 
 impl Body {
-    /// Runs the iterations begin … end-1.
+    /// Runs the iterations begin ... end-1.
     pub fn call(&self, begin: u64, end: u64) -> Result<()> {
         match self {
-            Body::User(function, user) => {
-                outcome(|| function(begin, end, user.ptr()), || format!("the loop body for {begin}..{end}"))
-            }
+            Body::User(function, user) => outcome(
+                || function(begin, end, user.ptr()),
+                || format!("the loop body for {begin}..{end}"),
+            ),
             Body::Shared(body) => body(begin, end),
         }
     }
@@ -68,7 +71,8 @@ impl Body {
 #[must_use]
 pub fn default_size() -> u32 {
     let wanted = std::env::var("OMP_NUM_THREADS").ok();
-    let first = wanted.as_deref().and_then(|list| list.split(',').next()?.trim().parse::<u32>().ok());
+    let first =
+        wanted.as_deref().and_then(|list| list.split(',').next()?.trim().parse::<u32>().ok());
     match first {
         Some(threads) if threads > 0 => threads.min(LARGEST),
         _ => machine::usable_cores().min(LARGEST),
@@ -165,11 +169,13 @@ impl Pool {
     /// The grain of a loop that leaves it open.
     #[must_use]
     pub fn grain(&self, iterations: u64) -> u64 {
-        let pieces = if self.shared.size == 1 { 1 } else { u64::from(self.shared.size) * PIECES_PER_THREAD };
+        let pieces =
+            if self.shared.size == 1 { 1 } else { u64::from(self.shared.size) * PIECES_PER_THREAD };
         iterations.div_ceil(pieces).max(1)
     }
 
-    /// Runs begin … end-1 (begin ≤ end) in pieces of `grain` (0 = choose); the caller takes part.
+    /// Runs begin ... end-1 (begin <= end) in pieces of `grain` (0 = choose); the caller takes
+    /// part.
     pub fn run(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
         let grain = if grain == 0 { self.grain(end - begin) } else { grain };
         if end - begin <= grain || self.shared.size == 1 {
@@ -229,12 +235,20 @@ impl Pool {
         })
     }
 
-    fn spawn_with(&self, make: impl FnOnce() -> Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()> {
+    fn spawn_with(
+        &self,
+        make: impl FnOnce() -> Box<dyn FnOnce() -> Result<()> + Send>,
+    ) -> Result<()> {
         let mut state = self.shared.state.lock();
         if self.shared.closing.load(Ordering::Relaxed) {
-            return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed and takes no more work");
+            return fail!(
+                DTL_ERROR_CANCELED,
+                "the executor is being destroyed and takes no more work"
+            );
         }
-        if state.unfinished >= state.workers.len() && state.workers.len() < self.shared.size as usize {
+        if state.unfinished >= state.workers.len()
+            && state.workers.len() < self.shared.size as usize
+        {
             let added = self.add_worker(&mut state);
             if state.workers.is_empty() {
                 return added;
@@ -261,7 +275,10 @@ impl Pool {
                 Ok(())
             }
             Err(error) => {
-                fail!(DTL_ERROR_LIMIT, "no thread for an executor ({error}); raise the limit on threads")
+                fail!(
+                    DTL_ERROR_LIMIT,
+                    "no thread for an executor ({error}); raise the limit on threads"
+                )
             }
         }
     }
@@ -330,7 +347,8 @@ impl Shared {
         }
     }
 
-    /// Who has found work wakes others if there is more: so one call wakes few, and soon all are awake.
+    /// Who has found work wakes others if there is more: so one call wakes few, and soon all are
+    /// awake.
     fn pass_on(&self, is_more: bool) {
         if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
             self.team.wake(WAKES);
@@ -376,9 +394,10 @@ impl Loop {
     }
 }
 
-/// How soon a worker looks for news again. Every look takes a cache line from the callers, and every loop
-/// that it enters waits for it to leave: a loop of less than a microsecond is done sooner without it. So a
-/// worker that finds loops that short, or none of their pieces, looks less and less often.
+/// How soon a worker looks for news again. Every look takes a cache line from the callers, and
+/// every loop that it enters waits for it to leave: a loop of less than a microsecond is done
+/// sooner without it. So a worker that finds loops that short, or none of their pieces, looks less
+/// and less often.
 #[derive(Default)]
 struct Zeal {
     visits: u32,
@@ -408,8 +427,9 @@ impl Zeal {
 }
 
 fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| fail!(DTL_ERROR_INTERNAL, "work of an executor panicked; please report this bug"))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        fail!(DTL_ERROR_INTERNAL, "work of an executor panicked; please report this bug")
+    })
 }
 
 /// The same loop by the calling thread alone.
@@ -431,7 +451,14 @@ mod tests {
     fn loop_of(pieces: u64) -> Loop {
         let body = Body::Shared(Arc::new(|_, _| Ok(())));
         let has_failed = AtomicBool::new(false);
-        Loop { begin: 5, end: 5 + 3 * pieces, grain: 3, body, has_failed, failure: Mutex::new(None) }
+        Loop {
+            begin: 5,
+            end: 5 + 3 * pieces,
+            grain: 3,
+            body,
+            has_failed,
+            failure: Mutex::new(None),
+        }
     }
 
     #[test]
@@ -467,11 +494,9 @@ mod tests {
     #[test]
     fn a_failure_is_kept_over_the_rounds_of_a_very_long_loop() {
         let pool = Pool::new(2);
-        let body = Body::Shared(Arc::new(
-            |from, _| {
-                if from == 7 { fail!(DTL_ERROR_BUSY, "at seven") } else { Ok(()) }
-            },
-        ));
+        let body = Body::Shared(Arc::new(|from, _| {
+            if from == 7 { fail!(DTL_ERROR_BUSY, "at seven") } else { Ok(()) }
+        }));
         let error = pool.run(0, u64::MAX, 1, body).unwrap_err();
         assert_eq!(error.status(), DTL_ERROR_BUSY);
     }

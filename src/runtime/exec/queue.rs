@@ -121,7 +121,10 @@ impl Queue {
 
     fn append(&self, state: &mut State, make: impl FnOnce() -> Task) -> Result<()> {
         if state.closing {
-            return fail!(DTL_ERROR_CANCELED, "the stream is being destroyed and takes no more work");
+            return fail!(
+                DTL_ERROR_CANCELED,
+                "the stream is being destroyed and takes no more work"
+            );
         }
         if state.worker_id.is_none() {
             self.start_worker(state)?;
@@ -144,7 +147,10 @@ impl Queue {
                 Ok(())
             }
             Err(error) => {
-                fail!(DTL_ERROR_LIMIT, "no thread for a stream ({error}); raise the limit on threads")
+                fail!(
+                    DTL_ERROR_LIMIT,
+                    "no thread for a stream ({error}); raise the limit on threads"
+                )
             }
         }
     }
@@ -176,7 +182,11 @@ impl Queue {
 
     /// Marks the present end: `now` if the queue is idle, else the fence that `later` gives is
     /// completed by the worker.
-    pub fn mark(&self, now: impl FnOnce(Option<Error>), later: impl FnOnce() -> Arc<Fence>) -> Result<()> {
+    pub fn mark(
+        &self,
+        now: impl FnOnce(Option<Error>),
+        later: impl FnOnce() -> Arc<Fence>,
+    ) -> Result<()> {
         if self.is_idle() {
             now(self.failure());
             return Ok(());
@@ -202,7 +212,8 @@ impl Queue {
         Arc::as_ptr(&self.shared).addr()
     }
 
-    /// Waits for all tasks queued so far; reports and clears the failure. `whose` queue this is, for the text.
+    /// Waits for all tasks queued so far; reports and clears the failure. `whose` queue this is,
+    /// for the text.
     pub fn synchronize(&self, whose: &str) -> Result<()> {
         let shared = &self.shared;
         if self.is_idle() && !shared.failed.load(Ordering::Acquire) {

@@ -29,7 +29,7 @@ pub type CombineFn = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
 /// What a reduction does.
 #[derive(Clone, Copy)]
 pub struct Reduction {
-    /// Iterations begin … end-1.
+    /// Iterations begin ... end-1.
     pub range: (u64, u64),
     /// Iterations of a piece; 0 = the range over 64.
     pub grain: u64,
@@ -48,11 +48,13 @@ pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()>
     let (begin, end) = reduction.range;
     super::executor::check_range(begin, end)?;
     let iterations = end - begin;
-    let grain = if reduction.grain == 0 { iterations.div_ceil(PIECES).max(1) } else { reduction.grain };
+    let grain =
+        if reduction.grain == 0 { iterations.div_ceil(PIECES).max(1) } else { reduction.grain };
     let pieces = iterations.div_ceil(grain);
     let size = reduction.identity.len();
     let Some(stride) = size.checked_next_multiple_of(LINE) else { return no_memory(size) };
-    let per_round = ROUND_PIECES.min((ROUND_BYTES / stride.max(1)).max(1) as u64).min(pieces.max(1));
+    let per_round =
+        ROUND_PIECES.min((ROUND_BYTES / stride.max(1)).max(1) as u64).min(pieces.max(1));
     let total = stride.checked_mul(per_round as usize).and_then(Scratch::new);
     let (Some(partials), Some(result)) = (total, Scratch::copy_of(reduction.identity)) else {
         return no_memory(size);
@@ -105,7 +107,8 @@ impl Round {
             // A backend's own loop.
             return fail!(
                 DTL_ERROR_NATIVE_BACKEND,
-                "the executor ran pieces {from}..{to} of a loop over {}: its parallel_for must keep to the range",
+                "the executor ran pieces {from}..{to} of a loop over {}: its parallel_for must \
+                 keep to the range",
                 self.count
             );
         }

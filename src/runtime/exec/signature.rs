@@ -83,11 +83,13 @@ fn bytes(rest: &str) -> Option<(Argument, usize)> {
 
 #[cold]
 fn misread(signature: &str, rest: &str) -> Error {
-    let letters: Vec<_> = LETTERS.iter().map(|(letter, size)| format!("{letter} ({size})")).collect();
+    let letters: Vec<_> =
+        LETTERS.iter().map(|(letter, size)| format!("{letter} ({size})")).collect();
     Error::new(
         crate::abi::status::DTL_ERROR_INVALID_ARGUMENT,
         format!(
-            "signature \"{signature}\" at \"{rest}\": an argument is one of the letters {} with these sizes in bytes, or [n] \
+            "signature \"{signature}\" at \"{rest}\": an argument is one of the letters {} with \
+             these sizes in bytes, or [n] \
              for n bytes",
             letters.join(", ")
         ),
@@ -96,7 +98,9 @@ fn misread(signature: &str, rest: &str) -> Error {
 
 /// Checks what a launch passes.
 pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
-    if arguments.len() == sizes.len() && arguments.iter().zip(sizes).all(|(one, size)| one.takes(*size)) {
+    if arguments.len() == sizes.len()
+        && arguments.iter().zip(sizes).all(|(one, size)| one.takes(*size))
+    {
         return Ok(());
     }
     mismatch(kernel, arguments, sizes)
@@ -111,12 +115,17 @@ pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> 
             "the signature has {wanted} arguments; kernel '{kernel}' has {count} in its source"
         );
     }
-    let wrong = told.iter().zip(known).enumerate().find(|(_, (one, size))| **size != 0 && one.size != **size);
+    let wrong = told
+        .iter()
+        .zip(known)
+        .enumerate()
+        .find(|(_, (one, size))| **size != 0 && one.size != **size);
     let Some((index, (argument, size))) = wrong else { return Ok(()) };
     let what = argument.describe();
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "the signature says {what} for argument {index} of kernel '{kernel}', which has {size} bytes in its source"
+        "the signature says {what} for argument {index} of kernel '{kernel}', which has {size} \
+         bytes in its source"
     )
 }
 
@@ -148,9 +157,14 @@ mod tests {
         assert_eq!(sizes("pbBhHiIlLefd"), [8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8]);
         assert_eq!(sizes("f[24]p"), [4, 24, 8]);
         assert!(sizes("").is_empty());
-        for wrong in ["x", "pq", "[", "[]", "[0]", "[-1]", "[4", "p f", "[1e3]", "[99999999999]", "ü"] {
+        for wrong in
+            ["x", "pq", "[", "[]", "[0]", "[-1]", "[4", "p f", "[1e3]", "[99999999999]", "ü"]
+        {
             let error = parse(wrong).unwrap_err();
-            assert!(error.text().contains(wrong) && error.text().contains("p (8)"), "{wrong}: {error}");
+            assert!(
+                error.text().contains(wrong) && error.text().contains("p (8)"),
+                "{wrong}: {error}"
+            );
         }
     }
 
@@ -159,9 +173,15 @@ mod tests {
         let wanted = parse("pfi").unwrap();
         assert!(check("k", &wanted, &[8, 4, 4]).is_ok());
         let text = |sizes: &[u64]| check("k", &wanted, sizes).unwrap_err().text().to_owned();
-        assert_eq!(text(&[8, 8, 4]), "argument 1 of kernel 'k' is passed with 8 bytes and has 4 bytes (f)");
+        assert_eq!(
+            text(&[8, 8, 4]),
+            "argument 1 of kernel 'k' is passed with 8 bytes and has 4 bytes (f)"
+        );
         let text_of_fit = fit("k", &wanted, &[8, 8, 4]).unwrap_err().text().to_owned();
-        assert!(text_of_fit.starts_with("the signature says 4 bytes (f) for argument 1"), "{text_of_fit}");
+        assert!(
+            text_of_fit.starts_with("the signature says 4 bytes (f) for argument 1"),
+            "{text_of_fit}"
+        );
         assert!(fit("k", &wanted, &[8, 4, 4]).is_ok() && fit("k", &wanted, &[8]).is_err());
         assert_eq!(text(&[8]), "1 arguments for kernel 'k', which takes 3");
         assert!(fit("k", &wanted, &[0, 4, 0]).is_ok() && fit("k", &wanted, &[0, 8, 0]).is_err());

@@ -3,7 +3,7 @@
 //!
 //! | slot left out | what is done instead |
 //! |---|---|
-//! | stream_query | an event is recorded and queried; without events the query waits for the stream |
+//! | stream_query | an event is recorded and queried; without events, waits for the stream |
 //! | stream_wait_event | the caller waits for the event |
 //! | stream_host_callback | the caller waits for the stream, then calls |
 //! | launch | the grid is run on the host, as a host callback |
@@ -50,7 +50,8 @@ struct Foreign {
     token: Token,
     /// Made by us, so destroyed by us.
     owned: bool,
-    /// Work that the library does for the backend; its first failure is reported once by synchronize.
+    /// Work that the library does for the backend; its first failure is reported once by
+    /// synchronize.
     trail: Arc<Trail>,
     /// Pieces of work queued through the library, for `probe`.
     queued: AtomicU64,
@@ -62,7 +63,10 @@ impl Stream {
     /// A stream on a device: the backend's if it has streams, else the library's own.
     pub fn create(home: Arc<Backend>, device: i32, flags: u64) -> Result<Self> {
         if flags != 0 {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "stream flags {flags:#x} are unknown; pass 0");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "stream flags {flags:#x} are unknown; pass 0"
+            );
         }
         let body = match home.exec.as_deref().filter(|exec| exec.groups().streams) {
             Some(exec) => Body::Backend(Foreign::new(exec.stream_create(device, flags)?, true)),
@@ -113,7 +117,8 @@ impl Stream {
             Body::Backend(foreign) => Ok(exec_of(&self.home)?.stream_native(foreign.token)),
             Body::Own(_) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend '{}' has no streams of its own: this one is the library's and has no native pointer",
+                "backend '{}' has no streams of its own: this one is the library's and has no \
+                 native pointer",
                 self.home.name()
             ),
         }
@@ -163,8 +168,8 @@ impl Stream {
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
     }
 
-    /// Query for a backend without events. It waits for the stream, as a record does there. If work of
-    /// the stream itself calls it, that work is still running, so the result is false.
+    /// Query for a backend without events. It waits for the stream, as a record does there. If work
+    /// of the stream itself calls it, that work is still running, so the result is false.
     fn query_by_waiting(&self, foreign: &Foreign) -> bool {
         !current::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }
@@ -173,7 +178,9 @@ impl Stream {
     #[inline]
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
-            (Body::Backend(foreign), EventBody::Backend(mark)) if same_home(&self.home, event.home()) => {
+            (Body::Backend(foreign), EventBody::Backend(mark))
+                if same_home(&self.home, event.home()) =>
+            {
                 exec_of(&self.home)?.event_record(mark.token, foreign.token)?;
                 mark.follow(&foreign.trail);
                 Ok(())
@@ -189,7 +196,9 @@ impl Stream {
             (Body::Own(queue), EventBody::Own(own)) => {
                 queue.mark(|failure| own.complete(failure), || own.begin())
             }
-            (Body::Backend(foreign), EventBody::Own(own)) if same_home(&self.home, event.home()) => {
+            (Body::Backend(foreign), EventBody::Own(own))
+                if same_home(&self.home, event.home()) =>
+            {
                 self.finish(foreign)?;
                 own.complete(foreign.trail.peek());
                 Ok(())
@@ -203,7 +212,8 @@ impl Stream {
         Error::new(
             DTL_ERROR_INVALID_ARGUMENT,
             format!(
-                "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one with dtl_event_create for that backend",
+                "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one \
+                 with dtl_event_create for that backend",
                 event.home().name(),
                 self.home.name()
             ),
@@ -221,7 +231,9 @@ impl Stream {
                 }
                 queue.push(Work::Await(fence))
             }
-            (Body::Backend(foreign), EventBody::Backend(of)) if same_home(&self.home, event.home()) => {
+            (Body::Backend(foreign), EventBody::Backend(of))
+                if same_home(&self.home, event.home()) =>
+            {
                 self.note_work();
                 match exec_of(&self.home)?.stream_wait_event(foreign.token, of.token) {
                     Some(result) => result.and_then(|()| self.carry(foreign, event, of.mark())),
@@ -277,7 +289,9 @@ impl Stream {
         match &self.body {
             Body::Own(queue) => queue.push(Work::Call(function, user)),
             Body::Backend(_) => self.run(move || match function {
-                Some(function) => outcome(|| function(user.ptr()), || "a stream's host callback".to_owned()),
+                Some(function) => {
+                    outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
+                }
                 None => Ok(()),
             }),
         }
@@ -298,13 +312,14 @@ impl Stream {
             trail.end(number, result);
             status
         }));
-        let queued = exec.stream_host_callback(foreign.token, function, user).unwrap_or_else(|| {
-            self.finish(foreign)?;
-            if let Some(function) = function {
-                function(user.ptr()); // its failure is the stream's
-            }
-            Ok(())
-        });
+        let queued =
+            exec.stream_host_callback(foreign.token, function, user).unwrap_or_else(|| {
+                self.finish(foreign)?;
+                if let Some(function) = function {
+                    function(user.ptr()); // its failure is the stream's
+                }
+                Ok(())
+            });
         queued.inspect_err(|_| {
             if ticket::withdraw(user) {
                 foreign.trail.end(number, Ok(()));
@@ -317,11 +332,16 @@ impl Stream {
         trace::about(|| Args::NONE.what(format_args!("{} on {}", kernel.name(), self.home.name())));
         self.check_launch(kernel, shape, args.sizes())?;
         match (&self.body, kernel.code()) {
-            (Body::Own(queue), Some(code)) => queue.push(Work::Launch(Grid::new(code, *shape, args)?)),
-            (Body::Backend(foreign), code) => self.launch_foreign(foreign, kernel, code, shape, args),
+            (Body::Own(queue), Some(code)) => {
+                queue.push(Work::Launch(Grid::new(code, *shape, args)?))
+            }
+            (Body::Backend(foreign), code) => {
+                self.launch_foreign(foreign, kernel, code, shape, args)
+            }
             (Body::Own(_), None) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend '{}' launches its kernels on streams of its own only, and this one is the library's",
+                "backend '{}' launches its kernels on streams of its own only, and this one is the \
+                 library's",
                 self.home.name()
             ),
         }
@@ -332,7 +352,8 @@ impl Stream {
         if !same_home(&self.home, kernel.home()) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "a kernel of backend '{}' cannot be launched on a stream of backend '{}'; make the kernel for that backend",
+                "a kernel of backend '{}' cannot be launched on a stream of backend '{}'; make the \
+                 kernel for that backend",
                 kernel.home().name(),
                 self.home.name()
             );
@@ -344,7 +365,8 @@ impl Stream {
         Ok(())
     }
 
-    /// A launch on a backend's stream: of the backend's own kernel, by its launch slot, or by the library.
+    /// A launch on a backend's stream: of the backend's own kernel, by its launch slot, or by the
+    /// library.
     fn launch_foreign(
         &self,
         foreign: &Foreign,
@@ -384,7 +406,8 @@ impl Stream {
     pub fn close(self: &Arc<Self>) {
         match &self.body {
             Body::Own(queue) => queue.close(),
-            // The backend's own waits, but only when the last of those who are in a call with the stream has left.
+            // The backend's own waits, but only when the last of those who are in a call with the
+            // stream has left.
             Body::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
                 // A failure nobody has asked for is dropped.
                 let _ = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
@@ -396,7 +419,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) else { return };
+        let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) else {
+            return;
+        };
         // No caller is left to be told of a failure: the log is.
         if let Some((probe, _)) = foreign.probe.lock().take() {
             if let Err(error) = exec.event_destroy(probe) {
@@ -421,7 +446,13 @@ fn await_fence(fence: &Fence) -> Result<()> {
 
 impl Foreign {
     fn new(token: Token, owned: bool) -> Self {
-        Foreign { token, owned, trail: Arc::default(), queued: AtomicU64::new(0), probe: Mutex::new(None) }
+        Foreign {
+            token,
+            owned,
+            trail: Arc::default(),
+            queued: AtomicU64::new(0),
+            probe: Mutex::new(None),
+        }
     }
 
     /// An event is recorded once for the work queued so far and asked until it is reached.

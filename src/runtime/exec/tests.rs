@@ -112,7 +112,8 @@ fn a_failure_sticks_until_it_is_reported_once() {
 #[test]
 fn a_failure_crosses_streams_through_an_event() {
     let home = plain();
-    let (a, b) = (Stream::create(plain(), 0, 0).unwrap(), Stream::create(Arc::clone(&home), 0, 0).unwrap());
+    let (a, b) =
+        (Stream::create(plain(), 0, 0).unwrap(), Stream::create(Arc::clone(&home), 0, 0).unwrap());
     let event = Arc::new(Event::create(home, 0).unwrap());
     let gate = Gate::on(&a);
     a.host_callback(Some(give), number(DTL_ERROR_MEMORY as usize)).unwrap();
@@ -127,8 +128,10 @@ fn a_failure_crosses_streams_through_an_event() {
 #[test]
 fn ping_pong_with_one_event_does_not_lock_up() {
     let home = plain();
-    let (a, b) =
-        (Stream::create(Arc::clone(&home), 0, 0).unwrap(), Stream::create(Arc::clone(&home), 0, 0).unwrap());
+    let (a, b) = (
+        Stream::create(Arc::clone(&home), 0, 0).unwrap(),
+        Stream::create(Arc::clone(&home), 0, 0).unwrap(),
+    );
     let event = Arc::new(Event::create(home, 0).unwrap());
     let count = Arc::new(AtomicU32::new(0));
     for _ in 0..500 {
@@ -258,7 +261,9 @@ fn a_backends_slots_are_used() {
     assert_eq!(status(stream.synchronize()), DTL_ERROR_MEMORY);
     let kernel = Kernel::from_function(Arc::clone(&home), coordinates, number(0));
     stream.launch(&kernel, &shape([1; 3], [1; 3]), ArgPack::EMPTY).unwrap();
-    for slot in ["stream_query", "stream_wait_event", "event_elapsed", "stream_host_callback", "launch"] {
+    for slot in
+        ["stream_query", "stream_wait_event", "event_elapsed", "stream_host_callback", "launch"]
+    {
         assert_eq!(mock.count(slot), 1, "{slot}");
     }
     let wrapped = Stream::wrap(home, 0, number(48)).unwrap();
@@ -293,7 +298,10 @@ fn backends_mix_as_far_as_they_can() {
 /// Sums what it sees: every thread of the grid adds its place.
 static LAUNCHED: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn coordinates(context: *const dtl_kernel_context_t, _: *const *const c_void) -> dtl_status_t {
+extern "C" fn coordinates(
+    context: *const dtl_kernel_context_t,
+    _: *const *const c_void,
+) -> dtl_status_t {
     assert!(!context.is_null());
     LAUNCHED.fetch_add(1, Ordering::Relaxed);
     std::thread::sleep(Duration::from_micros(20)); // slow enough to be shared among threads
@@ -305,7 +313,13 @@ extern "C" fn fails(_: *const dtl_kernel_context_t, _: *const *const c_void) -> 
 }
 
 fn shape(grid: [u32; 3], block: [u32; 3]) -> dtl_launch_t {
-    dtl_launch_t { struct_size: size_of::<dtl_launch_t>() as u32, shared_bytes: 16, grid, block, schedule: 0 }
+    dtl_launch_t {
+        struct_size: size_of::<dtl_launch_t>() as u32,
+        shared_bytes: 16,
+        grid,
+        block,
+        schedule: 0,
+    }
 }
 
 #[test]
@@ -326,7 +340,10 @@ fn a_launch_runs_the_whole_grid() {
     let failing = Kernel::from_function(home, fails, Addr::NULL);
     stream.launch(&failing, &shape([9, 9, 9], [1; 3]), ArgPack::EMPTY).unwrap();
     let error = stream.synchronize().unwrap_err();
-    assert!(error.status() == DTL_ERROR_OUT_OF_BOUNDS && error.text().contains("block [0, 0, 0]"), "{error}");
+    assert!(
+        error.status() == DTL_ERROR_OUT_OF_BOUNDS && error.text().contains("block [0, 0, 0]"),
+        "{error}"
+    );
     let other = Kernel::from_function(named(c"other"), fails, Addr::NULL);
     assert_eq!(
         status(stream.launch(&other, &shape([1; 3], [1; 3]), ArgPack::EMPTY)),
@@ -362,7 +379,8 @@ fn executors() -> Vec<Executor> {
         .map(|threads| Executor::create(plain(), DTL_EXECUTOR_POOL, threads).unwrap())
         .into_iter()
         .chain(
-            [DTL_EXECUTOR_INLINE, DTL_EXECUTOR_SEQUENTIAL].map(|k| Executor::create(plain(), k, 0).unwrap()),
+            [DTL_EXECUTOR_INLINE, DTL_EXECUTOR_SEQUENTIAL]
+                .map(|k| Executor::create(plain(), k, 0).unwrap()),
         )
         .collect();
     all.push(Executor::create(host, 0, 0).unwrap());
@@ -387,7 +405,8 @@ fn counts(executor: &Executor, begin: u64, end: u64, grain: u64) -> Vec<u32> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_iteration_runs_once(begin in 0_u64..1 << 40, length in 0_u64..500, grain in 0_u64..40) {
+    fn every_iteration_runs_once(begin in 0_u64..1 << 40, length in 0_u64..500,
+        grain in 0_u64..40) {
         for executor in executors() {
             let counts = counts(&executor, begin, begin + length, grain);
             prop_assert!(counts.iter().all(|count| *count == 1), "{counts:?}");
@@ -450,7 +469,9 @@ fn a_failing_piece_stops_the_loop() {
         if begin == 5 { user.addr() as dtl_status_t } else { DTL_SUCCESS }
     }
     for executor in executors() {
-        let error = executor.parallel_for((0, 1 << 40), 1, fail_at_five, number(GIVEN as usize)).unwrap_err();
+        let error = executor
+            .parallel_for((0, 1 << 40), 1, fail_at_five, number(GIVEN as usize))
+            .unwrap_err();
         assert_eq!(error.status(), GIVEN);
         assert_eq!(
             status(executor.parallel_for((3, 3), 0, fail_at_five, number(GIVEN as usize))),
@@ -475,7 +496,10 @@ fn asynchronous_tasks_report_through_event_and_synchronize() {
         assert_eq!(status(executor.synchronize()), GIVEN);
         assert_eq!(status(executor.synchronize()), DTL_SUCCESS);
         let foreign = Event::create(home_of(&mock(EVENTS, true)), 0).unwrap();
-        assert_eq!(status(executor.run_async(give, number(0), Some(&foreign))), DTL_ERROR_INVALID_ARGUMENT);
+        assert_eq!(
+            status(executor.run_async(give, number(0), Some(&foreign))),
+            DTL_ERROR_INVALID_ARGUMENT
+        );
         executor.close();
     }
 }
@@ -496,7 +520,10 @@ fn executors_tell_what_they_are() {
     assert_eq!((of_backend.kind, of_backend.suggested_parallelism), (DTL_EXECUTOR_BACKEND, 3));
     assert_eq!(status(Executor::create(plain(), DTL_EXECUTOR_BACKEND, 0)), DTL_ERROR_NOT_SUPPORTED);
     assert_eq!(status(Executor::create(plain(), 9, 0)), DTL_ERROR_INVALID_ARGUMENT);
-    assert_eq!(status(Executor::create(plain(), DTL_EXECUTOR_POOL, 1 << 20)), DTL_ERROR_INVALID_ARGUMENT);
+    assert_eq!(
+        status(Executor::create(plain(), DTL_EXECUTOR_POOL, 1 << 20)),
+        DTL_ERROR_INVALID_ARGUMENT
+    );
 }
 
 #[test]
@@ -520,8 +547,14 @@ fn a_reduction_does_not_depend_on_the_threads() {
         {
             ORDER.lock().clear();
             COMBINED.store(0, Ordering::Relaxed);
-            let reduction =
-                Reduction { range, grain, identity: identity.region(), fold, combine, user: Addr::NULL };
+            let reduction = Reduction {
+                range,
+                grain,
+                identity: identity.region(),
+                fold,
+                combine,
+                user: Addr::NULL,
+            };
             reduce::run(&executor, reduction, out.region()).unwrap();
             let mut seen = ORDER.lock().clone();
             seen.sort_unstable();

@@ -1,24 +1,29 @@
-//! How the work that the library itself does in a backend's stream ended: host callbacks, kernels from functions, copies
-//! that the backend cannot queue. The backend does not know that such work can fail, so its events are simply done behind
-//! it; what an event was recorded behind is a [`Mark`], which the library looks at when the backend's event is done.
+//! How the work that the library itself does in a backend's stream ended: host callbacks, kernels
+//! from functions, copies that the backend cannot queue. The backend does not know that such work
+//! can fail, so its events are simply done behind it; what an event was recorded behind is a
+//! [`Mark`], which the library looks at when the backend's event is done.
 //!
-//! Pieces are numbered in the stream's order. Of all failures that nobody was told of only the first matters: an event
-//! carries it if it lies before the record, and what fails later lies behind that one.
+//! Pieces are numbered in the stream's order. Of all failures that nobody was told of only the
+//! first matters: an event carries it if it lies before the record, and what fails later lies
+//! behind that one.
 //!
-//! Not here: failures of a backend's own work, which its slots answer; streams of the library's own (`queue`).
+//! Not here: failures of a backend's own work, which its slots answer; streams of the library's own
+//! (`queue`).
 
 use crate::error::{Error, Result};
 use crate::sys::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first failure nobody was told of, with its number. Replaced when it is told; marks keep what they found.
+/// The first failure nobody was told of, with its number. Replaced when it is told; marks keep what
+/// they found.
 type First = Arc<Mutex<Option<(u64, Error)>>>;
 
 /// See the module's text.
 #[derive(Default)]
 pub(super) struct Trail {
-    /// Pieces that have not ended, and one more while a failure waits to be told. 0: a record has nothing to carry.
+    /// Pieces that have not ended, and one more while a failure waits to be told. 0: a record has
+    /// nothing to carry.
     open: AtomicU64,
     state: Mutex<State>,
 }
@@ -39,8 +44,8 @@ pub(super) struct Mark {
 }
 
 impl Trail {
-    /// Whether a record made now carries something, perhaps: one load. What this thread queued before is seen; what
-    /// another thread queues at the same time has no order.
+    /// Whether a record made now carries something, perhaps: one load. What this thread queued
+    /// before is seen; what another thread queues at the same time has no order.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) != 0

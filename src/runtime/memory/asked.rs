@@ -1,4 +1,5 @@
-//! Memory that a handler of the dispatcher gave: it is one backend's, and another one was asked for it. Either frees it.
+//! Memory that a handler of the dispatcher gave: it is one backend's, and another one was asked for
+//! it. Either frees it.
 
 use super::{Allocation, LEDGER, Owner, Request, ordered};
 use crate::abi::handle::dtl_backend_t;
@@ -18,13 +19,21 @@ static ASKED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Takes in what a handler gave when `asked` was asked for memory.
-pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, wanted: &Request, who: &str) -> Result<()> {
+pub fn adopt(
+    owner: Owner,
+    asked: dtl_backend_t,
+    addr: Addr,
+    wanted: &Request,
+    who: &str,
+) -> Result<()> {
     let &Request { size, align, .. } = wanted;
     let unfit = || {
-        let alignment = if align == 0 { "as their kind is".to_owned() } else { format!("to {align}") };
+        let alignment =
+            if align == 0 { "as their kind is".to_owned() } else { format!("to {align}") };
         fail!(
             DTL_ERROR_NATIVE_BACKEND,
-            "handler \"{who}\" gave {addr:?} for {size} bytes aligned {alignment}: not what dtl_mem_alloc gave for as many"
+            "handler \"{who}\" gave {addr:?} for {size} bytes aligned {alignment}: not what \
+             dtl_mem_alloc gave for as many"
         )
     };
     if addr.get() as u64 % align.max(1) != 0 {
@@ -34,7 +43,8 @@ pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, wanted: &Request, w
         if asked != plain::home() {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives that out; register memory \
+                "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives \
+                 that out; register memory \
                  of a kind of its own"
             );
         }
@@ -55,17 +65,24 @@ pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, wanted: &Request, w
     Ok(())
 }
 
-/// Frees what a handler gave and could not be taken, if dtl_mem_alloc gave it: nobody else knows of it.
+/// Frees what a handler gave and could not be taken, if dtl_mem_alloc gave it: nobody else knows of
+/// it.
 #[cold]
 pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     let home = match heap::find(addr) {
         Some(block) => (block.base == addr.get() && block.tag == plain::NO_POOL).then(plain::home),
-        None => LEDGER.read().get(&addr.get()).filter(|known| known.pool == 0).map(|known| known.backend),
+        None => LEDGER
+            .read()
+            .get(&addr.get())
+            .filter(|known| known.pool == 0)
+            .map(|known| known.backend),
     };
     let Some(home) = home else { return };
     let freed = match order {
-        Some(stream) => ordered::free(inside, stream, addr), // the handler may have queued work with it
-        None => registry::find(inside, home).and_then(|backend| super::free(Owner::Program, backend, addr)),
+        // The handler may have queued work with it.
+        Some(stream) => ordered::free(inside, stream, addr),
+        None => registry::find(inside, home)
+            .and_then(|backend| super::free(Owner::Program, backend, addr)),
     };
     if let Err(error) = freed {
         log::warning!("freeing {addr:?}, which a handler gave for something else: {error}");
@@ -74,7 +91,8 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
 
 /// Whether a backend frees an allocation: it is its memory, or it was asked for it.
 pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
-    let was_asked = || ANY.load(Ordering::Relaxed) && ASKED.read().get(&addr.get()) == Some(&backend);
+    let was_asked =
+        || ANY.load(Ordering::Relaxed) && ASKED.read().get(&addr.get()) == Some(&backend);
     allocation.backend == backend || was_asked()
 }
 

@@ -1,6 +1,6 @@
 //! Driver queries: memory that the program allocated through a driver's own functions (cudaMalloc,
-//! Kokkos, PyTorch). For addresses that are in no list, the backends that can query their driver about
-//! a pointer are queried.
+//! Kokkos, PyTorch). For addresses that are in no list, the backends that can query their driver
+//! about a pointer are queried.
 //!
 //! No query is made before such a backend is used, or before the program is found to use its driver
 //! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that the
@@ -59,7 +59,8 @@ pub fn remove(backend: dtl_backend_t) {
     }
 }
 
-/// Removes all backends: at finalize, and in a forked child, which cannot use the parent's backends.
+/// Removes all backends: at finalize, and in a forked child, which cannot use the parent's
+/// backends.
 pub fn forget_all() {
     let drivers = *DRIVERS.read();
     for id in drivers.into_iter().filter(|id| *id != 0) {
@@ -73,9 +74,9 @@ pub(super) fn may_know(region: Region) -> bool {
     COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)
 }
 
-/// Finds the memory in which a range begins, and its first byte, if a driver knows it. Pinned memory
-/// is returned only if it contains the whole range: the program may have registered a part of a larger
-/// host buffer.
+/// Finds the memory in which a range begins, and its first byte, if a driver knows it. Pinned
+/// memory is returned only if it contains the whole range: the program may have registered a part
+/// of a larger host buffer.
 #[cold]
 pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
     let end = region.addr().get().saturating_add(region.len());

@@ -44,8 +44,8 @@ pub fn trim(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-/// Checks size and alignment as [`super::check`] does. Returns the alignment to request from the backend: 0
-/// becomes the one that the kind declares.
+/// Checks size and alignment as [`super::check`] does. Returns the alignment to request from the
+/// backend: 0 becomes the one that the kind declares.
 pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
     let given = super::check(size, align)?;
     if align != 0 {
@@ -55,13 +55,18 @@ pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64
     match kind_info(backend, kind, &mut info) {
         Ok(()) => super::check(size, info.alignment),
         Err(error) if error.status() == DTL_ERROR_NATIVE_BACKEND => Err(error),
-        // No declaration: the kind is not described, or does not exist, which `alloc` reports better.
+        // No declaration: the kind is not described, or does not exist, which `alloc` reports
+        // better.
         Err(_) => Ok(given),
     }
 }
 
 /// Describes a memory kind of a backend.
-pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+pub fn kind_info(
+    backend: &Backend,
+    kind: dtl_enum_word_t,
+    out: &mut dtl_mem_kind_info_t,
+) -> Result<()> {
     check_memory_kind(kind)?;
     if let Some(answer) = backend.memory()?.kind_info(kind, out) {
         return answer;

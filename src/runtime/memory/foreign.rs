@@ -1,6 +1,6 @@
 //! List of memory that others allocated: memory of imported arrays, and memory that the program
-//! registered or adopted (`registered`). It is looked up by address as allocations are, so that copies
-//! find its backend. Entries may overlap, as several arrays may refer to the same memory.
+//! registered or adopted (`registered`). It is looked up by address as allocations are, so that
+//! copies find its backend. Entries may overlap, as several arrays may refer to the same memory.
 
 use super::{Allocation, hidden};
 use crate::sys::buf::Addr;

@@ -1,7 +1,7 @@
 //! Allocations that cross to other processes: `dtl_mem_export`, `dtl_mem_import`.
 //!
-//! The handle's words: what the library checks before a backend sees anything (`Head`), then the backend's own. How memory
-//! gets from one process to another is the backend's matter.
+//! The handle's words: what the library checks before a backend sees anything (`Head`), then the
+//! backend's own. How memory gets from one process to another is the backend's matter.
 
 use super::{Allocation, LEDGER, check, find, hidden, plain, registered};
 use crate::abi::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
@@ -32,7 +32,8 @@ struct Head {
     node: u64,
     kind: u64,
     size: u64,
-    /// The alignment's logarithm in the lowest byte; of the backend's whole name a hash in the others.
+    /// The alignment's logarithm in the lowest byte; of the backend's whole name a hash in the
+    /// others.
     align_and_name: u64,
     name: [u64; 2],
 }
@@ -43,7 +44,9 @@ impl Head {
         [self.format, self.sum, self.node, self.kind, self.size, self.align_and_name, first, second]
     }
 
-    fn of([format, sum, node, kind, size, align_and_name, first, second]: [u64; HEAD_WORDS]) -> Self {
+    fn of(
+        [format, sum, node, kind, size, align_and_name, first, second]: [u64; HEAD_WORDS],
+    ) -> Self {
         Head { format, sum, node, kind, size, align_and_name, name: [first, second] }
     }
 
@@ -76,9 +79,10 @@ fn node() -> Result<u64> {
     let told = machine::node_id();
     told.map_err(|error| match fd::shortage(&error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
-        None => {
-            Error::new(DTL_ERROR_UNAVAILABLE, format!("which node this is cannot be told (/proc): {error}"))
-        }
+        None => Error::new(
+            DTL_ERROR_UNAVAILABLE,
+            format!("which node this is cannot be told (/proc): {error}"),
+        ),
     })
 }
 
@@ -107,20 +111,23 @@ pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     if base != addr.get() {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{addr:?} is {} bytes behind the first byte of its allocation: export {base:#x} and send the offset too",
+            "{addr:?} is {} bytes behind the first byte of its allocation: export {base:#x} and \
+             send the offset too",
             addr.get() - base
         );
     }
     if allocation.imported {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "{addr:?} was imported: pass on the handle that it came from (copy it; it works as often as needed)"
+            "{addr:?} was imported: pass on the handle that it came from (copy it; it works as \
+             often as needed)"
         );
     }
     if allocation.is_of_pool() {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "{addr:?} belongs to a pool, which gives it to others later: export what dtl_mem_alloc gave"
+            "{addr:?} belongs to a pool, which gives it to others later: export what dtl_mem_alloc \
+             gave"
         );
     }
     let backend = registry::find(inside, allocation.backend)?;
@@ -151,8 +158,18 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
         let Extent { kind, size, align } = extent;
         let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
         let (imported, room, pool) = (true, size, 0);
-        let new =
-            Allocation { backend: home, device, kind, size, room, align, pool, imported, hidden, serial: 0 };
+        let new = Allocation {
+            backend: home,
+            device,
+            kind,
+            size,
+            room,
+            align,
+            pool,
+            imported,
+            hidden,
+            serial: 0,
+        };
         if enter_new(addr, new) {
             return Ok(addr);
         }
@@ -198,12 +215,16 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
     words.iter_mut().chain(&mut ticket).zip(&handle.opaque).for_each(|(to, from)| *to = *from);
     let head = Head::of(words);
     if head.format & u64::from(u32::MAX) != MAGIC {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "handle is none: dtl_mem_export did not write these bytes");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "handle is none: dtl_mem_export did not write these bytes"
+        );
     }
     if head.format >> 32 != VERSION {
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "handle has format {}, this library reads {VERSION}: use one version of the library on all ranks",
+            "handle has format {}, this library reads {VERSION}: use one version of the library on \
+             all ranks",
             head.format >> 32
         );
     }
@@ -227,7 +248,8 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
     if head.node != node()? {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "handle comes from another node (or from before this one booted): import it on its own node \
+            "handle comes from another node (or from before this one booted): import it on its own \
+             node \
              (dtl_comm_split_node), and send data between nodes"
         );
     }

@@ -1,11 +1,12 @@
-//! Memory that the host can neither read nor write: how much of it is alive, and whether a range lies in it.
+//! Memory that the host can neither read nor write: how much of it is alive, and whether a range
+//! lies in it.
 //!
-//! While there is no such memory, a check costs one load. For a range that lies below or above all such
-//! memory that ever was, it costs two more: a program with device memory sends most of its messages from
-//! host memory. While drivers can be queried (`drivers`), any range that is not certain to be host memory
-//! may be device memory, too. Each allocation has a number of its own, and code that keeps something about
-//! an allocation is notified of its end. Not here: where such bytes go (`transfer` copies them,
-//! `comm::staging` copies them on their way to other ranks).
+//! While there is no such memory, a check costs one load. For a range that lies below or above all
+//! such memory that ever was, it costs two more: a program with device memory sends most of its
+//! messages from host memory. While drivers can be queried (`drivers`), any range that is not
+//! certain to be host memory may be device memory, too. Each allocation has a number of its own,
+//! and code that keeps something about an allocation is notified of its end. Not here: where such
+//! bytes go (`transfer` copies them, `comm::staging` copies them on their way to other ranks).
 
 use super::{Allocation, drivers, find_any, kind_info};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
@@ -19,9 +20,9 @@ use crate::sys::lock::Mutex;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Live allocations that the host cannot reach, plus one for each driver that can be queried. A thread
-/// that has such a pointer got it from the thread that counted the allocation, so relaxed loads see the
-/// count, and the bounds that were written before it.
+/// Live allocations that the host cannot reach, plus one for each driver that can be queried. A
+/// thread that has such a pointer got it from the thread that counted the allocation, so relaxed
+/// loads see the count, and the bounds that were written before it.
 static COUNT: &AtomicUsize = &ASKED.hidden;
 /// All that were counted lie within: the first byte, and the end. They only grow.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -29,15 +30,16 @@ static HIGH: AtomicUsize = AtomicUsize::new(0);
 
 /// The last one's number.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-/// Who hears of those that go, and how many: one load is all where nobody does. Who frees an allocation that a watcher keeps something
-/// about has heard of the message that it was in, so relaxed loads see who was watching then.
+/// Who hears of those that go, and how many: one load is all where nobody does. Who frees an
+/// allocation that a watcher keeps something about has heard of the message that it was in, so
+/// relaxed loads see who was watching then.
 static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
 static WATCHING: AtomicUsize = AtomicUsize::new(0);
 
 /// Keeps something about allocations that the host cannot reach.
 pub trait Watcher: Send + Sync {
-    /// The allocation of this number goes: its memory is given back when this returns. Called by the thread that frees it, with no
-    /// lock of the library's.
+    /// The allocation of this number goes: its memory is given back when this returns. Called by
+    /// the thread that frees it, with no lock of the library's.
     fn gone(&self, serial: u64);
 }
 
@@ -88,12 +90,13 @@ pub(super) fn remove_source() {
     COUNT.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Whether the host cannot reach memory of this kind: a backend that does not say so of a kind that it gives out is
-/// believed to have meant the least.
+/// Whether the host cannot reach memory of this kind: a backend that does not say so of a kind that
+/// it gives out is believed to have meant the least.
 #[must_use]
 pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     let mut info = zeroed_kind_info();
-    kind_info(backend, kind, &mut info).is_err() || info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0
+    kind_info(backend, kind, &mut info).is_err()
+        || info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0
 }
 
 /// Notes an allocation that comes, before its pointer is given out, and gives it its number.
@@ -124,7 +127,8 @@ pub(super) fn forget() {
     WATCHERS.lock().clear();
 }
 
-/// The allocation that a range begins in, if there is one; OUT_OF_BOUNDS if it is hidden and the range runs over its end.
+/// The allocation that a range begins in, if there is one; OUT_OF_BOUNDS if it is hidden and the
+/// range runs over its end.
 pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
     Ok(allocation_at(region)?.map(|(_, allocation)| allocation))
 }
@@ -166,7 +170,8 @@ fn refuse_hidden(name: &str, region: Region) -> Result<()> {
     match allocation_of(region)? {
         Some(allocation) if allocation.hidden => fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "{name}: {:?} is device memory that the host cannot reach, and windows are made of host memory: copy \
+            "{name}: {:?} is device memory that the host cannot reach, and windows are made of \
+             host memory: copy \
              through a host buffer (dtl_mem_copy), or send messages",
             region.addr()
         ),

@@ -58,10 +58,16 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
 
 /// Locates strided elements: `region` spans them, and `first`, the first element, may lie anywhere
 /// in it. The allocation of `first` must hold all of `region`.
-pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Region) -> Result<Located<'g>> {
+pub fn locate_around<'g>(
+    inside: &'g Guard,
+    name: &str,
+    first: Addr,
+    region: Region,
+) -> Result<Located<'g>> {
     let end = region.addr().get() + region.len();
-    let holds_all =
-        |(base, of): &(usize, Allocation)| *base <= region.addr().get() && (end - *base) as u64 <= of.size;
+    let holds_all = |(base, of): &(usize, Allocation)| {
+        *base <= region.addr().get() && (end - *base) as u64 <= of.size
+    };
     let own = find_any(Region::allocated(first, 1))?;
     let found = match own.filter(holds_all) {
         None => find_any(region)?.filter(holds_all),
@@ -76,7 +82,8 @@ pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Reg
     let Some((base, allocation)) = touched else { return Ok(Located::host(region)) };
     fail!(
         DTL_ERROR_OUT_OF_BOUNDS,
-        "{name}: elements from offset {} to {} of the allocation of {} bytes at {:?}: see pointer, shape and strides",
+        "{name}: elements from offset {} to {} of the allocation of {} bytes at {:?}: see pointer, \
+         shape and strides",
         region.addr().get() as i128 - base as i128,
         end as i128 - base as i128,
         allocation.size,
@@ -84,8 +91,8 @@ pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Reg
     )
 }
 
-/// Finds an allocation in which a range begins or ends, or which it covers. `at` looks up an address;
-/// `counts` selects among the allocations that the range covers.
+/// Finds an allocation in which a range begins or ends, or which it covers. `at` looks up an
+/// address; `counts` selects among the allocations that the range covers.
 fn touched(
     region: Region,
     at: impl Fn(Addr) -> Result<Option<(usize, Allocation)>>,

@@ -1,8 +1,9 @@
-//! Memory in a stream's order: there for the work that is queued next, gone behind the work that was queued before.
+//! Memory in a stream's order: there for the work that is queued next, gone behind the work that
+//! was queued before.
 
 use super::{
-    Allocation, Owner, Request, admit, alignment, allocate, asked, check, enter, find, leave, plain, settle,
-    sound,
+    Allocation, Owner, Request, admit, alignment, allocate, asked, check, enter, find, leave,
+    plain, settle, sound,
 };
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::abi::word::DTL_OPERATION_ALLOC;
@@ -25,7 +26,9 @@ pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
     let Order { stream, .. } = order;
     let backend: &Backend = stream.home();
     let Request { kind, size, .. } = *wanted;
-    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
+    trace::about(|| {
+        Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name()))
+    });
     if route::is_taken(DTL_OPERATION_ALLOC) {
         check(size, wanted.align)?;
         if let Some(addr) = route::alloc(Owner::Program, backend, wanted, Some(order))? {
@@ -58,7 +61,8 @@ pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
     })
 }
 
-/// Frees what `dtl_mem_alloc` or `alloc` gave, once the work queued so far is done; null is nothing.
+/// Frees what `dtl_mem_alloc` or `alloc` gave, once the work queued so far is done; null is
+/// nothing.
 pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
@@ -96,7 +100,8 @@ fn free_plain(addr: Addr) -> Result<()> {
     }
 }
 
-/// An allocation that was taken out of the ledger and is not given back yet: it is there again if that fails.
+/// An allocation that was taken out of the ledger and is not given back yet: it is there again if
+/// that fails.
 struct Leaving {
     backend: Arc<Backend>,
     allocation: Allocation,
@@ -147,7 +152,8 @@ impl Drop for Leaving {
     }
 }
 
-/// Does something when the stream's work so far is done: on a stream of a backend's, the caller waits for that.
+/// Does something when the stream's work so far is done: on a stream of a backend's, the caller
+/// waits for that.
 fn behind(stream: &Stream, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     if stream.token().is_none() {
         return stream.run(work);

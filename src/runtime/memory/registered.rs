@@ -55,7 +55,9 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     reserve(&backend, region, Origin::Registered)?;
     let first = region.addr().get();
     let told = kind_info(&backend, DTL_MEMORY_PINNED, &mut crate::runtime::zeroed_kind_info())
-        .and_then(|()| memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host"))));
+        .and_then(|()| {
+            memory.register(region).unwrap_or_else(|| Err(backend.lacks("register_host")))
+        });
     if let Err(error) = told {
         LIST.lock().remove(&first);
         return Err(error);
@@ -69,18 +71,27 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
 }
 
 /// Adds memory from another allocator, which the backend can copy.
-pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
+pub fn adopt(
+    backend: Arc<Backend>,
+    device: i32,
+    kind: dtl_enum_word_t,
+    region: Region,
+) -> Result<()> {
     let memory = backend.memory()?;
     if backend.device.is_some() || device != 0 {
         device::check(&backend, device)?;
     }
-    device::on(&backend, device, || kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info()))?;
+    device::on(&backend, device, || {
+        kind_info(&backend, kind, &mut crate::runtime::zeroed_kind_info())
+    })?;
     if memory.can_identify() {
         check_with_driver(&backend, device, kind, region)?;
     }
     reserve(&backend, region, Origin::Adopted)?;
-    let entry =
-        foreign::enter(region.addr(), Allocation::of_others(&backend, device, kind, region.len() as u64));
+    let entry = foreign::enter(
+        region.addr(),
+        Allocation::of_others(&backend, device, kind, region.len() as u64),
+    );
     if let Some(adopted) = LIST.lock().get_mut(&region.addr().get()) {
         adopted.entry = Some(entry);
     }
@@ -88,12 +99,18 @@ pub fn adopt(backend: Arc<Backend>, device: i32, kind: dtl_enum_word_t, region: 
 }
 
 /// Fails if the program's description of the memory contradicts the driver's.
-fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) -> Result<()> {
+fn check_with_driver(
+    backend: &Backend,
+    device: i32,
+    kind: dtl_enum_word_t,
+    region: Region,
+) -> Result<()> {
     let first = region.addr();
     let Some(found) = drivers::identify(backend, region)? else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "ptr {first:?}: the driver of backend {} does not know this address: pass memory that this driver allocated",
+            "ptr {first:?}: the driver of backend {} does not know this address: pass memory that \
+             this driver allocated",
             backend.name()
         );
     };
@@ -101,7 +118,8 @@ fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, regi
     if home != device {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "device is {device}, but ptr {first:?} is memory of device {home} of backend {}: pass {home}",
+            "device is {device}, but ptr {first:?} is memory of device {home} of backend {}: pass \
+             {home}",
             backend.name()
         );
     }
@@ -119,7 +137,8 @@ fn check_with_driver(backend: &Backend, device: i32, kind: dtl_enum_word_t, regi
     if region.len() as u64 > room {
         return fail!(
             DTL_ERROR_OUT_OF_BOUNDS,
-            "size_bytes is {}, but the allocation at {base:?} ends {room} bytes after ptr: pass at most that",
+            "size_bytes is {}, but the allocation at {base:?} ends {room} bytes after ptr: pass at \
+             most that",
             region.len()
         );
     }
@@ -131,10 +150,13 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
     let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
     let mut list = LIST.lock();
     let before = list.range(..=last.get()).next_back();
-    if let Some((known, other)) = before.filter(|(known, found)| *known + found.region.len() > first.get()) {
+    if let Some((known, other)) =
+        before.filter(|(known, found)| *known + found.region.len() > first.get())
+    {
         return fail!(
             DTL_ERROR_ALREADY_EXISTS,
-            "{} bytes at {first:?} overlap {} bytes at {known:#x}, which are {} with backend {}: call {} first",
+            "{} bytes at {first:?} overlap {} bytes at {known:#x}, which are {} with backend {}: \
+             call {} first",
             region.len(),
             other.region.len(),
             other.origin.verb(),
@@ -144,7 +166,9 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
     }
     if let Some((base, _)) = overlapping(region)? {
         let (bytes, advice) = match origin {
-            Origin::Registered => ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead"),
+            Origin::Registered => {
+                ("are memory of the library", "allocate it as DTL_MEMORY_PINNED instead")
+            }
             Origin::Adopted => ("overlap memory that the library knows", "do not adopt it"),
         };
         return fail!(
@@ -157,7 +181,8 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()>
     if let Some(at) = heap::find_within(first, last) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{} bytes at {first:?} overlap memory of the library's allocator for host memory (from {at:#x} on): pass \
+            "{} bytes at {first:?} overlap memory of the library's allocator for host memory (from \
+             {at:#x} on): pass \
              memory of another allocator",
             region.len()
         );

@@ -29,8 +29,8 @@ impl Usage {
         self.live_count.load(Ordering::Acquire)
     }
 
-    /// Before an allocation. It counts before it looks, and [`Usage::close`] marks before it counts:
-    /// whichever comes second sees the other.
+    /// Before an allocation. It counts before it looks, and [`Usage::close`] marks before it
+    /// counts: whichever comes second sees the other.
     pub(super) fn begin(&self, backend: &Backend) -> Result<()> {
         self.live_count.fetch_add(1, Ordering::SeqCst);
         self.check_open(backend).inspect_err(|_| self.give_up())
@@ -38,7 +38,11 @@ impl Usage {
 
     fn check_open(&self, backend: &Backend) -> Result<()> {
         if self.closing.load(Ordering::SeqCst) {
-            return fail!(DTL_ERROR_BUSY, "another thread is unregistering backend {}", backend.name());
+            return fail!(
+                DTL_ERROR_BUSY,
+                "another thread is unregistering backend {}",
+                backend.name()
+            );
         }
         Ok(())
     }
@@ -54,12 +58,13 @@ impl Usage {
         self.range_count.load(Ordering::Acquire)
     }
 
-    /// Refuses allocations and ranges from now on. Returns false and changes nothing if there are any.
+    /// Refuses allocations and ranges from now on. Returns false and changes nothing if there are
+    /// any.
     #[must_use]
     pub fn close(&self) -> bool {
         self.closing.store(true, Ordering::SeqCst);
-        let unused =
-            self.live_count.load(Ordering::SeqCst) == 0 && self.range_count.load(Ordering::SeqCst) == 0;
+        let unused = self.live_count.load(Ordering::SeqCst) == 0
+            && self.range_count.load(Ordering::SeqCst) == 0;
         if !unused {
             self.closing.store(false, Ordering::SeqCst);
         }
@@ -86,11 +91,13 @@ impl Usage {
     }
 }
 
-/// Keeps a backend registered while a range of the program's memory is adopted by it or registered with it.
+/// Keeps a backend registered while a range of the program's memory is adopted by it or registered
+/// with it.
 pub(super) struct RangeUser(Arc<Backend>);
 
 impl RangeUser {
-    /// Fails if the backend is being unregistered. The order of the accesses is that of [`Usage::begin`].
+    /// Fails if the backend is being unregistered. The order of the accesses is that of
+    /// [`Usage::begin`].
     pub(super) fn new(backend: &Arc<Backend>) -> Result<Self> {
         backend.memory_use.range_count.fetch_add(1, Ordering::SeqCst);
         let user = RangeUser(Arc::clone(backend));

@@ -1,4 +1,5 @@
-//! Handlers of the default dispatcher that plugins bring: they go with the backends of their plugin.
+//! Handlers of the default dispatcher that plugins bring: they go with the backends of their
+//! plugin.
 
 use super::{STATE, loading, registered};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
@@ -7,8 +8,11 @@ use crate::runtime::dispatch::{self, Action};
 use crate::runtime::registry;
 use crate::sys::epoch::{self, Guard};
 
-/// For the host's dispatch_register: keeps what `make` has registered for the plugin that this thread is loading.
-pub fn register_handler(make: impl FnOnce() -> Result<dtl_registration_t>) -> Result<dtl_registration_t> {
+/// For the host's dispatch_register: keeps what `make` has registered for the plugin that this
+/// thread is loading.
+pub fn register_handler(
+    make: impl FnOnce() -> Result<dtl_registration_t>,
+) -> Result<dtl_registration_t> {
     loading("dispatch_register")?;
     let made = make()?;
     if let Some(current) = &mut STATE.lock().current {
@@ -25,13 +29,17 @@ pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     }
 }
 
-/// `dtl_backend_unregister`: with the backend go its plugin's handlers that name it, and with the plugin's last backend all.
+/// `dtl_backend_unregister`: with the backend go its plugin's handlers that name it, and with the
+/// plugin's last backend all.
 pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
-    with_handlers(inside, backend, |others| registry::remove(inside, backend, others).map(|()| true))
-        .map(drop)
+    with_handlers(inside, backend, |others| {
+        registry::remove(inside, backend, others).map(|()| true)
+    })
+    .map(drop)
 }
 
-/// The same for a backend that was replaced, once nothing uses it. Whether there is nothing left to do.
+/// The same for a backend that was replaced, once nothing uses it. Whether there is nothing left to
+/// do.
 pub fn end_replaced(backend: dtl_backend_t) -> bool {
     let inside = epoch::enter();
     if !registry::is_replaced(&inside, backend) {
@@ -42,7 +50,8 @@ pub fn end_replaced(backend: dtl_backend_t) -> bool {
         .unwrap_or(true)
 }
 
-/// Removes a backend by `remove`, which gets the number of its plugin's handlers that name it; they end with it.
+/// Removes a backend by `remove`, which gets the number of its plugin's handlers that name it; they
+/// end with it.
 fn with_handlers(
     inside: &Guard,
     backend: dtl_backend_t,
@@ -55,8 +64,9 @@ fn with_handlers(
     drop(state);
     let names = |handler: &dtl_registration_t| {
         let found = dispatch::pin(inside, *handler);
-        found
-            .is_some_and(|found| matches!(&found.action, Action::Backend(named) if named.handle() == backend))
+        found.is_some_and(
+            |found| matches!(&found.action, Action::Backend(named) if named.handle() == backend),
+        )
     };
     let naming: Vec<_> = handlers.iter().copied().filter(names).collect();
     let is_gone = remove(naming.len())?;

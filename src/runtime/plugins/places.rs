@@ -45,26 +45,32 @@ fn installed_folders() -> Vec<PathBuf> {
     ["lib", "lib64", &multiarch].map(|lib| prefix.join(lib).join(IN_LIB)).into()
 }
 
-/// Text to append to NOT_FOUND: where a backend of this name can come from. Names the plugin that had
-/// registered it, else the places that are searched, the files that are loaded, and those that could not be
-/// loaded with their reasons.
+/// Text to append to NOT_FOUND: where a backend of this name can come from. Names the plugin that
+/// had registered it, else the places that are searched, the files that are loaded, and those that
+/// could not be loaded with their reasons.
 #[must_use]
 pub fn advice(name: &str) -> String {
     let state = STATE.lock();
     let had = |record: &&super::Record| record.names.iter().any(|known| known == name);
-    if let Some(path) = state.records.iter().find(had).map(|record| record.path.display().to_string()) {
+    if let Some(path) =
+        state.records.iter().find(had).map(|record| record.path.display().to_string())
+    {
         return format!(
-            "; plugin {path} had registered it, and it has been unregistered: dtl_backend_load of that file registers it again"
+            "; plugin {path} had registered it, and it has been unregistered: dtl_backend_load of \
+             that file registers it again"
         );
     }
     let loaded = state.records.iter().filter_map(|record| {
-        let names: Vec<_> = registered(&record.backends).into_iter().map(|(_, name)| name).collect();
+        let names: Vec<_> =
+            registered(&record.backends).into_iter().map(|(_, name)| name).collect();
         (!names.is_empty()).then(|| format!("{} ({})", record.path.display(), names.join(", ")))
     });
     let failed = state.records.iter().filter_map(|record| {
         Some(format!("{}: {}", record.path.display(), record.failure.as_ref().map(Error::text)?))
     });
-    searched() + &list("plugins that are loaded", loaded) + &list("plugins that could not be loaded", failed)
+    searched()
+        + &list("plugins that are loaded", loaded)
+        + &list("plugins that could not be loaded", failed)
 }
 
 /// The places that are searched, whether they exist or not.

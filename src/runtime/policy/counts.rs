@@ -1,15 +1,17 @@
-//! What every submit writes: how often each resource was selected, and whose turn is next. A row for each thread, so
-//! that threads share no cache line.
+//! What every submit writes: how often each resource was selected, and whose turn is next. A row
+//! for each thread, so that threads share no cache line.
 //!
-//! A row is written by its thread alone, with plain loads and stores; a later thread that gets the number of an ended
-//! one sees what that wrote (see `sys::epoch`). Threads beyond the last row share one more, with atomic additions.
-//! Readers add the rows up: while nobody submits the sums are exact.
+//! A row is written by its thread alone, with plain loads and stores; a later thread that gets the
+//! number of an ended one sees what that wrote (see `sys::epoch`). Threads beyond the last row
+//! share one more, with atomic additions. Readers add the rows up: while nobody submits the sums
+//! are exact.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
 /// Rows that one thread writes.
 const ROWS: usize = 63;
-/// Numbers in a line, which is two of the cache's: a prefetcher takes pairs. So many are left free at a row's ends.
+/// Numbers in a line, which is two of the cache's: a prefetcher takes pairs. So many are left free
+/// at a row's ends.
 const LINE: usize = 16;
 
 /// Whose turn it is, at LINE, then the resources' counts, with a line's room around them.

@@ -1,8 +1,8 @@
-//! Tasks in flight: selected, and not known to have ended. Each has a place with its ticket, its scratch memory and how
-//! its end is learnt; places are used again and again.
+//! Tasks in flight: selected, and not known to have ended. Each has a place with its ticket, its
+//! scratch memory and how its end is learnt; places are used again and again.
 //!
-//! Nothing foreign is called while the lock is held: who looks whether a task has ended takes its `Watch` out, so that
-//! one thread looks at a time, and puts it back if it has not.
+//! Nothing foreign is called while the lock is held: who looks whether a task has ended takes its
+//! `Watch` out, so that one thread looks at a time, and puts it back if it has not.
 
 use super::Picked;
 use crate::abi::policy::dtl_waitable_fn_t;
@@ -110,7 +110,13 @@ impl Flights {
             Some(at) => at as usize,
             None if places.all.len() < u32::MAX as usize - 1 => {
                 let scratch = scratch(self.scratch_bytes)?;
-                places.all.push(Place { generation: 0, state: State::Free, is_kept, picked, scratch });
+                places.all.push(Place {
+                    generation: 0,
+                    state: State::Free,
+                    is_kept,
+                    picked,
+                    scratch,
+                });
                 places.all.len() - 1
             }
             None => return fail!(DTL_ERROR_LIMIT, "too many tasks in flight: wait for some"),
@@ -119,8 +125,10 @@ impl Flights {
         let Some(place) = places.all.get_mut(at) else { return Ok((0, Addr::NULL)) };
         (place.state, place.is_kept, place.picked) = (State::Running(Some(watch)), is_kept, picked);
         let ticket = u64::from(place.generation) << 32 | (at as u64 + 1);
-        let memory =
-            place.scratch.as_mut().map_or(Addr::NULL, |memory| Addr::new(memory.as_mut_ptr().cast()));
+        let memory = place
+            .scratch
+            .as_mut()
+            .map_or(Addr::NULL, |memory| Addr::new(memory.as_mut_ptr().cast()));
         let rows = places.rows.get_mut(picked.index as usize);
         if let (Some(is_in_order), Some(rows)) = (is_in_order, rows) {
             if is_in_order { &mut rows.in_order } else { &mut rows.others }.push_back(ticket);
@@ -151,7 +159,8 @@ impl Flights {
         Some(picked)
     }
 
-    /// How a kept task has ended, once, and its place is free again. `Ok(None)`: it runs. `Err(())`: no such task.
+    /// How a kept task has ended, once, and its place is free again. `Ok(None)`: it runs.
+    /// `Err(())`: no such task.
     pub(super) fn take(&self, ticket: u64) -> std::result::Result<Option<dtl_status_t>, ()> {
         let mut places = self.places.lock();
         let place = places.place(ticket).ok_or(())?;
@@ -204,7 +213,9 @@ impl Flights {
                 self.end(ticket, ended)
             }
             None => {
-                if let Some(Place { state: State::Running(place), .. }) = self.places.lock().running(ticket) {
+                if let Some(Place { state: State::Running(place), .. }) =
+                    self.places.lock().running(ticket)
+                {
                     *place = Some(watch);
                 }
                 None
@@ -212,7 +223,8 @@ impl Flights {
         }
     }
 
-    /// Looks at tasks of a resource: those on its stream up to the first that runs, and so many of the others.
+    /// Looks at tasks of a resource: those on its stream up to the first that runs, and so many of
+    /// the others.
     pub(super) fn look_at_some(
         &self,
         index: usize,
@@ -224,7 +236,8 @@ impl Flights {
             let mut places = self.places.lock();
             let runs = places.running(ticket).is_some();
             let queue = places.rows.get_mut(index).map(|rows| &mut rows.in_order);
-            // It stays while it is looked at, so that threads that look at once leave the order as it is.
+            // It stays while it is looked at, so that threads that look at once leave the order as
+            // it is.
             if let Some(queue) = queue.filter(|queue| !runs && queue.front() == Some(&ticket)) {
                 queue.pop_front();
             }
@@ -235,7 +248,8 @@ impl Flights {
             }
         }
         for _ in 0..others {
-            let next = self.places.lock().rows.get_mut(index).and_then(|rows| rows.others.pop_front());
+            let next =
+                self.places.lock().rows.get_mut(index).and_then(|rows| rows.others.pop_front());
             let Some(ticket) = next else { return };
             if let Some(ended) = self.look(ticket, 0, events) {
                 landed(ended);
@@ -244,13 +258,22 @@ impl Flights {
             let mut places = self.places.lock();
             // Unless somebody else has seen its end.
             if places.running(ticket).is_some() {
-                places.rows.get_mut(index).into_iter().for_each(|rows| rows.others.push_back(ticket));
+                places
+                    .rows
+                    .get_mut(index)
+                    .into_iter()
+                    .for_each(|rows| rows.others.push_back(ticket));
             }
         }
     }
 
-    fn look_at_first(&self, index: usize, events: &dyn Fn(u32, Arc<Event>)) -> Option<(u64, Option<Landed>)> {
-        let first = self.places.lock().rows.get(index).and_then(|rows| rows.in_order.front().copied())?;
+    fn look_at_first(
+        &self,
+        index: usize,
+        events: &dyn Fn(u32, Arc<Event>),
+    ) -> Option<(u64, Option<Landed>)> {
+        let first =
+            self.places.lock().rows.get(index).and_then(|rows| rows.in_order.front().copied())?;
         Some((first, self.look(first, 0, events)))
     }
 
@@ -265,7 +288,8 @@ impl Places {
     fn place(&mut self, ticket: u64) -> Option<&mut Place> {
         let at = (ticket & u64::from(u32::MAX)).checked_sub(1)?;
         let place = self.all.get_mut(at as usize)?;
-        let is_there = u64::from(place.generation) == ticket >> 32 && !matches!(place.state, State::Free);
+        let is_there =
+            u64::from(place.generation) == ticket >> 32 && !matches!(place.state, State::Free);
         is_there.then_some(place)
     }
 
@@ -289,7 +313,10 @@ fn scratch(bytes: usize) -> Result<Option<Box<[u128]>>> {
     let mut memory = Vec::new();
     let words = bytes.div_ceil(size_of::<u128>());
     if memory.try_reserve_exact(words).is_err() {
-        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {bytes} bytes of scratch memory for a selection");
+        return fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "no {bytes} bytes of scratch memory for a selection"
+        );
     }
     memory.resize(words, 0);
     Ok(Some(memory.into_boxed_slice()))

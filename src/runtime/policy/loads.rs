@@ -1,22 +1,25 @@
 //! How many tasks each resource has: selecting one and counting the task is one atomic step.
 //!
-//! A count is on cache lines of its own. Each thread looks first at "its" resource, and a count of 0 ends the search, as
-//! nothing is less: threads that keep to different resources never touch a common line.
+//! A count is on cache lines of its own. Each thread looks first at "its" resource, and a count of
+//! 0 ends the search, as nothing is less: threads that keep to different resources never touch a
+//! common line.
 //!
-//! Why one step: the count of the resource that was found least is changed by a compare-and-swap from the value seen.
-//! If another thread selected it meanwhile the swap fails and the search begins anew. Other resources can only have got
-//! more tasks by other selections, so the one found is still least among what selections made; a task that ended
-//! elsewhere meanwhile could just as well have ended a moment later. So as long as no task ends, counts never differ by
-//! more than one, whoever selects (`tests/models` tries it).
+//! Why one step: the count of the resource that was found least is changed by a compare-and-swap
+//! from the value seen. If another thread selected it meanwhile the swap fails and the search
+//! begins anew. Other resources can only have got more tasks by other selections, so the one found
+//! is still least among what selections made; a task that ended elsewhere meanwhile could just as
+//! well have ended a moment later. So as long as no task ends, counts never differ by more than
+//! one, whoever selects (`tests/models` tries it).
 //!
-//! A count is two numbers, `taken` less `ended`. The thread whose number a resource has is the only one that writes its
-//! `ended`, so the end of a task there is a plain store, half of what two atomic steps cost. Everybody else takes a task back from
-//! `taken`. Of each task that `ended` counts, and of each that is taken back, `taken` was told before: so who reads
-//! `ended` first never finds it greater, and a count can only come out too large, by what ended in between.
+//! A count is two numbers, `taken` less `ended`. The thread whose number a resource has is the only
+//! one that writes its `ended`, so the end of a task there is a plain store, half of what two
+//! atomic steps cost. Everybody else takes a task back from `taken`. Of each task that `ended`
+//! counts, and of each that is taken back, `taken` was told before: so who reads `ended` first
+//! never finds it greater, and a count can only come out too large, by what ended in between.
 //!
-//! Memory ordering: taking a place is an acquire, giving it back a release, in either number, so a task sees all that the
-//! one did whose place it got: a capacity of one is mutual exclusion. The search itself reads `taken` relaxed, as the
-//! swap checks it.
+//! Memory ordering: taking a place is an acquire, giving it back a release, in either number, so a
+//! task sees all that the one did whose place it got: a capacity of one is mutual exclusion. The
+//! search itself reads `taken` relaxed, as the swap checks it.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
@@ -94,7 +97,8 @@ impl Loads {
         own.take(own.ended.load(Ordering::Acquire)).then_some(thread)
     }
 
-    /// Takes a place on the resource with the fewest tasks; of equals the first one from the thread's own on.
+    /// Takes a place on the resource with the fewest tasks; of equals the first one from the
+    /// thread's own on.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_least(&self, thread: usize) -> usize {
@@ -117,11 +121,14 @@ impl Loads {
         }
     }
 
-    /// Takes a place on the first resource from the thread's own on that has less than `most` tasks.
+    /// Takes a place on the first resource from the thread's own on that has less than `most`
+    /// tasks.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_free(&self, thread: usize, most: u64) -> Option<usize> {
-        self.from(self.first_of(thread)).find(|(_, count)| count.take_one_of(most)).map(|(index, _)| index)
+        self.from(self.first_of(thread))
+            .find(|(_, count)| count.take_one_of(most))
+            .map(|(index, _)| index)
     }
 
     /// A task on it has ended, for this thread.

@@ -1,11 +1,13 @@
 //! Dynamic selection: policies, which choose a resource for each task.
 //!
-//! `rule` chooses, over `counts` (whose turn it is), `loads` (how many tasks each has) and `tune` (where a task is
-//! fastest); `resources` and `streams` say what there is to choose from; `submit` takes a task to its resource and
-//! `flight` keeps those that have not ended. What needs no more than a choice, a call and a count is done by `quick` and
-//! `quick_end` with the task between them, outside of the epoch: neither allocates, locks, nor can panic.
+//! `rule` chooses, over `counts` (whose turn it is), `loads` (how many tasks each has) and `tune`
+//! (where a task is fastest); `resources` and `streams` say what there is to choose from; `submit`
+//! takes a task to its resource and `flight` keeps those that have not ended. What needs no more
+//! than a choice, a call and a count is done by `quick` and `quick_end` with the task between them,
+//! outside of the epoch: neither allocates, locks, nor can panic.
 //!
-//! How each policy decides: docs/explanation/dynamic-selection.md. Not here: streams and events (`exec`).
+//! How each policy decides: docs/explanation/dynamic-selection.md. Not here: streams and events
+//! (`exec`).
 
 mod counts;
 mod flight;
@@ -47,7 +49,7 @@ pub struct Policy {
     id: AtomicU64,
     rule: Rule,
     kind: Kind,
-    /// DTL_INFO_… that the rule needs.
+    /// DTL_INFO_... that the rule needs.
     needed_info: u64,
     /// Unless dtl_policy_initialize gives another one.
     adapter: Adapter,
@@ -104,11 +106,15 @@ pub struct Quick(Visited<Ready>);
 #[inline(always)]
 #[must_use]
 pub fn quick(stay: Visit, id: u64) -> Option<Quick> {
-    POLICIES.visit(stay, id)?.part(|policy| policy.ready.get().filter(|ready| ready.is_quick)).map(Quick)
+    POLICIES
+        .visit(stay, id)?
+        .part(|policy| policy.ready.get().filter(|ready| ready.is_quick))
+        .map(Quick)
 }
 
 impl Quick {
-    /// A resource that is known without a search, whatever the task, and the program's own name of it.
+    /// A resource that is known without a search, whatever the task, and the program's own name of
+    /// it.
     #[inline(always)]
     #[must_use]
     pub fn at_hand(&self) -> Option<(Picked, Given)> {
@@ -181,7 +187,8 @@ impl Policy {
         if missing != 0 {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "policy '{}' needs {}, which resources of kind {} do not report: choose \"round_robin\", or another kind",
+                "policy '{}' needs {}, which resources of kind {} do not report: choose \
+                 \"round_robin\", or another kind",
                 rule.name(),
                 info_names(missing),
                 kind.name()
@@ -213,10 +220,14 @@ impl Policy {
     /// Gives a policy its resources, once.
     pub fn initialize(&self, inside: &Guard, list: &List<'_>) -> Result<()> {
         if self.claimed.swap(true, Ordering::AcqRel) {
-            return fail!(DTL_ERROR_INVALID_STATE, "the policy has its resources already; make another one");
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the policy has its resources already; make another one"
+            );
         }
-        let ready =
-            self.make_ready(inside, list).inspect_err(|_| self.claimed.store(false, Ordering::Release))?;
+        let ready = self
+            .make_ready(inside, list)
+            .inspect_err(|_| self.claimed.store(false, Ordering::Release))?;
         let _ = self.ready.set(ready); // the claim was ours
         Ok(())
     }
@@ -258,7 +269,8 @@ impl Policy {
             Some(ready) => Ok(ready),
             None => fail!(
                 DTL_ERROR_INVALID_STATE,
-                "the policy was made with DTL_POLICY_DEFER and has no resources yet: call dtl_policy_initialize"
+                "the policy was made with DTL_POLICY_DEFER and has no resources yet: call \
+                 dtl_policy_initialize"
             ),
         }
     }
@@ -307,8 +319,10 @@ impl Policy {
             kind: self.kind.number(),
             has_wait_type: u32::from(!matches!(self.kind, Kind::Inline)),
             lazy_report: u32::from(looks),
-            scratch_bytes: ready
-                .map_or_else(|| self.kind.scratch_bytes(self.needed_info), |ready| ready.scratch_bytes),
+            scratch_bytes: ready.map_or_else(
+                || self.kind.scratch_bytes(self.needed_info),
+                |ready| ready.scratch_bytes,
+            ),
             supported_info: self.kind.supported_info(),
             needed_info: self.needed_info,
             resource_count: ready.map_or(0, |ready| ready.resources.len() as u64),
@@ -348,13 +362,17 @@ impl Drop for Policy {
         if self.id.load(Ordering::Relaxed) == 0 {
             return; // never made: the tables stay with their owner
         }
-        if let Rule::Custom(CustomRule { ops: dtl_policy_ops_t { destroy: Some(destroy), .. }, own }) =
-            &self.rule
+        if let Rule::Custom(CustomRule {
+            ops: dtl_policy_ops_t { destroy: Some(destroy), .. },
+            own,
+        }) = &self.rule
         {
             destroy(own.ptr());
         }
-        if let Kind::Custom(CustomKind { ops: dtl_resource_ops_t { destroy: Some(destroy), .. }, own }) =
-            &self.kind
+        if let Kind::Custom(CustomKind {
+            ops: dtl_resource_ops_t { destroy: Some(destroy), .. },
+            own,
+        }) = &self.kind
         {
             destroy(own.ptr());
         }

@@ -94,7 +94,7 @@ pub struct Usable {
 }
 
 impl Kind {
-    /// DTL_RESOURCES_….
+    /// DTL_RESOURCES_....
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {
@@ -116,7 +116,7 @@ impl Kind {
         }
     }
 
-    /// DTL_INFO_… that can be reported.
+    /// DTL_INFO_... that can be reported.
     #[must_use]
     pub fn supported_info(&self) -> u64 {
         match self {
@@ -138,7 +138,12 @@ impl Kind {
     }
 
     /// The resources of which `needed_info` is reported, and the streams that are the policy's own.
-    pub fn resources(&self, inside: &Guard, list: &List<'_>, needed_info: u64) -> Result<(Usable, Vec<u64>)> {
+    pub fn resources(
+        &self,
+        inside: &Guard,
+        list: &List<'_>,
+        needed_info: u64,
+    ) -> Result<(Usable, Vec<u64>)> {
         let (given, own_streams) = match list.given {
             Some(given) => (given.to_vec(), Vec::new()),
             None => self.defaults(inside)?,
@@ -157,7 +162,8 @@ impl Kind {
         if given.is_empty() {
             return fail!(DTL_ERROR_UNAVAILABLE, "there are no {} resources here", self.name());
         }
-        let mut usable = Usable { resources: Vec::with_capacity(given.len()), left_out: Vec::new() };
+        let mut usable =
+            Usable { resources: Vec::with_capacity(given.len()), left_out: Vec::new() };
         for (place, given) in given.iter().enumerate() {
             let resource = self.resource(inside, list.adapter, given, place);
             let resource = resource.map_err(|error| error.within(&format!("resource {place}")))?;
@@ -167,7 +173,8 @@ impl Kind {
             }
         }
         if usable.resources.is_empty() {
-            let reasons = usable.left_out.iter().map(|(place, why)| format!("resource {place}: {why}"));
+            let reasons =
+                usable.left_out.iter().map(|(place, why)| format!("resource {place}: {why}"));
             let reasons = reasons.collect::<Vec<_>>().join("; ");
             let what = match needed_info {
                 0 => "can be used".to_owned(),
@@ -212,7 +219,8 @@ impl Kind {
         match self {
             Kind::Generic => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "resources is NULL, and there are no default resources of kind generic: pass a list, or leave \
+                "resources is NULL, and there are no default resources of kind generic: pass a \
+                 list, or leave \
                  opts.kind 0 to have the streams of all devices"
             ),
             Kind::Inline => Ok((vec![plain(0)], Vec::new())),
@@ -234,7 +242,8 @@ impl CustomKind {
         let Some(ask) = self.ops.default_resources else {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "resources is NULL, and the table of resources has no default_resources: pass a list"
+                "resources is NULL, and the table of resources has no default_resources: pass a \
+                 list"
             );
         };
         let mut list = vec![plain(0); 64];
@@ -257,7 +266,16 @@ impl CustomKind {
         let Some(ask) = self.ops.accept else { return Ok(None) };
         let (mut yes, mut why) = (0, [0 as c_char; 256]);
         slot(
-            || ask(self.own.ptr(), core, needed_info, &raw mut yes, why.as_mut_ptr(), why.len() as u64),
+            || {
+                ask(
+                    self.own.ptr(),
+                    core,
+                    needed_info,
+                    &raw mut yes,
+                    why.as_mut_ptr(),
+                    why.len() as u64,
+                )
+            },
             "accept",
         )?;
         if !matches!(yes, 0 | 1) {
@@ -268,7 +286,8 @@ impl CustomKind {
         }
         let text = why.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect::<Vec<_>>();
         let text = String::from_utf8_lossy(&text).into_owned();
-        let why = if text.is_empty() { "accept says no, without a reason".to_owned() } else { text };
+        let why =
+            if text.is_empty() { "accept says no, without a reason".to_owned() } else { text };
         Ok((yes == 0).then_some(why))
     }
 }
@@ -299,7 +318,7 @@ pub fn check_count(count: u64) -> Result<()> {
     Ok(())
 }
 
-/// DTL_INFO_… in words.
+/// DTL_INFO_... in words.
 #[must_use]
 pub(super) fn info_names(info: u64) -> String {
     let names = [
@@ -307,7 +326,8 @@ pub(super) fn info_names(info: u64) -> String {
         (DTL_INFO_TASK_COMPLETION, "TASK_COMPLETION"),
         (DTL_INFO_TASK_TIME, "TASK_TIME"),
     ];
-    let named: Vec<_> = names.iter().filter(|(bit, _)| info & bit != 0).map(|(_, name)| *name).collect();
+    let named: Vec<_> =
+        names.iter().filter(|(bit, _)| info & bit != 0).map(|(_, name)| *name).collect();
     if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
 }
 

@@ -75,7 +75,11 @@ impl Rule {
             "round_robin" => Rule::RoundRobin,
             "dynamic_load" => Rule::DynamicLoad,
             "auto_tune" => Rule::AutoTune {
-                warmups: if opts.warmups == u32::MAX { 0 } else { or(opts.warmups, 1).min(1 << 16) },
+                warmups: if opts.warmups == u32::MAX {
+                    0
+                } else {
+                    or(opts.warmups, 1).min(1 << 16)
+                },
                 samples: or(opts.samples, 3).min(1 << 16),
                 resample: opts.resample_submits,
             },
@@ -83,7 +87,8 @@ impl Rule {
             _ => {
                 return fail!(
                     DTL_ERROR_NOT_FOUND,
-                    "there is no policy \"{name}\": use fixed, round_robin, dynamic_load, auto_tune or capacity, or \
+                    "there is no policy \"{name}\": use fixed, round_robin, dynamic_load, \
+                     auto_tune or capacity, or \
                      dtl_policy_create_custom"
                 );
             }
@@ -109,12 +114,14 @@ impl Rule {
         }
     }
 
-    /// DTL_INFO_… without which it cannot choose.
+    /// DTL_INFO_... without which it cannot choose.
     #[must_use]
     pub(super) fn needed_info(&self) -> u64 {
         match self {
             Rule::Fixed(_) | Rule::RoundRobin => 0,
-            Rule::DynamicLoad | Rule::Capacity(_) => DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION,
+            Rule::DynamicLoad | Rule::Capacity(_) => {
+                DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION
+            }
             Rule::AutoTune { .. } => DTL_INFO_TASK_TIME,
             Rule::Custom(custom) => custom.ops.needed_info,
         }
@@ -133,7 +140,8 @@ impl Rule {
             }
             Rule::Capacity(most) => Chooser::Free(Loads::new(count), u64::from(*most)),
             Rule::Custom(CustomRule { ops, own }) => {
-                let given: Vec<_> = resources.iter().map(|resource| resource.given.plain()).collect();
+                let given: Vec<_> =
+                    resources.iter().map(|resource| resource.given.plain()).collect();
                 if let Some(initialize) = ops.initialize {
                     slot(|| initialize(own.ptr(), given.as_ptr(), count as u64), "initialize")?;
                 }
@@ -144,14 +152,16 @@ impl Rule {
 }
 
 impl Chooser {
-    /// Selects a resource, if it is known without a search, whatever the task: its index, and what its end is for.
-    /// `thread` is the calling one's number.
+    /// Selects a resource, if it is known without a search, whatever the task: its index, and what
+    /// its end is for. `thread` is the calling one's number.
     #[inline(always)]
     pub(super) fn at_hand(&self, counts: &Counts, thread: usize) -> Option<(usize, End)> {
         let (index, end) = match self {
             Chooser::Fixed(index) => (*index, End::Nothing),
             Chooser::RoundRobin => return Some((counts.take_turn(thread), End::Nothing)),
-            Chooser::Least(loads) | Chooser::Free(loads, _) => (loads.take_own(thread)?, End::Place),
+            Chooser::Least(loads) | Chooser::Free(loads, _) => {
+                (loads.take_own(thread)?, End::Place)
+            }
             Chooser::Fastest(_) | Chooser::Custom(..) => return None,
         };
         counts.add(thread, index);
@@ -160,7 +170,12 @@ impl Chooser {
 
     /// Selects a resource, if nobody else is to be asked.
     #[inline(always)]
-    pub(super) fn quick(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Option<(usize, End)> {
+    pub(super) fn quick(
+        &self,
+        counts: &Counts,
+        key: dtl_task_key_t,
+        thread: usize,
+    ) -> Option<(usize, End)> {
         let (index, end) = match self {
             Chooser::Fixed(_) | Chooser::RoundRobin => return self.at_hand(counts, thread),
             Chooser::Least(loads) => (loads.take_least(thread), End::Place),
@@ -176,7 +191,12 @@ impl Chooser {
     }
 
     /// Selects a resource. BUSY: none is free now. Not counted: an index that is none.
-    pub(super) fn choose(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Result<(usize, End)> {
+    pub(super) fn choose(
+        &self,
+        counts: &Counts,
+        key: dtl_task_key_t,
+        thread: usize,
+    ) -> Result<(usize, End)> {
         if let Some(found) = self.quick(counts, key, thread) {
             return Ok(found);
         }
@@ -191,7 +211,10 @@ impl Chooser {
             Chooser::Custom(ops, own) => {
                 let mut index = u32::MAX;
                 let before = Mark::now();
-                match ops.select.map_or(DTL_SUCCESS, |select| select(own.ptr(), key, &raw mut index)) {
+                match ops
+                    .select
+                    .map_or(DTL_SUCCESS, |select| select(own.ptr(), key, &raw mut index))
+                {
                     DTL_SUCCESS => {}
                     DTL_ERROR_BUSY => return busy(),
                     status => return Err(slot_failed(status, "select", before)),
@@ -218,7 +241,9 @@ impl Chooser {
             (Chooser::Least(loads) | Chooser::Free(loads, _), End::Place) => {
                 loads.give_back(picked.index as usize);
             }
-            (Chooser::Fastest(tuner), End::Timed(run)) => tuner.ended(run, picked.index as usize, time_ns),
+            (Chooser::Fastest(tuner), End::Timed(run)) => {
+                tuner.ended(run, picked.index as usize, time_ns)
+            }
             (Chooser::Custom(..), End::Told(key)) => {
                 self.report(picked.index, key, DTL_INFO_TASK_COMPLETION, i64::from(status));
                 let time = time_ns.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX));
@@ -284,5 +309,8 @@ fn fixed(place: usize, usable: &Usable) -> Result<usize> {
 
 #[cold]
 fn busy<T>() -> Result<T> {
-    fail!(DTL_ERROR_BUSY, "no resource is free now: wait for tasks, or submit with a longer timeout")
+    fail!(
+        DTL_ERROR_BUSY,
+        "no resource is free now: wait for tasks, or submit with a longer timeout"
+    )
 }

@@ -1,4 +1,5 @@
-//! Streams as resources: one of each device, and the events that tell when a task has ended and how long it took.
+//! Streams as resources: one of each device, and the events that tell when a task has ended and how
+//! long it took.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
@@ -53,8 +54,10 @@ fn drop_streams(inside: &Guard, streams: &[u64]) {
 
 /// Whether events on the stream are timed; asked once, when a policy is made that needs times.
 pub(super) fn check_timing(stream: &Stream) -> Result<()> {
-    let (start, stop) =
-        (Event::create(Arc::clone(stream.home()), 0)?, Event::create(Arc::clone(stream.home()), 0)?);
+    let (start, stop) = (
+        Event::create(Arc::clone(stream.home()), 0)?,
+        Event::create(Arc::clone(stream.home()), 0)?,
+    );
     stream.record(&start)?;
     stream.record(&stop)?;
     stop.sync()?;

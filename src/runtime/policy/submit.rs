@@ -1,7 +1,8 @@
-//! A task's way: choose a resource (waiting for one if need be), run the task there, hear of its end. And waiting.
+//! A task's way: choose a resource (waiting for one if need be), run the task there, hear of its
+//! end. And waiting.
 //!
-//! Everything here runs outside of the epoch with a share of the policy, so tasks and tables may block and call back in.
-//! No lock is held while foreign code runs.
+//! Everything here runs outside of the epoch with a share of the policy, so tasks and tables may
+//! block and call back in. No lock is held while foreign code runs.
 
 use super::flight::{Ended, Landed, Watch, time_since};
 use super::resources::{CustomKind, Given, Kind, Resource, slot_failed};
@@ -24,10 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A task's function, never NULL.
-pub type TaskFn =
-    extern "C" fn(*const dtl_resource_t, *mut std::ffi::c_void, *mut dtl_waitable_t) -> dtl_status_t;
+pub type TaskFn = extern "C" fn(
+    *const dtl_resource_t,
+    *mut std::ffi::c_void,
+    *mut dtl_waitable_t,
+) -> dtl_status_t;
 
-/// Tasks of a resource that a submit looks at, where it needs no reports: more than it adds, so that rows stay short.
+/// Tasks of a resource that a submit looks at, where it needs no reports: more than it adds, so
+/// that rows stay short.
 const LOOKS: usize = 2;
 /// Tasks in flight from one look to the next, where nobody needs reports.
 const LOOK_EVERY: usize = 64;
@@ -47,8 +52,11 @@ pub struct Task {
 }
 
 /// Nothing left running.
-pub const NOTHING_LEFT: dtl_waitable_t =
-    dtl_waitable_t { event: crate::abi::handle::dtl_event_t::NULL, wait: None, object: std::ptr::null_mut() };
+pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
+    event: crate::abi::handle::dtl_event_t::NULL,
+    wait: None,
+    object: std::ptr::null_mut(),
+};
 
 /// Whether a task has left something running.
 #[inline(always)]
@@ -57,8 +65,8 @@ pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }
 
-/// A task's status as a result whose text says what it is. `before`: a moment before the task ran in this thread; of one
-/// that did not, now.
+/// A task's status as a result whose text says what it is. `before`: a moment before the task ran
+/// in this thread; of one that did not, now.
 pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
     if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
@@ -69,7 +77,8 @@ fn task_failed(status: dtl_status_t) -> Error {
 }
 
 impl Policy {
-    /// Submits a task. `patience`: how long to wait for a resource; `None` = not at all, and BUSY is the answer.
+    /// Submits a task. `patience`: how long to wait for a resource; `None` = not at all, and BUSY
+    /// is the answer.
     pub fn submit(&self, task: &Task, patience: Option<Deadline>) -> Result<dtl_submission_t> {
         let ready = self.ready()?;
         let picked = self.pick(ready, task, patience)?;
@@ -107,7 +116,11 @@ impl Policy {
                     let Some(deadline) = patience else { return Err(error) };
                     self.is_closed()?;
                     if deadline.passed() {
-                        return fail!(DTL_ERROR_TIMEOUT, "no resource became free in time: {}", error.text());
+                        return fail!(
+                            DTL_ERROR_TIMEOUT,
+                            "no resource became free in time: {}",
+                            error.text()
+                        );
                     }
                     backoff.pause();
                     continue;
@@ -118,7 +131,8 @@ impl Policy {
             if index >= count {
                 return fail!(
                     DTL_ERROR_OUT_OF_BOUNDS,
-                    "select of the program's policy gave resource {index}, and there are {count} (counted from 0)"
+                    "select of the program's policy gave resource {index}, and there are {count} \
+                     (counted from 0)"
                 );
             }
             let started = ready.chooser.times(end).then(Stopwatch::start);
@@ -128,7 +142,8 @@ impl Policy {
 
     /// Nobody may ever ask for reports: then what has ended is to go from time to time.
     fn is_due(&self, ready: &Ready) -> bool {
-        matches!(self.kind, Kind::Custom(_)) && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
+        matches!(self.kind, Kind::Custom(_))
+            && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
     }
 
     fn no_resource<T>(&self, picked: &Picked) -> Result<T> {
@@ -154,7 +169,8 @@ impl Policy {
                 return Err(error);
             }
         };
-        let submission = self.fly(ready, picked, watch, is_kept || matches!(self.kind, Kind::Inline))?;
+        let submission =
+            self.fly(ready, picked, watch, is_kept || matches!(self.kind, Kind::Inline))?;
         if !matches!(self.kind, Kind::Inline) {
             return Ok(submission);
         }
@@ -167,7 +183,13 @@ impl Policy {
     }
 
     /// The task is over, and nobody has a ticket for it.
-    fn over(&self, ready: &Ready, picked: &Picked, ended: Ended, is_kept: bool) -> dtl_submission_t {
+    fn over(
+        &self,
+        ready: &Ready,
+        picked: &Picked,
+        ended: Ended,
+        is_kept: bool,
+    ) -> dtl_submission_t {
         let is_unheard = !is_kept && ended.status != DTL_SUCCESS;
         self.landed(ready, &Landed { picked: *picked, ended, is_unheard });
         self.submission(picked, 0, ended.status)
@@ -179,7 +201,13 @@ impl Policy {
     }
 
     /// The task goes on, and somebody has to look when it has ended.
-    fn fly(&self, ready: &Ready, picked: &Picked, watch: Watch, is_kept: bool) -> Result<dtl_submission_t> {
+    fn fly(
+        &self,
+        ready: &Ready,
+        picked: &Picked,
+        watch: Watch,
+        is_kept: bool,
+    ) -> Result<dtl_submission_t> {
         self.look_at_some(ready, picked.index as usize, LOOKS);
         let (ticket, _) = match ready.flights.begin(*picked, watch, is_kept) {
             Ok(begun) => begun,
@@ -198,7 +226,9 @@ impl Policy {
         (given, stream): (Given, &Stream),
         task: &Task,
     ) -> Result<dtl_submission_t> {
-        let Some(events) = ready.events.get(picked.index as usize) else { return self.no_resource(picked) };
+        let Some(events) = ready.events.get(picked.index as usize) else {
+            return self.no_resource(picked);
+        };
         let give_up = |error: Error| {
             self.not_taken(ready, picked, error.status());
             error
@@ -211,11 +241,21 @@ impl Policy {
         let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
         if status != DTL_SUCCESS {
             start.into_iter().for_each(|event| events.keep(event));
-            return Ok(self.over(ready, picked, Ended { status, time_ns: None, before }, task.is_kept));
+            return Ok(self.over(
+                ready,
+                picked,
+                Ended { status, time_ns: None, before },
+                task.is_kept,
+            ));
         }
         if left.wait.is_some() {
             start.into_iter().for_each(|event| events.keep(event));
-            return self.fly(ready, picked, Watch::Call(left.wait, Addr::new(left.object)), task.is_kept);
+            return self.fly(
+                ready,
+                picked,
+                Watch::Call(left.wait, Addr::new(left.object)),
+                task.is_kept,
+            );
         }
         if left.event.id != 0 {
             let event = event_left(left.event).map_err(give_up)?;
@@ -250,10 +290,13 @@ impl Policy {
             index: picked.index,
             reserved: 0,
         };
-        let submit =
-            custom.ops.submit.ok_or_else(|| Error::new(DTL_ERROR_INTERNAL, "the table lost its submit"))?;
+        let submit = custom
+            .ops
+            .submit
+            .ok_or_else(|| Error::new(DTL_ERROR_INTERNAL, "the table lost its submit"))?;
         let before = Mark::now();
-        let status = submit(custom.own.ptr(), &raw const selection, Some(task.function), task.arg.ptr());
+        let status =
+            submit(custom.own.ptr(), &raw const selection, Some(task.function), task.arg.ptr());
         if status != DTL_SUCCESS {
             let error = slot_failed(status, "submit", before);
             if ready.flights.withdraw(ticket).is_some() {
@@ -304,7 +347,8 @@ impl Policy {
         let Some(landed) = ready.flights.end(ticket, ended) else {
             return fail!(
                 DTL_ERROR_INVALID_HANDLE,
-                "no task of this policy with ticket {ticket:#x} is in flight: dtl_selection_end once for each"
+                "no task of this policy with ticket {ticket:#x} is in flight: dtl_selection_end \
+                 once for each"
             );
         };
         self.landed(ready, &landed);
@@ -314,7 +358,10 @@ impl Policy {
     /// Hears of tasks that have ended, as far as that is learnt by looking.
     fn look(&self, ready: &Ready) -> Result<()> {
         match &self.kind {
-            Kind::Custom(CustomKind { ops: dtl_resource_ops_t { lazy_report: Some(look), .. }, own }) => {
+            Kind::Custom(CustomKind {
+                ops: dtl_resource_ops_t { lazy_report: Some(look), .. },
+                own,
+            }) => {
                 super::resources::slot(|| look(own.ptr()), "lazy_report")?;
             }
             Kind::Streams(_) | Kind::Generic => {
@@ -328,9 +375,14 @@ impl Policy {
     }
 
     fn look_at_some(&self, ready: &Ready, index: usize, others: usize) {
-        ready.flights.look_at_some(index, others, &|index, event| ready.keep(index, event), &mut |landed| {
-            self.landed(ready, &landed);
-        });
+        ready.flights.look_at_some(
+            index,
+            others,
+            &|index, event| ready.keep(index, event),
+            &mut |landed| {
+                self.landed(ready, &landed);
+            },
+        );
     }
 
     /// Waits until a kept task has ended: its status.
@@ -343,14 +395,18 @@ impl Policy {
                 Err(()) => return self.no_such_task(ticket),
             }
             let limit = if backoff.is_long() { deadline.left_ns().min(WAIT_NS) } else { 0 };
-            if let Some(landed) = ready.flights.look(ticket, limit, &|index, event| ready.keep(index, event))
+            if let Some(landed) =
+                ready.flights.look(ticket, limit, &|index, event| ready.keep(index, event))
             {
                 self.landed(ready, &landed);
                 continue;
             }
             self.is_closed()?;
             if deadline.passed() {
-                return fail!(DTL_ERROR_TIMEOUT, "the task has not ended in time; wait again or longer");
+                return fail!(
+                    DTL_ERROR_TIMEOUT,
+                    "the task has not ended in time; wait again or longer"
+                );
             }
             if matches!(self.kind, Kind::Custom(_)) {
                 self.look(ready)?;
@@ -362,7 +418,8 @@ impl Policy {
     fn no_such_task<T>(&self, ticket: u64) -> Result<T> {
         fail!(
             DTL_ERROR_INVALID_HANDLE,
-            "no submission with ticket {ticket:#x} is in flight: it was waited for or released before"
+            "no submission with ticket {ticket:#x} is in flight: it was waited for or released \
+             before"
         )
     }
 
@@ -431,7 +488,10 @@ impl Policy {
             self.is_closed()?;
             if deadline.passed() {
                 let left = ready.flights.running();
-                return fail!(DTL_ERROR_TIMEOUT, "{left} tasks have not ended in time; wait again or longer");
+                return fail!(
+                    DTL_ERROR_TIMEOUT,
+                    "{left} tasks have not ended in time; wait again or longer"
+                );
             }
             backoff.pause();
         }

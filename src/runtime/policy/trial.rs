@@ -1,19 +1,22 @@
 //! One task's tunings, one after another: who runs where, how long that took, and who is last.
 //!
-//! The runs of a tuning are in parts: the warm-ups, which come first, and shares of the samples, in whole rounds over the
-//! resources. A thread begins with its own share; when all runs of that one are handed out it goes on with others, in an
-//! order that keeps two as fast apart (0 1 2 3 and 1 0 3 2). So few runs write a line that threads share, and none is left
-//! behind if one of them submits no more.
+//! The runs of a tuning are in parts: the warm-ups, which come first, and shares of the samples, in
+//! whole rounds over the resources. A thread begins with its own share; when all runs of that one
+//! are handed out it goes on with others, in an order that keeps two as fast apart (0 1 2 3 and 1 0
+//! 3 2). So few runs write a line that threads share, and none is left behind if one of them
+//! submits no more.
 //!
-//! Without a lock, as every run of a tuning ends exactly once, and the next one begins only behind the last of them: so
-//! whoever reports a time reports it to the tuning that is on. Of each part `runs` hands runs out and `ended` counts the
-//! reports; the last of a part is counted as one end of the tuning's.
+//! Without a lock, as every run of a tuning ends exactly once, and the next one begins only behind
+//! the last of them: so whoever reports a time reports it to the tuning that is on. Of each part
+//! `runs` hands runs out and `ended` counts the reports; the last of a part is counted as one end
+//! of the tuning's.
 //!
-//! Memory ordering: a time is reported before its run's end is counted, and a part's last end before the part's (release), and
-//! who counts the last sees them all (acquire, in both). It publishes `best` (release); who takes that away to tune anew
-//! (acquire, and one alone can) sees the whole tuning before, clears it and hands runs out by each part's `runs` (release),
-//! which who gets one acquires: no time comes before the clearing. A thread that finds no run left reads `leader`, which is
-//! only a hint. `tests/models` tries it.
+//! Memory ordering: a time is reported before its run's end is counted, and a part's last end
+//! before the part's (release), and who counts the last sees them all (acquire, in both). It
+//! publishes `best` (release); who takes that away to tune anew (acquire, and one alone can) sees
+//! the whole tuning before, clears it and hands runs out by each part's `runs` (release), which who
+//! gets one acquires: no time comes before the clearing. A thread that finds no run left reads
+//! `leader`, which is only a hint. `tests/models` tries it.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -25,7 +28,8 @@ const WARMUPS: usize = 0;
 /// Parts of the samples, a power of two; threads so far apart begin with the same one.
 const SHARES: usize = 4;
 
-/// Some of a tuning's runs. What threads write is on lines of its own: two, as a prefetcher takes pairs.
+/// Some of a tuning's runs. What threads write is on lines of its own: two, as a prefetcher takes
+/// pairs.
 #[repr(align(128))]
 struct Part {
     /// How many runs it has.
@@ -87,7 +91,8 @@ impl Trial {
     /// A task that is tuned on so many resources, with so many runs on each.
     #[must_use]
     pub(super) fn new(resources: usize, warmups: usize, samples: usize) -> Self {
-        let rounds = |part| if part == WARMUPS { warmups } else { (samples + SHARES - part) / SHARES };
+        let rounds =
+            |part| if part == WARMUPS { warmups } else { (samples + SHARES - part) / SHARES };
         Trial {
             best: AtomicU32::new(TUNING),
             leader: AtomicU32::new(0),
@@ -123,7 +128,8 @@ impl Trial {
 
     /// A run of a part has ended; `None` = its time does not count.
     pub(super) fn report(&self, Turn { resource, part }: Turn, time_ns: Option<u64>) -> Report {
-        if let (Some(time), Some(least)) = (time_ns.filter(|_| part != WARMUPS), self.least_ns.get(resource))
+        if let (Some(time), Some(least)) =
+            (time_ns.filter(|_| part != WARMUPS), self.least_ns.get(resource))
         {
             if time < least.load(Ordering::Relaxed) {
                 least.fetch_min(time, Ordering::Relaxed);
@@ -155,7 +161,10 @@ impl Trial {
     pub(super) fn begin_anew(&self) -> bool {
         let best = self.best.load(Ordering::Relaxed);
         let is_mine = best != TUNING
-            && self.best.compare_exchange(best, TUNING, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            && self
+                .best
+                .compare_exchange(best, TUNING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
         if is_mine {
             self.restart();
         }
@@ -173,6 +182,8 @@ impl Trial {
     /// The fastest resource and its time; of equals the first.
     fn least(&self) -> (u32, u64) {
         let times = self.least_ns.iter().map(|least| least.load(Ordering::Relaxed)).enumerate();
-        times.min_by_key(|&(_, time)| time).map_or((0, u64::MAX), |(index, time)| (index as u32, time))
+        times
+            .min_by_key(|&(_, time)| time)
+            .map_or((0, u64::MAX), |(index, time)| (index as u32, time))
     }
 }

@@ -1,9 +1,9 @@
 //! `auto_tune`: times a task on every resource, then gives it the fastest one.
 //!
-//! While a task is tuned a thread's runs go to the resources in turn. The first warmups × resources runs are thrown away,
-//! the next samples × resources, which threads share, are timed, and the resource with the least time wins (noise only
-//! ever adds). All that is kept of one tuning goes with it: the next one begins with nothing, so a
-//! resource that has got slow is left.
+//! While a task is tuned a thread's runs go to the resources in turn. The first warmups x resources
+//! runs are thrown away, the next samples x resources, which threads share, are timed, and the
+//! resource with the least time wins (noise only ever adds). All that is kept of one tuning goes
+//! with it: the next one begins with nothing, so a resource that has got slow is left.
 //!
 //! A tuned task costs a look at one word that nobody writes. Tuning takes no lock: `trial`.
 
@@ -79,10 +79,15 @@ impl Tuner {
         self.tuning.load(Ordering::Relaxed) != 0
     }
 
-    /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see [`Tuner::enter`].
+    /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see
+    /// [`Tuner::enter`].
     #[inline(always)]
     #[must_use]
-    pub(super) fn select(&self, key: dtl_task_key_t, thread: usize) -> Option<(usize, Option<Run>)> {
+    pub(super) fn select(
+        &self,
+        key: dtl_task_key_t,
+        thread: usize,
+    ) -> Option<(usize, Option<Run>)> {
         let first = place_of(key);
         let mut places = first..first + MOST_TASKS;
         let (place, entry) = loop {
@@ -132,7 +137,8 @@ impl Tuner {
         }
         fail!(
             DTL_ERROR_LIMIT,
-            "{MOST_TASKS} tasks are tuned by this policy, and {{{:#x}, {:#x}}} would be one more: give tasks that may \
+            "{MOST_TASKS} tasks are tuned by this policy, and {{{:#x}, {:#x}}} would be one more: \
+             give tasks that may \
              share a resource the same key",
             key.task,
             key.variant

@@ -1,4 +1,5 @@
-//! The environment variables that the library reads: their names, and what they do. Reading them is `settings`'.
+//! The environment variables that the library reads: their names, and what they do. Reading them is
+//! `settings`'.
 
 /// An environment variable that the library reads.
 pub struct Variable {
@@ -10,19 +11,32 @@ pub struct Variable {
 
 /// Every variable that the library reads, launchers' own apart.
 pub const VARIABLES: &[Variable] = &[
-    Variable { name: "DTL_BACKEND", meaning: "backend that dtl_backend_get(NULL) gives: a name or auto" },
+    Variable {
+        name: "DTL_BACKEND",
+        meaning: "backend that dtl_backend_get(NULL) gives: a name or auto",
+    },
     Variable { name: "STEPMESH_BACKEND", meaning: "as DTL_BACKEND, read if that is not set" },
-    Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
+    Variable {
+        name: "STEPMESH_BAKCEND",
+        meaning: "StepMesh's misspelling of the line above, read last",
+    },
     Variable {
         name: "DTL_COMM",
-        meaning: "kind of the world communicator: auto, self, shm, mpi, rdma, hier, nccl or a registered name",
+        meaning: "kind of the world communicator: auto, self, shm, mpi, rdma, hier, nccl or a \
+            registered name",
     },
     Variable {
         name: "DTL_TIMEOUT",
         meaning: "time limit of blocking communication: 30s, 500ms, … (default none)",
     },
-    Variable { name: "DTL_DETERMINISTIC", meaning: "1: reductions bitwise equal between kinds and runs" },
-    Variable { name: "DTL_LOG", meaning: "log level: off, error, warn, info, debug (default warn)" },
+    Variable {
+        name: "DTL_DETERMINISTIC",
+        meaning: "1: reductions bitwise equal between kinds and runs",
+    },
+    Variable {
+        name: "DTL_LOG",
+        meaning: "log level: off, error, warn, info, debug (default warn)",
+    },
     Variable {
         name: "DTL_TRACE",
         meaning: "file to write a trace to, Chrome's JSON: %r in it is the rank, %p the process id",
@@ -34,7 +48,8 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_MPI_LIBRARY",
-        meaning: "MPI library of kind mpi: a path or soname (default: the one in the process, else by launcher)",
+        meaning: "MPI library of kind mpi: a path or soname (default: the one in the process, else \
+            by launcher)",
     },
     Variable {
         name: "DTL_OPENCL_LIBRARY",
@@ -50,11 +65,13 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_RDMA_LIBRARY",
-        meaning: "RDMA verbs of kind rdma, rdma-core's libibverbs: a path or soname (default libibverbs.so.1)",
+        meaning: "RDMA verbs of kind rdma, rdma-core's libibverbs: a path or soname (default \
+            libibverbs.so.1)",
     },
     Variable {
         name: "DTL_RDMA_DEVICES",
-        meaning: "devices of kind rdma, each with its port if that matters: mlx5_0:1,mlx5_1 (default: those in use)",
+        meaning: "devices of kind rdma, each with its port if that matters: mlx5_0:1,mlx5_1 \
+            (default: those in use)",
     },
     Variable {
         name: "DTL_RDMA_RAILS",
@@ -68,11 +85,18 @@ pub const VARIABLES: &[Variable] = &[
         name: "DTL_RDMA_GID_INDEX",
         meaning: "kind rdma: index of the port's address, 0 … 255 (default: chosen)",
     },
-    Variable { name: "DTL_RDMA_SERVICE_LEVEL", meaning: "kind rdma: service level, 0 … 15 (default 0)" },
-    Variable { name: "DTL_RDMA_TRAFFIC_CLASS", meaning: "kind rdma: traffic class, 0 … 255 (default 0)" },
+    Variable {
+        name: "DTL_RDMA_SERVICE_LEVEL",
+        meaning: "kind rdma: service level, 0 … 15 (default 0)",
+    },
+    Variable {
+        name: "DTL_RDMA_TRAFFIC_CLASS",
+        meaning: "kind rdma: traffic class, 0 … 255 (default 0)",
+    },
     Variable {
         name: "DTL_RDMA_TIMEOUT",
-        meaning: "kind rdma: wait of 4.096 us x 2^N before a packet is sent again, 1 … 31 (default 20)",
+        meaning: "kind rdma: wait of 4.096 us x 2^N before a packet is sent again, 1 … 31 (default \
+            20)",
     },
     Variable {
         name: "DTL_RDMA_RETRIES",
@@ -80,7 +104,8 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_RDMA_RECEIVER_RETRIES",
-        meaning: "kind rdma: how often for a receiver that is not ready, 0 … 7, 7 = for ever (default 7)",
+        meaning: "kind rdma: how often for a receiver that is not ready, 0 … 7, 7 = for ever \
+            (default 7)",
     },
     Variable {
         name: "DTL_RDMA_MTU",
@@ -104,35 +129,43 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_RDMA_RENDEZVOUS",
-        meaning: "kind rdma: large messages are moved by their sender, write (default), or receiver, read",
+        meaning: "kind rdma: large messages are moved by their sender, write (default), or \
+            receiver, read",
     },
     Variable {
         name: "DTL_RDMA_CACHE_BYTES",
-        meaning: "kind rdma: memory that stays registered for later messages: 0, 512M, 2G … (default 1G)",
+        meaning: "kind rdma: memory that stays registered for later messages: 0, 512M, 2G … \
+            (default 1G)",
     },
     Variable {
         name: "DTL_RDMA_DEVICE_MEMORY",
-        meaning: "kind rdma: how large messages of device memory travel: staged (default), dmabuf, peermem",
+        meaning: "kind rdma: how large messages of device memory travel: staged (default), dmabuf, \
+            peermem",
     },
     Variable {
         name: "DTL_RDMA_MEETING",
-        meaning: "kind rdma: how its ranks meet: auto, over, mpi, shm, file:PATH, tcp:HOST:PORT (default auto)",
+        meaning: "kind rdma: how its ranks meet: auto, over, mpi, shm, file:PATH, tcp:HOST:PORT \
+            (default auto)",
     },
     Variable {
         name: "DTL_RDMA_ADDRESS",
-        meaning: "kind rdma: IP address or network interface of its control sockets (default: chosen)",
+        meaning: "kind rdma: IP address or network interface of its control sockets (default: \
+            chosen)",
     },
     Variable {
         name: "DTL_RDMA_SILENCE_MS",
-        meaning: "kind rdma: silence in milliseconds after which a machine counts as dead (default 5000)",
+        meaning: "kind rdma: silence in milliseconds after which a machine counts as dead (default \
+            5000)",
     },
     Variable {
         name: "DTL_RDMA_RECONNECT_MS",
-        meaning: "kind rdma: how long a connection that breaks over and over is made anew, in milliseconds; 0: not at all (default 5000)",
+        meaning: "kind rdma: how long a connection that breaks over and over is made anew, in \
+            milliseconds; 0: not at all (default 5000)",
     },
     Variable {
         name: "DTL_PLUGIN_PROBE",
-        meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
+        meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a \
+            time limit",
     },
     Variable {
         name: "DTL_CMA",
@@ -140,24 +173,31 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_HIER_ACROSS",
-        meaning: "kind between the nodes of kind hier: mpi (default), rdma, shm (for tests) or a registered name",
+        meaning: "kind between the nodes of kind hier: mpi (default), rdma, shm (for tests) or a \
+            registered name",
     },
     Variable {
         name: "DTL_FAKE_NODES",
-        meaning: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of each)",
+        meaning: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of \
+            each)",
     },
     Variable {
         name: "DTL_MEMORY_KEEP",
-        meaning: "host memory kept for later allocations: 0, 512M, 2G … (default 256M or 1/8 of the most used)",
+        meaning: "host memory kept for later allocations: 0, 512M, 2G … (default 256M or 1/8 of \
+            the most used)",
     },
-    Variable { name: "DTL_HUGE_PAGES", meaning: "0: do not ask for huge pages for host memory (default 1)" },
+    Variable {
+        name: "DTL_HUGE_PAGES",
+        meaning: "0: do not ask for huge pages for host memory (default 1)",
+    },
     Variable {
         name: "DTL_CC",
         meaning: "C compiler of kernels from source: a path or a name (default: cc, gcc, clang)",
     },
     Variable {
         name: "DTL_NVRTC_LIBRARY",
-        meaning: "compiler of CUDA C++, NVIDIA's NVRTC: a path or soname (default libnvrtc.so.12 and its like)",
+        meaning: "compiler of CUDA C++, NVIDIA's NVRTC: a path or soname (default libnvrtc.so.12 \
+            and its like)",
     },
     Variable {
         name: "DTL_CACHE_DIR",
@@ -178,7 +218,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
 ];
 
-/// Those that make code be loaded or run, or files be written. Nobody may choose that for a program with more rights than his own.
+/// Those that make code be loaded or run, or files be written. Nobody may choose that for a program
+/// with more rights than his own.
 pub(super) const LOADING_CODE: &[&str] = &[
     "DTL_PLUGIN_PATH",
     "DTL_PLUGIN_PROBE",

@@ -140,8 +140,12 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    const ALL: [(Phase, char); 4] =
-        [(Phase::Begin, 'B'), (Phase::End, 'E'), (Phase::OperationBegin, 'b'), (Phase::OperationEnd, 'e')];
+    const ALL: [(Phase, char); 4] = [
+        (Phase::Begin, 'B'),
+        (Phase::End, 'E'),
+        (Phase::OperationBegin, 'b'),
+        (Phase::OperationEnd, 'e'),
+    ];
 
     pub(super) fn letter(self) -> char {
         Phase::ALL.iter().find(|(phase, _)| *phase == self).map_or('?', |(_, letter)| *letter)
@@ -171,14 +175,28 @@ fn apart(pair: u64) -> (i32, i32) {
 impl Event {
     pub(super) fn to_record(self) -> Record {
         let Args { has, bytes, peer, tag, comm, dtype, op, what } = self.args;
-        let head = self.phase as u64 | u64::from(self.category.0) << 8 | u64::from(self.name.0) << 32;
+        let head =
+            self.phase as u64 | u64::from(self.category.0) << 8 | u64::from(self.name.0) << 32;
         let mut text = [0; TEXT / 8];
         for (word, bytes) in text.iter_mut().zip(what.chunks_exact(8)) {
             *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
         let [a, b, c, d] = text;
         let status = pair(self.status, has as i32);
-        [self.time_ns, head, self.id, bytes, pair(peer, tag), comm, pair(dtype, op), status, a, b, c, d]
+        [
+            self.time_ns,
+            head,
+            self.id,
+            bytes,
+            pair(peer, tag),
+            comm,
+            pair(dtype, op),
+            status,
+            a,
+            b,
+            c,
+            d,
+        ]
     }
 
     pub(super) fn of_record(record: Record) -> Option<Event> {

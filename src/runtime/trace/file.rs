@@ -1,8 +1,9 @@
 //! The file of a trace: Chrome's array of events, one on each line, written by a thread of its own.
 //!
-//! Threads leave events in their journals. The writer empties these every tenth of a second, or when one has many, so a
-//! rank that is killed leaves all but its last tenth; the format allows for an end that is missing. A thread
-//! whose journal is full empties it itself. Whatever goes wrong with the file ends the trace and nothing else.
+//! Threads leave events in their journals. The writer empties these every tenth of a second, or
+//! when one has many, so a rank that is killed leaves all but its last tenth; the format allows for
+//! an end that is missing. A thread whose journal is full empties it itself. Whatever goes wrong
+//! with the file ends the trace and nothing else.
 
 use super::args::{Event, Phase};
 use super::names::Name;
@@ -80,8 +81,8 @@ struct Known {
     has_ended: bool,
 }
 
-/// Operations that have begun, and ends that came before their begins: from a journal that was emptied before. Those
-/// wait; what began in an earlier trace never gets out.
+/// Operations that have begun, and ends that came before their begins: from a journal that was
+/// emptied before. Those wait; what began in an earlier trace never gets out.
 #[derive(Default)]
 struct Operations {
     open: BTreeMap<u64, (Name, Name)>,
@@ -117,7 +118,8 @@ impl Trace {
         if path.metadata().is_ok_and(|there| !there.is_file()) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "cannot make the trace {}: that is a folder or a device; name a file that is not there yet",
+                "cannot make the trace {}: that is a folder or a device; name a file that is not \
+                 there yet",
                 path.display()
             );
         }
@@ -125,7 +127,11 @@ impl Trace {
         let mut text = text::beginning(rank);
         if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
             let _ = std::fs::remove_file(&path); // just made, and empty
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the text of the trace {}", path.display());
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for the text of the trace {}",
+                path.display()
+            );
         }
         let mut state = State {
             file: Some(file),
@@ -183,7 +189,8 @@ impl Trace {
         self.state.lock().failure.clone()
     }
 
-    /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left out.
+    /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left
+    /// out.
     pub(super) fn join(&self) -> Option<Arc<Journal>> {
         let Some(events) = journal::Journal::new(ROOM) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -198,7 +205,11 @@ impl Trace {
         let mut state = self.state.lock();
         let Place { rank, thread } = self.place(&journal);
         text::name_thread(&mut state.text, rank, thread);
-        state.journals.push(Known { journal: Arc::clone(&journal), open: Vec::new(), has_ended: false });
+        state.journals.push(Known {
+            journal: Arc::clone(&journal),
+            open: Vec::new(),
+            has_ended: false,
+        });
         Some(journal)
     }
 
@@ -220,8 +231,8 @@ impl Trace {
         }
     }
 
-    /// The writer's thread. It takes no lock but the trace's own, or a forked child, where it is not, might wait for
-    /// it for ever.
+    /// The writer's thread. It takes no lock but the trace's own, or a forked child, where it is
+    /// not, might wait for it for ever.
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_over && state.failure.is_none() {
@@ -250,7 +261,9 @@ impl Trace {
                     Phase::End => [known.open.pop().map(|_| (place, event)), None],
                     _ => state.operations.next(place, event),
                 };
-                now.iter().flatten().for_each(|(place, event)| text::event(&mut state.text, *place, event));
+                now.iter()
+                    .flatten()
+                    .for_each(|(place, event)| text::event(&mut state.text, *place, event));
                 if state.text.len() >= BLOCK {
                     self.write(state);
                 }
@@ -283,7 +296,13 @@ impl Trace {
         }
         for (id, (category, name)) in std::mem::take(&mut state.operations).open {
             let place = Place { rank: self.rank, thread: process::thread_id() };
-            text::unfinished(&mut state.text, place, (Phase::OperationEnd, id), (category, name), now);
+            text::unfinished(
+                &mut state.text,
+                place,
+                (Phase::OperationEnd, id),
+                (category, name),
+                now,
+            );
         }
         text::end(&mut state.text, self.rank, now);
         self.write(&mut state);
@@ -311,7 +330,9 @@ impl State {
         let written = match &mut self.file {
             None => Ok(()),
             // The write itself would end the program, by a signal.
-            Some(_) if wanted > process::file_size_limit() => Err(io::ErrorKind::FileTooLarge.into()),
+            Some(_) if wanted > process::file_size_limit() => {
+                Err(io::ErrorKind::FileTooLarge.into())
+            }
             Some(file) => file
                 .write_all(self.text.as_bytes())
                 .inspect_err(|_| drop(cut_back(file, before, self.text.as_bytes()))),
@@ -325,7 +346,8 @@ impl State {
     }
 }
 
-/// Takes the part of a line away that a disk that was full has left at the end. `before`: where `text` begins.
+/// Takes the part of a line away that a disk that was full has left at the end. `before`: where
+/// `text` begins.
 fn cut_back(file: &File, before: u64, text: &[u8]) -> io::Result<()> {
     let there = usize::try_from(file.metadata()?.len().saturating_sub(before)).unwrap_or(0);
     let part = text.get(..there).unwrap_or(text);

@@ -1,11 +1,12 @@
 //! Tracing: what the library does, and how long it takes, told to a file and to another tool.
 //!
-//! From a call to the file: `ffi/guard.rs` finds the library in state TRACED (nobody asks anything more while nothing
-//! is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records of them and puts them into the thread's
-//! own journal; `file` takes them out, in a thread of its own every tenth of a second, and writes them as
-//! Chrome's trace JSON. Work inside of calls tells itself: [`span`] for a part of a call, [`about`] for what
-//! the call is about, [`operation_begin`] for what goes on after its call has returned. All of these are one load and
-//! one branch while nothing is traced.
+//! From a call to the file: `ffi/guard.rs` finds the library in state TRACED (nobody asks anything
+//! more while nothing is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records
+//! of them and puts them into the thread's own journal; `file` takes them out, in a thread of its
+//! own every tenth of a second, and writes them as Chrome's trace JSON. Work inside of calls tells
+//! itself: [`span`] for a part of a call, [`about`] for what the call is about, [`operation_begin`]
+//! for what goes on after its call has returned. All of these are one load and one branch while
+//! nothing is traced.
 
 mod args;
 mod file;
@@ -66,8 +67,8 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Whether nothing is traced any more since a file has failed: `lifecycle` is to know. Asked by traced calls, not by the
-/// writer, which takes no lock that a forked child needs.
+/// Whether nothing is traced any more since a file has failed: `lifecycle` is to know. Asked by
+/// traced calls, not by the writer, which takes no lock that a forked child needs.
 #[must_use]
 pub fn has_ended() -> bool {
     if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {
@@ -102,7 +103,8 @@ fn start_file(path: &str, life: u32) -> Result<()> {
             ),
             Some(why) => fail!(
                 DTL_ERROR_INVALID_STATE,
-                "the trace to {path} has ended ({}) and is to be stopped: call dtl_trace_stop first",
+                "the trace to {path} has ended ({}) and is to be stopped: call dtl_trace_stop \
+                 first",
                 why.text()
             ),
         };
@@ -116,7 +118,10 @@ fn start_file(path: &str, life: u32) -> Result<()> {
 pub fn stop() -> Result<()> {
     let mut sinks = SINKS.lock();
     let Some(file) = sinks.file.take() else {
-        return fail!(DTL_ERROR_INVALID_STATE, "no trace is being written: dtl_trace_start begins one");
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "no trace is being written: dtl_trace_start begins one"
+        );
     };
     sinks.publish();
     drop(sinks);
@@ -146,7 +151,8 @@ pub fn close() {
 pub fn forget() {
     *LIVES.lock() = (String::new(), 0);
     let mut sinks = SINKS.lock();
-    // Another thread of the parent may have had its lock, and the one that writes is not here: nothing of it is touched.
+    // Another thread of the parent may have had its lock, and the one that writes is not here:
+    // nothing of it is touched.
     std::mem::forget(sinks.file.take());
     sinks.tool = None;
     sinks.publish();
@@ -163,8 +169,9 @@ pub fn call_end(status: dtl_status_t) {
     thread::end(status);
 }
 
-/// A part of a call, from here until the end of the block: `let _span = trace::span("dispatch", "lookup", || Args::what(name));`
-/// No lock is held that the functions of a tool must not wait for. `args` is made only if somebody is told.
+/// A part of a call, from here until the end of the block:
+/// `let _span = trace::span("dispatch", "lookup", || Args::what(name));` No lock is held that the
+/// functions of a tool must not wait for. `args` is made only if somebody is told.
 #[inline(always)]
 #[must_use]
 pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {

@@ -1,7 +1,8 @@
-//! Names of events as numbers, so that a record has room for them. There are few, and they live for ever.
+//! Names of events as numbers, so that a record has room for them. There are few, and they live for
+//! ever.
 //!
-//! Reading takes no lock: the thread that writes the file reads names, and a forked child, which has a copy of everything but
-//! that thread, must not find a lock in its hands.
+//! Reading takes no lock: the thread that writes the file reads names, and a forked child, which
+//! has a copy of everything but that thread, must not find a lock in its hands.
 
 use crate::runtime::chunks::Chunks;
 use crate::runtime::for_ever;
@@ -25,7 +26,8 @@ impl Name {
     fn of(text: &str) -> (Name, &'static CStr) {
         let text = for_ever(&CString::new(text).unwrap_or_default());
         let mut count = COUNT.lock();
-        let known = (0..*count).find(|number| NAMES.get(*number).is_some_and(|known| *known == text));
+        let known =
+            (0..*count).find(|number| NAMES.get(*number).is_some_and(|known| *known == text));
         let number = known.unwrap_or_else(|| {
             let number = *count;
             *count += usize::from(NAMES.set(number, text).is_some());
@@ -35,7 +37,8 @@ impl Name {
     }
 }
 
-/// The names that a thread has used: those are found without a lock. By address, as names are parts of the program.
+/// The names that a thread has used: those are found without a lock. By address, as names are parts
+/// of the program.
 pub(super) struct Known([Option<(usize, usize, Name, &'static CStr)>; 64]);
 
 impl Known {
@@ -45,7 +48,9 @@ impl Known {
         let (at, len) = (text.as_ptr().addr(), text.len());
         let Some(place) = self.0.get_mut((at ^ at >> 6) % 64) else { return Name::of(text) };
         match place {
-            Some((known_at, known_len, name, text)) if (*known_at, *known_len) == (at, len) => (*name, text),
+            Some((known_at, known_len, name, text)) if (*known_at, *known_len) == (at, len) => {
+                (*name, text)
+            }
             _ => {
                 let (name, text) = Name::of(text);
                 *place = Some((at, len, name, text));

@@ -1,7 +1,7 @@
 //! Chrome's trace format: events as lines of JSON, and what the names of files stand for.
 //!
-//! Source: "Trace Event Format" (Chromium), the JSON array format. B and E are begin and end within a thread, b and e
-//! those of an operation, found by category and id.
+//! Source: "Trace Event Format" (Chromium), the JSON array format. B and E are begin and end within
+//! a thread, b and e those of an operation, found by category and id.
 
 use super::args::{Event, Phase};
 use super::names::Name;
@@ -21,8 +21,8 @@ pub(super) struct Place {
     pub(super) thread: i32,
 }
 
-/// The file that is meant: %r is the rank, %p the process id, %% a %. In a job of several ranks without either, the
-/// rank goes before the ending: trace.json is trace.3.json.
+/// The file that is meant: %r is the rank, %p the process id, %% a %. In a job of several ranks
+/// without either, the rank goes before the ending: trace.json is trace.3.json.
 pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<PathBuf> {
     let (mut full, mut is_own, mut chars) = (String::new(), false, path.chars());
     while let Some(char) = chars.next() {
@@ -37,7 +37,8 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
                 let other = other.map(String::from).unwrap_or_default();
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "trace {path}: %{other} stands for nothing; use %r (rank), %p (process id) or %% (a %)"
+                    "trace {path}: %{other} stands for nothing; use %r (rank), %p (process id) or \
+                     %% (a %)"
                 );
             }
             _ => {
@@ -55,7 +56,9 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
         return Ok(full);
     }
     let ending = full.extension().map(|ending| ending.to_string_lossy().into_owned());
-    Ok(full.with_extension(ending.map_or_else(|| rank.to_string(), |ending| format!("{rank}.{ending}"))))
+    Ok(full.with_extension(
+        ending.map_or_else(|| rank.to_string(), |ending| format!("{rank}.{ending}")),
+    ))
 }
 
 /// The file of a later life of the library in one process: trace.json is trace-2.json.
@@ -80,13 +83,18 @@ pub(super) fn beginning(rank: i32) -> String {
     let mut text = String::from("[\n");
     let pid = process::own_pid();
     let program = std::env::current_exe().ok();
-    let program =
-        program.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let program = program
+        .as_deref()
+        .and_then(Path::file_name)
+        .map(|name| name.to_string_lossy().into_owned());
+    let wall = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
     let (thread, now) = (process::thread_id(), clock::node_ns());
     let _ = write!(
         text,
-        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+        "{{\"ph\":\"M\",\"name\":\"process_name\",\
+         \"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
     );
     quoted(&mut text, &format!("rank {rank}: {} ({pid})", program.unwrap_or_default()));
     let _ = write!(
@@ -115,17 +123,20 @@ fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
     let thread = process::thread_id();
     let _ = write!(
         text,
-        "{{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"trace\",\"name\":\"{name}\",\"pid\":{rank},\"tid\":{thread},\"ts\":"
+        "{{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"trace\",\
+         \"name\":\"{name}\",\"pid\":{rank},\"tid\":{thread},\"ts\":"
     );
     time(text, now);
 }
 
 /// What a thread is called.
 pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
-    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+    let name =
+        std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
     let _ = write!(
         text,
-        "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+        "{{\"ph\":\"M\",\"name\":\"thread_name\",\
+         \"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
     );
     quoted(text, name.trim_end());
     text.push_str("}}");
@@ -189,7 +200,8 @@ fn head(
 ) {
     let (category, name) = (category.text().to_string_lossy(), name.text().to_string_lossy());
     let Place { rank, thread } = place;
-    let _ = write!(text, "{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
+    let _ =
+        write!(text, "{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
     if matches!(phase, Phase::OperationBegin | Phase::OperationEnd) {
         // Of this process: another rank may have the same.
         let _ = write!(text, "\"id2\":{{\"local\":\"{id:#x}\"}},");

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ID_BITS: u32 = 40;
 
 thread_local! {
-    /// Apart from the thread's own block, which has little room in programs that load the library late; made when the thread
-    /// is first traced.
+    /// Apart from the thread's own block, which has little room in programs that load the library
+    /// late; made when the thread is first traced.
     static MINE: RefCell<Option<Box<Thread>>> = const { RefCell::new(None) };
 }
 
@@ -90,8 +90,15 @@ impl Thread {
         self.last_id
     }
 
-    /// Writes an event, if the file is one that has heard of its begin, and prepares what the tool is told.
-    fn tell(&mut self, kind: i32, event: &Told, file: Option<u64>, tool: Option<u64>) -> Option<Telling> {
+    /// Writes an event, if the file is one that has heard of its begin, and prepares what the tool
+    /// is told.
+    fn tell(
+        &mut self,
+        kind: i32,
+        event: &Told,
+        file: Option<u64>,
+        tool: Option<u64>,
+    ) -> Option<Telling> {
         let ((category, category_text), (name, name_text)) =
             (self.known.name(event.category), self.known.name(event.name));
         let Told { phase, id, status, args, .. } = *event;
@@ -214,7 +221,8 @@ pub(super) fn operation(begins: bool, id: u64, name: &'static str, args: &Args) 
     let telling = with_mine(|mine| {
         mine.refresh();
         let phase = if begins { Phase::OperationBegin } else { Phase::OperationEnd };
-        let told = Told { phase, category: "operation", name, id, status: DTL_SUCCESS, args: *args };
+        let told =
+            Told { phase, category: "operation", name, id, status: DTL_SUCCESS, args: *args };
         let (file, tool) = (mine.file_number(), mine.tool_number());
         mine.tell(DTL_TRACE_OPERATION, &told, file, tool)
     });

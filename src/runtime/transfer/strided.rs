@@ -7,7 +7,8 @@
 //! | more | as 2-D copies, one for each position on the outer axes |
 //! | any, and the host reaches both sides | by a loop of the host |
 //!
-//! The checks: elements of the destination must be apart from each other, and from those of the source.
+//! The checks: elements of the destination must be apart from each other, and from those of the
+//! source.
 
 use super::{carry_out, row_of, rows_of};
 use crate::abi::word::DTL_OPERATION_COPY;
@@ -28,7 +29,8 @@ struct Axis {
     src: i64,
 }
 
-/// A side: where its lowest byte is, how many there are from it to the last, and where the first element lies among them.
+/// A side: where its lowest byte is, how many there are from it to the last, and where the first
+/// element lies among them.
 struct Side {
     region: Region,
     first: u64,
@@ -58,20 +60,28 @@ impl Plan {
         if axes.shape.len() > MOST_AXES {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "a copy of shape {:?}: {} axes, at most {MOST_AXES} are copied; merge some, or copy in parts",
+                "a copy of shape {:?}: {} axes, at most {MOST_AXES} are copied; merge some, or \
+                 copy in parts",
                 axes.shape,
                 axes.shape.len()
             );
         }
         if axes.element_bytes == 0 {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "element_bytes is 0; pass the size of an element");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "element_bytes is 0; pass the size of an element"
+            );
         }
         if axes.shape.contains(&0) {
             return Ok(None);
         }
         let strides = axes.dst_strides.iter().zip(axes.src_strides);
-        let mut list: Vec<_> =
-            axes.shape.iter().zip(strides).map(|(&count, (&dst, &src))| Axis { count, dst, src }).collect();
+        let mut list: Vec<_> = axes
+            .shape
+            .iter()
+            .zip(strides)
+            .map(|(&count, (&dst, &src))| Axis { count, dst, src })
+            .collect();
         list.retain(|axis| axis.count > 1);
         let reach = |stride: fn(&Axis) -> i64| span(&list, stride, axes.element_bytes).ok_or(());
         let (Ok(dst), Ok(src)) = (reach(|axis| axis.dst), reach(|axis| axis.src)) else {
@@ -83,11 +93,14 @@ impl Plan {
                 axes.src_strides
             );
         };
-        list.sort_by_key(|axis| std::cmp::Reverse((axis.dst.unsigned_abs(), axis.src.unsigned_abs())));
+        list.sort_by_key(|axis| {
+            std::cmp::Reverse((axis.dst.unsigned_abs(), axis.src.unsigned_abs()))
+        });
         if !is_apart(&list, axes.element_bytes) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "destination strides {:?} of shape {:?}, elements of {} bytes: elements lie on each other, or their axes \
+                "destination strides {:?} of shape {:?}, elements of {} bytes: elements lie on \
+                 each other, or their axes \
                  are woven into each other",
                 axes.dst_strides,
                 axes.shape,
@@ -113,7 +126,8 @@ impl Plan {
     /// The copy, between regions that begin with the lowest byte of each side.
     #[must_use]
     pub fn over(self, dst: Region, src: Region) -> Strided {
-        let (dst, src) = (Side { region: dst, first: self.dst.0 }, Side { region: src, first: self.src.0 });
+        let (dst, src) =
+            (Side { region: dst, first: self.dst.0 }, Side { region: src, first: self.src.0 });
         Strided { dst, src, axes: self.axes, run: self.run }
     }
 }
@@ -129,7 +143,8 @@ fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u
     below.checked_add(above).filter(|bytes| *bytes <= isize::MAX as u64).map(|_| (below, above))
 }
 
-/// Whether no two elements of the destination share a byte: each axis steps over all that the ones inside it reach.
+/// Whether no two elements of the destination share a byte: each axis steps over all that the ones
+/// inside it reach.
 fn is_apart(axes: &[Axis], element: u64) -> bool {
     let mut reach = element;
     axes.iter().rev().all(|axis| {
@@ -154,8 +169,9 @@ fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
     while at > 0 {
         let pair = (axes.get(at - 1).copied(), axes.get(at).copied());
         if let (Some(outer), Some(inner)) = pair {
-            let steps =
-                |stride: i64| i64::try_from(inner.count).ok().and_then(|count| stride.checked_mul(count));
+            let steps = |stride: i64| {
+                i64::try_from(inner.count).ok().and_then(|count| stride.checked_mul(count))
+            };
             if steps(inner.dst) == Some(outer.dst) && steps(inner.src) == Some(outer.src) {
                 axes.remove(at);
                 if let Some(outer) = axes.get_mut(at - 1) {
@@ -174,7 +190,8 @@ impl Strided {
         if self.meet() {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "source {:?} and destination {:?} of shape {:?} overlap, or have other strides within one area: copy \
+                "source {:?} and destination {:?} of shape {:?} overlap, or have other strides \
+                 within one area: copy \
                  through a third buffer",
                 axes.src,
                 axes.dst,
@@ -194,8 +211,9 @@ impl Strided {
         })
     }
 
-    /// Whether an element of the one shares a byte with one of the other. Where both have the same strides it is worked
-    /// out, as for two planes of one grid; else one area for both is taken to be too much.
+    /// Whether an element of the one shares a byte with one of the other. Where both have the same
+    /// strides it is worked out, as for two planes of one grid; else one area for both is taken to
+    /// be too much.
     fn meet(&self) -> bool {
         if !self.dst.region.overlaps(self.src.region) {
             return false;
@@ -206,12 +224,16 @@ impl Strided {
     }
 
     fn by_pieces(&self, inside: &Guard, to: &Located<'_>, from: &Located<'_>) -> Result<()> {
-        let is_host =
-            to.host_accessible()? && from.host_accessible()? && !route::is_taken(DTL_OPERATION_COPY);
+        let is_host = to.host_accessible()?
+            && from.host_accessible()?
+            && !route::is_taken(DTL_OPERATION_COPY);
         // A 2-D copy has pitches, which are not negative and not less than a row.
         let has_pitch = |stride: i64| u64::try_from(stride).is_ok_and(|pitch| pitch >= self.run);
-        let last =
-            self.axes.last().copied().filter(|axis| !is_host && has_pitch(axis.dst) && has_pitch(axis.src));
+        let last = self
+            .axes
+            .last()
+            .copied()
+            .filter(|axis| !is_host && has_pitch(axis.dst) && has_pitch(axis.src));
         let outer = self.axes.len() - usize::from(last.is_some());
         let outer = self.axes.get(..outer).unwrap_or_default();
         let mut at = [0_u64; MOST_AXES];
@@ -225,11 +247,14 @@ impl Strided {
                     super::copy_rows(inside, &to, &from, self.run, axis.count)?;
                 }
                 None if is_host => {
-                    let of =
-                        |side: &Located<'_>, at: u64| side.place.region.part(at as usize, self.run as usize);
+                    let of = |side: &Located<'_>, at: u64| {
+                        side.place.region.part(at as usize, self.run as usize)
+                    };
                     of(to, dst).copy_from(of(from, src));
                 }
-                None => carry_out(inside, &row_of(to, dst, self.run), &row_of(from, src, self.run))?,
+                None => {
+                    carry_out(inside, &row_of(to, dst, self.run), &row_of(from, src, self.run))?
+                }
             }
             if !step(&mut at, outer) {
                 return Ok(());
@@ -238,14 +263,16 @@ impl Strided {
     }
 }
 
-/// Whether `distance` is, to less than `run` bytes, a difference of two positions on the axes (outermost first, each
-/// stepping over what is inside it: so only the two steps nearest to the distance come into question).
+/// Whether `distance` is, to less than `run` bytes, a difference of two positions on the axes
+/// (outermost first, each stepping over what is inside it: so only the two steps nearest to the
+/// distance come into question).
 fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     let Some((axis, inner)) = axes.split_first() else { return distance.abs() < run };
     let stride = i128::from(axis.dst.unsigned_abs());
     let steps = distance.div_euclid(stride);
     [steps, steps + 1].into_iter().any(|steps| {
-        steps.unsigned_abs() < u128::from(axis.count) && reaches(inner, distance - steps * stride, run)
+        steps.unsigned_abs() < u128::from(axis.count)
+            && reaches(inner, distance - steps * stride, run)
     })
 }
 
@@ -292,7 +319,14 @@ mod tests {
 
     fn plan(shape: &[u64], dst: &[i64], src: &[i64], element_bytes: u64) -> Result<Option<Plan>> {
         let (d, s) = (Addr::NULL, Addr::NULL);
-        Plan::new(&Axes { dst: d, src: s, shape, dst_strides: dst, src_strides: src, element_bytes })
+        Plan::new(&Axes {
+            dst: d,
+            src: s,
+            shape,
+            dst_strides: dst,
+            src_strides: src,
+            element_bytes,
+        })
     }
 
     #[test]
@@ -305,8 +339,16 @@ mod tests {
         assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[96, 32, 4]), (1, 16), "rows of one pitch");
         assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[480, 32, 4]), (2, 16));
         assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[4, 8, 24]), (3, 4), "turned");
-        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[24, 8, 48]), (2, 4), "turned, but two stay side by side");
-        assert_eq!(of(&[1, 3, 1], &[-7, 4, 1000], &[9, 4, 3]), (0, 12), "strides of one element say nothing");
+        assert_eq!(
+            of(&[2, 3, 4], &[48, 16, 4], &[24, 8, 48]),
+            (2, 4),
+            "turned, but two stay side by side"
+        );
+        assert_eq!(
+            of(&[1, 3, 1], &[-7, 4, 1000], &[9, 4, 3]),
+            (0, 12),
+            "strides of one element say nothing"
+        );
         assert_eq!(of(&[], &[], &[]), (0, 4));
         assert!(plan(&[3, 0, 2], &[1, 1, 1], &[1, 1, 1], 4).unwrap().is_none());
     }

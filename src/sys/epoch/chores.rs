@@ -1,5 +1,5 @@
-//! Deferred work that threads try when they leave a call: it becomes possible when other threads stop using
-//! something, and no particular thread is the last to do so.
+//! Deferred work that threads try when they leave a call: it becomes possible when other threads
+//! stop using something, and no particular thread is the last to do so.
 //!
 //! Not here: work that waits for the users of one object (`retire`).
 
@@ -14,16 +14,19 @@ global! {
     static CHORES: Mutex<Vec<Chore>> = Mutex::new(Vec::new());
 }
 
-/// Lets threads that leave a call run `chore`, outside the epoch, until it returns true. Until then, leaving
-/// a call costs more.
+/// Lets threads that leave a call run `chore`, outside the epoch, until it returns true. Until
+/// then, leaving a call costs more.
 pub fn until_done(chore: Chore) {
     CHORES.lock().push(chore);
     ERRANDS.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(super) fn run() {
-    // Taken out of the list while they run, because the calls that they make run chores when they end, too.
-    let Some(chores) = CHORES.try_lock().map(|mut chores| std::mem::take(&mut *chores)) else { return };
+    // Taken out of the list while they run, because the calls that they make run chores when they
+    // end, too.
+    let Some(chores) = CHORES.try_lock().map(|mut chores| std::mem::take(&mut *chores)) else {
+        return;
+    };
     let count = chores.len();
     let waiting: Vec<Chore> = chores.into_iter().filter(|chore| !chore()).collect();
     ERRANDS.fetch_sub(count - waiting.len(), Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! What a forked child learns from the records: whether another thread may have left locks taken.
 //!
-//! Not here: which process is a fork (`sys::gate`) and what the child forgets (`runtime::lifecycle`).
+//! Not here: which process is a fork (`sys::gate`) and what the child forgets
+//! (`runtime::lifecycle`).
 
 use super::{RECORDS, Record, adopt_record, give_back, mine, prepare};
 use crate::sys::sync::{Ordering, compiler_fence};
@@ -13,24 +14,26 @@ impl Record {
     }
 }
 
-/// Marks the calling thread as running code of the library outside the epoch: functions that work in every
-/// state, errands, the thread's last destructors, the library's own threads at work. Such code may take
-/// locks, so a forked child must find the thread (see [`another_was_inside`]). The mark keeps no object
-/// alive, and finalize fails because of it in the marked thread alone ([`is_aside`]).
+/// Marks the calling thread as running code of the library outside the epoch: functions that work
+/// in every state, errands, the thread's last destructors, the library's own threads at work. Such
+/// code may take locks, so a forked child must find the thread (see [`another_was_inside`]). The
+/// mark keeps no object alive, and finalize fails because of it in the marked thread alone
+/// ([`is_aside`]).
 ///
-/// Ordering: only the owner writes the count, and only a forked child, which has no other threads, reads it
-/// from outside. The child's memory is a snapshot that respects the order of the owner's stores: each of them
-/// either came before the fork write-protected its page, or waits in the page fault until the fork is over. So
-/// a child that sees a lock taken sees the count above 0, as long as the owner's stores stay in program
-/// order: the release store comes before the acquiring exchange of the lock, and the releasing unlock before
-/// the release store at the end.
+/// Ordering: only the owner writes the count, and only a forked child, which has no other threads,
+/// reads it from outside. The child's memory is a snapshot that respects the order of the owner's
+/// stores: each of them either came before the fork write-protected its page, or waits in the page
+/// fault until the fork is over. So a child that sees a lock taken sees the count above 0, as long
+/// as the owner's stores stay in program order: the release store comes before the acquiring
+/// exchange of the lock, and the releasing unlock before the release store at the end.
 #[must_use]
 pub fn aside() -> Aside {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     Aside::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
 }
 
-/// Whether the calling thread is marked: then it runs a function of the program's that the library has called there.
+/// Whether the calling thread is marked: then it runs a function of the program's that the library
+/// has called there.
 #[must_use]
 pub fn is_aside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -58,8 +61,8 @@ impl Drop for Aside {
     }
 }
 
-/// In a forked child: whether another thread was in a call, or aside, when this process was forked. What such a
-/// thread had locked stays locked here.
+/// In a forked child: whether another thread was in a call, or aside, when this process was forked.
+/// What such a thread had locked stays locked here.
 #[must_use]
 pub fn another_was_inside() -> bool {
     // Taken: by a thread in its first call, or in a destroy.
@@ -71,7 +74,9 @@ pub fn another_was_inside() -> bool {
 pub fn forget_other_threads() {
     for &record in RECORDS.lock().iter() {
         if !ptr::eq(record, mine()) {
-            record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
+            record
+                .seq
+                .store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
             record.nested.store(0, Ordering::Relaxed);
             record.owned.store(false, Ordering::Relaxed);
             record.aside.store(0, Ordering::Relaxed);

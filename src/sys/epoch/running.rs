@@ -1,11 +1,12 @@
-//! A thread that runs a function of the program's between two short stays ([`Visit`]): outside, and still in a call.
+//! A thread that runs a function of the program's between two short stays ([`Visit`]): outside, and
+//! still in a call.
 
 use super::{Record, Visit};
 use crate::sys::sync::Ordering;
 
 impl Visit {
-    /// Leaves for a function of the program's. Until the result is dropped, the thread counts as in a call; nothing
-    /// is kept alive.
+    /// Leaves for a function of the program's. Until the result is dropped, the thread counts as in
+    /// a call; nothing is kept alive.
     #[inline(always)]
     pub(in crate::sys) fn into_running(self) -> Running {
         let record = self.inside.record;

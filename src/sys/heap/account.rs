@@ -2,8 +2,8 @@
 //!
 //! A thread counts in numbers of its own. For the peak it charges what it holds to a total that all
 //! share, and only when it holds more than it has charged; what it frees it gives back to the total
-//! now and then. So the total is never less than what is allocated, and the peak is exact as long as
-//! one thread allocates, else an upper bound (see `dtl_mem_stats_t`).
+//! now and then. So the total is never less than what is allocated, and the peak is exact as long
+//! as one thread allocates, else an upper bound (see `dtl_mem_stats_t`).
 
 use super::cell::Number;
 use std::sync::atomic::{AtomicI64, Ordering};

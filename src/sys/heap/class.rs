@@ -1,8 +1,8 @@
 //! Size classes: which block serves which size.
 //!
-//! Blocks are multiples of 64 bytes: 64, 128 … 512, then four to each doubling (640, 768, 896, 1024,
-//! 1280 …) up to 1 GiB. So a block is less than 64 bytes larger than asked for up to 256 bytes, and
-//! at most a quarter larger above.
+//! Blocks are multiples of 64 bytes: 64, 128 ... 512, then four to each doubling (640, 768, 896,
+//! 1024, 1280 ...) up to 1 GiB. So a block is less than 64 bytes larger than asked for up to 256
+//! bytes, and at most a quarter larger above.
 
 /// Blocks start on, and are multiples of, this.
 pub(super) const QUANTUM: usize = 64;
@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn waste_inside_a_block_is_bounded() {
         let step = if cfg!(miri) { 999 } else { 1 };
-        let sizes = (1..100_000).step_by(step).chain((100_000..LARGEST - 1000).step_by(9973 * step));
+        let sizes =
+            (1..100_000).step_by(step).chain((100_000..LARGEST - 1000).step_by(9973 * step));
         for size in sizes {
             let block = block(of(size));
             assert!(block >= size);

@@ -1,8 +1,8 @@
 //! A thread's heap: for each class the slab that it allocates from, and others with free blocks.
 //!
-//! Only its thread works on a heap (or whoever took it over under the store's lock), so nothing here
-//! needs a locked instruction but for what other threads send (`mail`). A heap outlives its thread:
-//! the next thread gets it with all that is in it.
+//! Only its thread works on a heap (or whoever took it over under the store's lock), so nothing
+//! here needs a locked instruction but for what other threads send (`mail`). A heap outlives its
+//! thread: the next thread gets it with all that is in it.
 
 use super::account::{Account, TAGS};
 use super::cell::{Link, Number};
@@ -39,8 +39,8 @@ pub(super) struct Heap {
     /// In the store's list of heaps without a thread.
     pub(super) idle: Link<Heap>,
     accounts: [Account; TAGS],
-    /// For each class the slab to allocate from; it may be full. A power of two, so that masking replaces
-    /// a check.
+    /// For each class the slab to allocate from; it may be full. A power of two, so that masking
+    /// replaces a check.
     current: [Link<Slab>; BINS],
     /// For each class others that have free blocks.
     listed: [Link<Slab>; BINS],
@@ -100,7 +100,10 @@ fn tag_of(label: u64) -> usize {
 impl Heap {
     #[inline(always)]
     fn current(&self, class: usize) -> &Link<Slab> {
-        #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "masked to the array's length, which the compiler sees"
+        )]
         &self.current[class % BINS]
     }
 
@@ -120,19 +123,26 @@ impl Heap {
 
     fn set_current(&self, class: usize, slab: Option<&'static Slab>) {
         self.current(class).set(slab);
-        let (end, begin) = (class::block(class), if class > 0 { class::block(class - 1) } else { 0 });
+        let (end, begin) =
+            (class::block(class), if class > 0 { class::block(class - 1) } else { 0 });
         let range = begin / QUANTUM..(end / QUANTUM).min(SMALLS);
         self.small.get(range).into_iter().flatten().for_each(|small| small.set(slab));
     }
 
     fn listed(&self, class: usize) -> &Link<Slab> {
-        #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "masked to the array's length, which the compiler sees"
+        )]
         &self.listed[class % BINS]
     }
 
     #[inline(always)]
     fn account(&self, tag: usize) -> &Account {
-        #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "masked to the array's length, which the compiler sees"
+        )]
         &self.accounts[tag % TAGS]
     }
 
@@ -273,8 +283,8 @@ impl Heap {
         (offset < slab.span.get()).then_some((slab, offset))
     }
 
-    /// Frees the block that begins at an address if its tag is that of the label and nothing more is to
-    /// be done; whether `look_after` is due.
+    /// Frees the block that begins at an address if its tag is that of the label and nothing more
+    /// is to be done; whether `look_after` is due.
     #[inline(always)]
     pub(super) fn quick_free(&self, addr: usize, label: u64) -> Option<bool> {
         let (slab, offset) = self.locate(addr)?;
@@ -322,8 +332,8 @@ impl Heap {
         freed
     }
 
-    /// Changes the tag of the block that begins at an address. Who frees it at the very same moment wins, or comes too late:
-    /// both are told of what the word says then.
+    /// Changes the tag of the block that begins at an address. Who frees it at the very same moment
+    /// wins, or comes too late: both are told of what the word says then.
     pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> Freed {
         let Some(slab) = table::find(addr).map(|segment| segment.slab_of(addr)) else {
             return Freed::Foreign;
@@ -335,7 +345,8 @@ impl Heap {
             let tag = (was >> mail::TAG_SHIFT) as u8;
             return if was & mail::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
         }
-        let now = was & ((1 << mail::TAG_SHIFT) - 1) | live(0, to) >> mail::TAG_SHIFT << mail::TAG_SHIFT;
+        let now =
+            was & ((1 << mail::TAG_SHIFT) - 1) | live(0, to) >> mail::TAG_SHIFT << mail::TAG_SHIFT;
         if word.compare_exchange(was, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return Freed::Dead;
         }
@@ -352,7 +363,9 @@ impl Heap {
 
     /// Frees a block of a slab that is not the current one of its class, or not of this heap.
     fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> Freed {
-        let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else { return Freed::Dead };
+        let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else {
+            return Freed::Dead;
+        };
         let word = slab.word(index);
         let is_mine = std::ptr::eq(owner, self);
         let is_alone = slab.class.get() >= FIRST_SPAN;

@@ -4,8 +4,8 @@
 //! not own the slab, on its way to the owner; else free, with the address of the next free block.
 //! Only a slab's owner makes its blocks live and takes them back, by plain stores. Another thread
 //! claims a block with a compare-and-swap from LIVE to SENT, which one of several can win, and
-//! pushes it onto the owner's mail; the owner takes all mail with one exchange. Nobody but the owner
-//! takes from it, so a block cannot come back between a push's load and its swap (no ABA).
+//! pushes it onto the owner's mail; the owner takes all mail with one exchange. Nobody but the
+//! owner takes from it, so a block cannot come back between a push's load and its swap (no ABA).
 //!
 //! Memory ordering. What the freeing thread did with the block's bytes comes before its push
 //! (release); the owner's exchange (acquire) sees it, also for pushes further down: each push is a
@@ -15,8 +15,8 @@
 //!
 //! Two threads that free one block at the very same moment, one of them the owner, may both be told
 //! success: the owner's plain store may cross the other's swap. So words in the mail are changed by
-//! compare-and-swap too, and an owner that finds one in its mail that is not SENT leaves the rest of
-//! that mail alone: memory may be lost until the end, none is given out twice.
+//! compare-and-swap too, and an owner that finds one in its mail that is not SENT leaves the rest
+//! of that mail alone: memory may be lost until the end, none is given out twice.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
@@ -50,7 +50,8 @@ impl Mail {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Pushes a block that was claimed with what `peek` gave; `block` (not 0) is how the owner finds it.
+    /// Pushes a block that was claimed with what `peek` gave; `block` (not 0) is how the owner
+    /// finds it.
     pub(super) fn push(&self, word: &AtomicU64, mut head: u64, block: u64) {
         while let Err(now) =
             self.head.compare_exchange_weak(head, block, Ordering::Release, Ordering::Relaxed)
@@ -70,8 +71,8 @@ impl Mail {
     }
 }
 
-/// Claims a block that was LIVE as `was` says, for one who is not its owner; `head` is the mail that it
-/// will go to, or 0. False: somebody else has freed it.
+/// Claims a block that was LIVE as `was` says, for one who is not its owner; `head` is the mail
+/// that it will go to, or 0. False: somebody else has freed it.
 #[must_use]
 pub(super) fn claim(word: &AtomicU64, was: u64, head: u64) -> bool {
     word.compare_exchange(was, SENT | head, Ordering::AcqRel, Ordering::Relaxed).is_ok()

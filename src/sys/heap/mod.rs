@@ -1,12 +1,14 @@
 //! The host's allocator: size classes on 2 MiB segments, one heap for each thread.
 //!
-//! Here is its face; a call goes down this list:
-//! `local` (a thread's heap: what is at hand) → `store` (what threads share; lock) → `os` (pages).
-//! `segment` describes memory, `table` finds the description of an address without touching it,
-//! `mail` brings back blocks that another thread freed, `returned` tells who wants to know of pages that go back, `class` has sizes, `account` counts, `cell`
-//! is what descriptions are made of. Why it is like that: docs/explanation/host-memory.md.
+//! Here is its face; a call goes down this list: `local` (a thread's heap: what is at hand) ->
+//! `store` (what threads share; lock) -> `os` (pages). `segment` describes memory, `table` finds
+//! the description of an address without touching it, `mail` brings back blocks that another thread
+//! freed, `returned` tells who wants to know of pages that go back, `class` has sizes, `account`
+//! counts, `cell` is what descriptions are made of. Why it is like that:
+//! docs/explanation/host-memory.md.
 //!
-//! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `runtime::pool` choose them.
+//! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `runtime::pool`
+//! choose them.
 
 mod account;
 mod cell;
@@ -95,7 +97,8 @@ pub struct Found {
     pub tag: u8,
 }
 
-/// The mapping of this allocator that a whole region lies in. It stays until [`watch_returned`] tells of it.
+/// The mapping of this allocator that a whole region lies in. It stays until [`watch_returned`]
+/// tells of it.
 #[must_use]
 pub fn mapping(region: Region) -> Option<Region> {
     let segment = table::find(region.addr().get())?;
@@ -136,8 +139,8 @@ pub struct Quick {
     pub due: bool,
 }
 
-/// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call, no
-/// function call.
+/// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call,
+/// no function call.
 #[inline(always)]
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
@@ -145,8 +148,8 @@ pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
     Some(Quick { addr: address(at), due })
 }
 
-/// Frees a block if that is done at once: one of this label's tag and this thread's, in a slab at hand.
-/// Whether [`look_after`] is due. `None`: ask [`free`].
+/// Frees a block if that is done at once: one of this label's tag and this thread's, in a slab at
+/// hand. Whether [`look_after`] is due. `None`: ask [`free`].
 #[inline(always)]
 #[must_use]
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
@@ -185,7 +188,8 @@ pub fn free(addr: Addr, label: Label) -> Freed {
     local::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)
 }
 
-/// Gives a live block another tag: from now on who names that frees it. As `free`, of a block with the first tag.
+/// Gives a live block another tag: from now on who names that frees it. As `free`, of a block with
+/// the first tag.
 pub fn retag(addr: Addr, from: u8, to: u8) -> Freed {
     let (from, to) = (Label::new(0, from).tag(), Label::new(0, to).tag());
     local::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(Freed::Foreign)
@@ -214,7 +218,8 @@ pub fn find(addr: Addr) -> Option<Found> {
     (word & mail::LIVE != 0 && is_inside).then_some(found)
 }
 
-/// First byte of the allocator's own memory, free or not, that a range (any, `first` to `last`) has a byte of.
+/// First byte of the allocator's own memory, free or not, that a range (any, `first` to `last`) has
+/// a byte of.
 #[must_use]
 pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
     table::find_within(first.get(), last.get()).map(|segment| segment.base.get().max(first.get()))
@@ -234,8 +239,8 @@ pub fn stats(tag: u8) -> Stats {
     }
 }
 
-/// Counts bytes (below 0: freed ones) that the calling thread has from elsewhere in an account's live
-/// bytes and peak.
+/// Counts bytes (below 0: freed ones) that the calling thread has from elsewhere in an account's
+/// live bytes and peak.
 pub fn count_bytes(tag: u8, bytes: i64) {
     let _ = local::with(|heap| {
         heap.counters(usize::from(tag)).shift(usize::from(tag), bytes);
@@ -260,8 +265,8 @@ pub fn free_all(tag: u8) {
     });
 }
 
-/// Gives back to the system what the calling thread and threads that have ended keep without use. The
-/// others do it themselves after some more frees.
+/// Gives back to the system what the calling thread and threads that have ended keep without use.
+/// The others do it themselves after some more frees.
 pub fn trim() {
     store::for_each_heap(Heap::want);
     let _ = local::with(|heap| {

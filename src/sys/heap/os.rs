@@ -15,7 +15,8 @@ pub fn use_huge_pages(wanted: bool) {
 }
 
 fn reserve(len: usize) -> Option<usize> {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (prot, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: new pages at an address of the kernel's choice; nothing that exists is touched.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, -1, 0) };
     (at != libc::MAP_FAILED).then(|| at.expose_provenance())
@@ -50,7 +51,8 @@ pub(super) fn map(len: usize, align: usize) -> Option<usize> {
     Some(at)
 }
 
-/// As `map`, from the C library: Miri has no advice about pages, and gives no part of a mapping back.
+/// As `map`, from the C library: Miri has no advice about pages, and gives no part of a mapping
+/// back.
 fn allocate(len: usize, align: usize) -> Option<usize> {
     let mut at = ptr::null_mut();
     // SAFETY: new memory; writes the pointer to it.
@@ -66,7 +68,9 @@ fn allocate(len: usize, align: usize) -> Option<usize> {
 pub(super) fn prefer_huge(at: usize, len: usize) {
     if HUGE.load(Ordering::Relaxed) && !cfg!(miri) {
         // SAFETY: advice about pages of ours; their contents stay.
-        let _ = unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_HUGEPAGE) };
+        let _ = unsafe {
+            libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_HUGEPAGE)
+        };
     }
 }
 
@@ -77,5 +81,6 @@ pub(super) fn purge(at: usize, len: usize) {
         return unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(at), 0, len) };
     }
     // SAFETY: whole pages of ours whose contents nobody needs.
-    let _ = unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_DONTNEED) };
+    let _ =
+        unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_DONTNEED) };
 }

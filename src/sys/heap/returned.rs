@@ -1,4 +1,5 @@
-//! Who has to know which pages go back to the system: what a device was told of them is not true any more.
+//! Who has to know which pages go back to the system: what a device was told of them is not true
+//! any more.
 
 use crate::sys::buf::{Addr, Region};
 use crate::sys::lock::Mutex;
@@ -17,15 +18,18 @@ struct List {
     ranges: Mutex<Vec<Region>>,
 }
 
-/// What was returned since it was last asked. A range is in it before its pages go; whoever is then given memory at
-/// the same addresses finds it here, since the system's own locks stand between the two.
+/// What was returned since it was last asked. A range is in it before its pages go; whoever is then
+/// given memory at the same addresses finds it here, since the system's own locks stand between the
+/// two.
 pub struct Returned(Arc<List>);
 
 /// Watches from now on, until it is dropped.
 #[must_use]
 pub fn watch() -> Returned {
-    let list =
-        Arc::new(List { is_any: AtomicBool::new(false), ranges: Mutex::new(Vec::with_capacity(RANGES)) });
+    let list = Arc::new(List {
+        is_any: AtomicBool::new(false),
+        ranges: Mutex::new(Vec::with_capacity(RANGES)),
+    });
     let mut watchers = WATCHERS.lock();
     watchers.push(Arc::downgrade(&list));
     COUNT.store(watchers.len(), Ordering::Release);

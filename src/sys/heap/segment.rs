@@ -57,14 +57,16 @@ impl Segment {
     #[inline]
     pub(super) fn slab(&self, number: usize) -> &'static Slab {
         let slabs = self.slabs.load(Ordering::Relaxed);
-        // SAFETY: the store made as many slabs, for ever, as the segment's cut has; callers keep to it.
+        // SAFETY: the store made as many slabs, for ever, as the segment's cut has; callers keep to
+        // it.
         let slab = unsafe { slabs.add(number) };
         // SAFETY: as above.
         unsafe { &*slab }
     }
 
-    /// The slab that an address of this segment lies in. Some slab of it if the description serves other memory by now: segments that
-    /// are cut are aligned to their length, so where they begin does not matter.
+    /// The slab that an address of this segment lies in. Some slab of it if the description serves
+    /// other memory by now: segments that are cut are aligned to their length, so where they begin
+    /// does not matter.
     #[inline]
     pub(super) fn slab_of(&self, addr: usize) -> &'static Slab {
         self.slab((addr % class::SEGMENT) >> self.shift.get())
@@ -90,9 +92,9 @@ pub(super) struct Slab {
     pub(super) next: Link<Slab>,
     /// In its owner's list.
     pub(super) prev: Link<Slab>,
-    // What each call needs, in one cache line. It is the second one: programs write to first bytes of
-    // pages more than to others, and a processor takes a store for one to any address with the same
-    // lower 12 bits until it knows better (seen: 14 ns instead of 6).
+    // What each call needs, in one cache line. It is the second one: programs write to first bytes
+    // of pages more than to others, and a processor takes a store for one to any address with the
+    // same lower 12 bits until it knows better (seen: 14 ns instead of 6).
     /// First byte of the first block.
     pub(super) base: Number,
     /// Bytes from there to the end of the last block; 0 while nobody owns the slab.
@@ -116,7 +118,8 @@ impl Slab {
     #[inline(always)]
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         let words = self.words.load(Ordering::Relaxed);
-        // SAFETY: callers take indices below `count`, and the store made at least as many words, for ever.
+        // SAFETY: callers take indices below `count`, and the store made at least as many words,
+        // for ever.
         let word = unsafe { words.add(index) };
         // SAFETY: as above.
         unsafe { &*word }
@@ -134,7 +137,8 @@ impl Slab {
     pub(super) fn index_of(&self, addr: usize) -> Option<usize> {
         let offset = addr.wrapping_sub(self.base.get());
         let index = self.index_at(offset);
-        (offset < self.span.get() && index.wrapping_mul(self.block.get()) == offset).then_some(index)
+        (offset < self.span.get() && index.wrapping_mul(self.block.get()) == offset)
+            .then_some(index)
     }
 
     /// Makes it serve a class. `bytes` is the size of its only block, if it has but one.

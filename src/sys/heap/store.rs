@@ -1,5 +1,5 @@
-//! What threads share: segments with slabs that nobody owns, mappings for large blocks, the heaps of
-//! threads that have ended, and the budget of memory that may be kept without use.
+//! What threads share: segments with slabs that nobody owns, mappings for large blocks, the heaps
+//! of threads that have ended, and the budget of memory that may be kept without use.
 //!
 //! Under one lock, which is taken only where a thread's own memory does not suffice. No page is
 //! written or given back under it.
@@ -79,9 +79,12 @@ impl Store {
         }
         let at = self.next;
         self.next += bytes;
-        // SAFETY: `count` zeroed values of a type for which zero is valid, in pages that stay for ever
-        // and of which this part is given out once; aligned to 128, as much as any of them needs.
-        Some(unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<T>(at), count) })
+        // SAFETY: `count` zeroed values of a type for which zero is valid, in pages that stay for
+        // ever and of which this part is given out once; aligned to 128, as much as any of them
+        // needs.
+        Some(unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<T>(at), count)
+        })
     }
 
     /// The description of a segment of a cut: a spare one or a new one.
@@ -170,7 +173,11 @@ fn count_mapped(bytes: usize) {
 }
 
 /// Maps pages and describes them.
-fn map(cut: usize, bytes: usize, align: usize) -> Option<(MutexGuard<'static, Store>, &'static Segment)> {
+fn map(
+    cut: usize,
+    bytes: usize,
+    align: usize,
+) -> Option<(MutexGuard<'static, Store>, &'static Segment)> {
     let at = os::map(bytes, align)?;
     let mut store = STORE.lock();
     let Some(segment) = store.install(cut, at, bytes) else {
@@ -199,7 +206,12 @@ pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> 
 }
 
 /// A mapping for one block.
-pub(super) fn span(class: usize, bytes: usize, align: usize, owner: &'static Heap) -> Option<&'static Slab> {
+pub(super) fn span(
+    class: usize,
+    bytes: usize,
+    align: usize,
+    owner: &'static Heap,
+) -> Option<&'static Slab> {
     let bytes = bytes.checked_next_multiple_of(os::PAGE)?;
     let (store, segment) = map(SPANS, bytes, align)?;
     segment.free.set(0);
@@ -296,8 +308,8 @@ pub(super) fn adopt() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// Whether the lock can be had. Not where a forked child has inherited it from a thread that does not
-/// exist there; the child's threads must be able to end all the same.
+/// Whether the lock can be had. Not where a forked child has inherited it from a thread that does
+/// not exist there; the child's threads must be able to end all the same.
 pub(super) fn is_usable() -> bool {
     (0..1000).any(|_| {
         STORE.try_lock().is_some() || {

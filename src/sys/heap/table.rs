@@ -6,7 +6,8 @@ use super::class::SEGMENT;
 use super::os;
 use super::segment::Segment;
 
-/// Few for Miri, whose addresses are small: it looks at each entry wherever a reference to a level is passed on.
+/// Few for Miri, whose addresses are small: it looks at each entry wherever a reference to a level
+/// is passed on.
 const ADDRESS_BITS: u32 = if cfg!(miri) { 36 } else { 48 };
 const LEAF_BITS: u32 = if cfg!(miri) { 7 } else { 13 };
 const UNIT_BITS: u32 = SEGMENT.trailing_zeros();
@@ -21,8 +22,8 @@ fn entry(unit: usize) -> Option<&'static Link<Segment>> {
     ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))
 }
 
-/// The segment that an address (any number) lies in. The last 2 MiB of a large mapping may be its own
-/// only in part: what follows there is somebody else's.
+/// The segment that an address (any number) lies in. The last 2 MiB of a large mapping may be its
+/// own only in part: what follows there is somebody else's.
 #[inline]
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     let segment = entry(addr >> UNIT_BITS)?.get()?;

@@ -1,5 +1,5 @@
-//! Tests of the allocator as a whole. It is one for the process, and other tests allocate beside these,
-//! so every test here uses a tag of its own and looks at its own blocks.
+//! Tests of the allocator as a whole. It is one for the process, and other tests allocate beside
+//! these, so every test here uses a tag of its own and looks at its own blocks.
 
 use super::*;
 use proptest::prelude::*;
@@ -16,7 +16,9 @@ fn fill(at: Addr, size: u64, value: u8) {
 
 fn holds(at: Addr, size: u64, value: u8) -> bool {
     // SAFETY: a live block of at least that size, written before.
-    unsafe { std::slice::from_raw_parts(at.ptr().cast::<u8>(), size as usize) }.iter().all(|&b| b == value)
+    unsafe { std::slice::from_raw_parts(at.ptr().cast::<u8>(), size as usize) }
+        .iter()
+        .all(|&b| b == value)
 }
 
 #[test]
@@ -41,12 +43,18 @@ fn blocks_are_aligned_and_found() {
 #[test]
 fn bad_frees_are_told_apart() {
     let stack = 0_u64;
-    for addr in [0, 1, 64, usize::MAX, 1 << 47, 1 << 48, 1 << 63, std::ptr::from_ref(&stack).addr()] {
-        assert_eq!(free(Addr::new(std::ptr::without_provenance_mut(addr)), label(61)), Freed::Foreign);
+    for addr in [0, 1, 64, usize::MAX, 1 << 47, 1 << 48, 1 << 63, std::ptr::from_ref(&stack).addr()]
+    {
+        assert_eq!(
+            free(Addr::new(std::ptr::without_provenance_mut(addr)), label(61)),
+            Freed::Foreign
+        );
         assert_eq!(find(Addr::new(std::ptr::without_provenance_mut(addr))), None);
     }
     // The longest is too much for Miri.
-    for size in [64, 100, 5000, 100_000, 3 << 20, 2 << 30].into_iter().take(if cfg!(miri) { 5 } else { 6 }) {
+    for size in
+        [64, 100, 5000, 100_000, 3 << 20, 2 << 30].into_iter().take(if cfg!(miri) { 5 } else { 6 })
+    {
         let at = alloc(size, 1, label(61)).expect("memory");
         for offset in [1, 8, 32, 63] {
             assert_eq!(free(at.offset(offset), label(61)), Freed::Inside);
@@ -60,11 +68,15 @@ fn bad_frees_are_told_apart() {
         assert_eq!(free(at, label(61)), Freed::Done);
         let again = free(at, label(61));
         // The addresses of one mapped for itself may be another test's by now.
-        assert!(again == Freed::Dead || (size > 1 << 30 && again != Freed::Done), "{size}: {again:?}");
+        assert!(
+            again == Freed::Dead || (size > 1 << 30 && again != Freed::Done),
+            "{size}: {again:?}"
+        );
     }
 }
 
-/// Who asks for an address that was somebody's a moment ago may get the description after it has been given to other memory.
+/// Who asks for an address that was somebody's a moment ago may get the description after it has
+/// been given to other memory.
 #[test]
 fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
     for size in [64, 5000, 100_000, 3 << 20] {
@@ -84,7 +96,8 @@ fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
 #[test]
 fn other_threads_free_and_the_owner_gets_it_back() {
     for size in [64_u64, 3000, 90_000, 700_000, 5 << 20] {
-        let blocks: Vec<Addr> = (0..40).map(|_| alloc(size, 1, label(59)).expect("memory")).collect();
+        let blocks: Vec<Addr> =
+            (0..40).map(|_| alloc(size, 1, label(59)).expect("memory")).collect();
         let mut seen: Vec<usize> = blocks.iter().map(|at| at.get()).collect();
         let theirs = blocks.clone();
         std::thread::spawn(move || {
@@ -99,7 +112,8 @@ fn other_threads_free_and_the_owner_gets_it_back() {
         assert!(blocks.iter().all(|at| free(*at, label(59)) != Freed::Done));
         if size <= 90_000 {
             // All come back: as many new blocks are the same ones, but for those at hand already.
-            let again: Vec<Addr> = (0..40).map(|_| alloc(size, 1, label(59)).expect("memory")).collect();
+            let again: Vec<Addr> =
+                (0..40).map(|_| alloc(size, 1, label(59)).expect("memory")).collect();
             seen.sort_unstable();
             let same = again.iter().filter(|at| seen.binary_search(&at.get()).is_ok()).count();
             assert!(same >= 8, "{size}: {same} of 40");
@@ -141,8 +155,9 @@ fn many_threads_allocate_pass_on_and_end() {
             scope.spawn(move || {
                 let mut seed = thread + 1;
                 for round in 0..ROUNDS {
-                    seed =
-                        seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    seed = seed
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     let size = 1 + (seed >> 33) % if round % 50 == 0 { LONGEST } else { 3000 };
                     let at = alloc(size, 1, label(57)).expect("memory");
                     fill(at, size, seed as u8);
@@ -173,7 +188,8 @@ fn many_threads_allocate_pass_on_and_end() {
 #[test]
 fn the_peak_of_one_thread_is_exact() {
     let sizes = [10, 5000, 1 << 20, 64, 300_000];
-    let blocks: Vec<Addr> = sizes.iter().map(|size| alloc(*size, 1, label(56)).expect("memory")).collect();
+    let blocks: Vec<Addr> =
+        sizes.iter().map(|size| alloc(*size, 1, label(56)).expect("memory")).collect();
     assert!(blocks.iter().all(|at| free(*at, label(56)) == Freed::Done));
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1000 };
     for _ in 0..ROUNDS {
@@ -181,7 +197,10 @@ fn the_peak_of_one_thread_is_exact() {
         assert_eq!(free(at, label(56)), Freed::Done);
     }
     let now = stats(56);
-    assert_eq!((now.peak_bytes, now.live_bytes, now.total_count), (sizes.iter().sum(), 0, 5 + ROUNDS));
+    assert_eq!(
+        (now.peak_bytes, now.live_bytes, now.total_count),
+        (sizes.iter().sum(), 0, 5 + ROUNDS)
+    );
 }
 
 #[test]
@@ -194,10 +213,11 @@ fn a_block_that_no_address_space_holds_is_refused() {
 
 #[test]
 fn what_is_kept_stays_within_the_budget() {
-    // More than the budget of large blocks, all freed: what stays mapped beyond what other tests use is
-    // within it.
+    // More than the budget of large blocks, all freed: what stays mapped beyond what other tests
+    // use is within it.
     std::thread::spawn(|| {
-        let blocks: Vec<Addr> = (0..100).map(|_| alloc(8 << 20, 1, label(54)).expect("memory")).collect();
+        let blocks: Vec<Addr> =
+            (0..100).map(|_| alloc(8 << 20, 1, label(54)).expect("memory")).collect();
         let high = mapped();
         assert!(high >= 800 << 20);
         assert!(blocks.iter().all(|at| free(*at, label(54)) == Freed::Done));
@@ -213,11 +233,13 @@ const MOST: u64 = if cfg!(miri) { 900 } else { 80_000 };
 const STEPS: usize = if cfg!(miri) { 40 } else { 300 };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 32 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 32 },
+        ..ProptestConfig::default() })]
 
     /// Against a model: live blocks never overlap, keep their bytes and are found from any byte.
     #[test]
-    fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1..MOST, 0_u32..14, any::<u8>()), 1..STEPS)) {
+    fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1..MOST, 0_u32..14,
+        any::<u8>()), 1..STEPS)) {
         let mut slots = [None; 24];
         let mut live = BTreeMap::new();
         for (slot, size, align, value) in steps {
@@ -231,12 +253,14 @@ proptest! {
             prop_assert_eq!(at.get() % (1 << align), 0);
             let before = live.range(..=at.get()).next_back();
             prop_assert!(before.is_none_or(|(base, bytes)| base + *bytes as usize <= at.get()));
-            prop_assert!(live.range(at.get()..).next().is_none_or(|(base, _)| at.get() + size as usize <= *base));
+            prop_assert!(live.range(at.get()..).next().is_none_or(|(base,
+                _)| at.get() + size as usize <= *base));
             fill(at, size, value);
             live.insert(at.get(), size);
             slots[slot] = Some((at, size, value));
             let middle = at.offset(size as usize / 2);
-            prop_assert_eq!(find(middle).map(|found| (found.base, found.size)), Some((at.get(), size)));
+            prop_assert_eq!(find(middle).map(|found| (found.base, found.size)), Some((at.get(),
+                size)));
         }
         for (at, size, value) in slots.into_iter().flatten() {
             prop_assert!(holds(at, size, value));

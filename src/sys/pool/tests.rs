@@ -17,7 +17,10 @@ fn a_handle_dies_with_its_object() {
     assert_eq!(pool.try_look(handle).err(), Some(Missed::Stale));
     assert_eq!(*pool.try_look(again).ok().unwrap(), 8);
     let looked_at = pool.try_look(again).ok().unwrap();
-    assert_eq!((pool.group_of(again), pool.group_of(handle), looked_at.group()), (Some(2), None, 2));
+    assert_eq!(
+        (pool.group_of(again), pool.group_of(handle), looked_at.group()),
+        (Some(2), None, 2)
+    );
     drop(looked_at);
     assert_eq!(pool.handles(), [again]);
     pool.try_look(again).ok().unwrap().forget(&epoch::enter());

@@ -71,7 +71,8 @@ fn image() -> Range<usize> {
         let info = unsafe { &*info };
         // SAFETY: the description holds the address and the number of the headers, which stay
         // mapped as long as the object does.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         // SAFETY: `out` is `image` below; nothing else accesses it while dl_iterate_phdr runs.
         let out = unsafe { &mut *out.cast::<Range<usize>>() };
         for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
@@ -112,7 +113,8 @@ fn find_stack() -> Option<(usize, usize)> {
     }
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
     // SAFETY: pthread_getattr_np initialised the attributes; both outputs are writable.
-    let code = unsafe { libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size) };
+    let code =
+        unsafe { libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size) };
     // SAFETY: pthread_getattr_np initialised the attributes; they are destroyed once.
     unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
     let high = low.addr().checked_add(size).filter(|_| code == 0)?;

@@ -1,5 +1,5 @@
-//! Elements of two members: complex numbers, and pairs of value and index for MINLOC and MAXLOC. They
-//! are laid out as C lays out the struct.
+//! Elements of two members: complex numbers, and pairs of value and index for MINLOC and MAXLOC.
+//! They are laid out as C lays out the struct.
 
 use super::number::Float;
 use super::rule::Arithmetic;

@@ -1,10 +1,10 @@
-//! The 16-bit floats. Arithmetic is that of binary32, rounded to nearest even after each step; 24 bits
-//! of precision are at least twice 11 plus 2, so that is what 16-bit arithmetic would give (Figueroa,
-//! "When is double rounding innocuous?", 1995).
+//! The 16-bit floats. Arithmetic is that of binary32, rounded to nearest even after each step; 24
+//! bits of precision are at least twice 11 plus 2, so that is what 16-bit arithmetic would give
+//! (Figueroa, "When is double rounding innocuous?", 1995).
 //!
 //! Conversions are free of branches, so that loops over them can be wide, and never compute with
-//! subnormal numbers of binary32, which a program may have switched off. Method for binary16: Fabian
-//! Giesen, "Half to float done quick" (2012), public domain.
+//! subnormal numbers of binary32, which a program may have switched off. Method for binary16:
+//! Fabian Giesen, "Half to float done quick" (2012), public domain.
 
 use super::rule::{Arithmetic, Ordered};
 

@@ -1,11 +1,12 @@
-//! Element-wise reduction of raw buffers: `into[i] = into[i] ∘ from[i]` (or `from[i] ∘ into[i]`, which for
-//! zeros and NaNs is not the same bits) for every built-in pair of dtype and operation, and the call of a
-//! program's own operation. Buffers need not be aligned; the two may be the same, but must not overlap
-//! otherwise.
+//! Element-wise reduction of raw buffers: `into[i] = into[i] op from[i]` (or `from[i] op into[i]`,
+//! which for zeros and NaNs is not the same bits) for every built-in pair of dtype and operation,
+//! and the call of a program's own operation. Buffers need not be aligned; the two may be the same,
+//! but must not overlap otherwise.
 //!
-//! `rule` says what operations there are, on `number` (integers, floats), `half` (16-bit floats) and
-//! `compound` (complex numbers, pairs); `wide` makes loops of them, one for each instruction set;
-//! `user` calls C. Which dtypes a program made itself is known to `runtime::comm::types`, not here.
+//! `rule` says what operations there are, on `number` (integers, floats), `half` (16-bit floats)
+//! and `compound` (complex numbers, pairs); `wide` makes loops of them, one for each instruction
+//! set; `user` calls C. Which dtypes a program made itself is known to `runtime::comm::types`, not
+//! here.
 
 mod compound;
 mod half;
@@ -91,18 +92,18 @@ pub fn commutes(op: dtl_reduce_op_t) -> bool {
 /// Which operand the result takes the place of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// `into = into ∘ from`
+    /// `into = into op from`
     Left,
-    /// `into = from ∘ into`
+    /// `into = from op into`
     Right,
 }
 
 /// One kernel for each side.
 #[derive(Clone, Copy)]
 pub struct Kernels {
-    /// `into = into ∘ from`
+    /// `into = into op from`
     pub to_left: Kernel,
-    /// `into = from ∘ into`
+    /// `into = from op into`
     pub to_right: Kernel,
 }
 
@@ -135,7 +136,9 @@ pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
 
 fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {
     match (op, side) {
-        (DTL_OP_REPLACE, Side::Left) | (DTL_OP_NO_OP, Side::Right) => Some(|into, from| into.copy_from(from)),
+        (DTL_OP_REPLACE, Side::Left) | (DTL_OP_NO_OP, Side::Right) => {
+            Some(|into, from| into.copy_from(from))
+        }
         (DTL_OP_NO_OP, Side::Left) | (DTL_OP_REPLACE, Side::Right) => Some(|_, _| {}),
         _ => None,
     }
@@ -143,7 +146,12 @@ fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {
 
 /// The kernel of a built-in pair in one instruction set; all give the same bits.
 #[must_use]
-pub fn kernel_at(level: Level, side: Side, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
+pub fn kernel_at(
+    level: Level,
+    side: Side,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Option<Kernel> {
     dtype_size(dtype)?;
     let how = (level, side);
     kernel_of_bytes(side, op).or_else(|| match dtype {
@@ -176,8 +184,8 @@ pub fn kernel_at(level: Level, side: Side, dtype: dtl_dtype_t, op: dtl_reduce_op
 
 type How = (Level, Side);
 
-/// For rules that pick an operand: which one it is of two that compare as equal depends on the side.
-/// All others give the same bits either way.
+/// For rules that pick an operand: which one it is of two that compare as equal depends on the
+/// side. All others give the same bits either way.
 fn sided<R: Rule>((level, side): How) -> Kernel {
     match side {
         Side::Left => kernel_of::<R>(level),
@@ -206,7 +214,9 @@ fn integer<T: Arithmetic + Ordered + Truth>(how: How, op: dtl_reduce_op_t) -> Op
     match op {
         DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),
         DTL_OP_MAX => Some(kernel_of::<Max<T>>(how.0)),
-        _ => arithmetic::<T>(how, op).or_else(|| bitwise(how, op)).or_else(|| logical::<T>(how, op)),
+        _ => {
+            arithmetic::<T>(how, op).or_else(|| bitwise(how, op)).or_else(|| logical::<T>(how, op))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
-//! What integers and binary32 and binary64 can do. Integers wrap around; no float operation is fused
-//! or reordered, and a NaN that arithmetic gives has one form only: which operand's NaN an instruction
-//! passes on depends on how the compiler ordered them, and every rank shall get the same bits.
+//! What integers and binary32 and binary64 can do. Integers wrap around; no float operation is
+//! fused or reordered, and a NaN that arithmetic gives has one form only: which operand's NaN an
+//! instruction passes on depends on how the compiler ordered them, and every rank shall get the
+//! same bits.
 
 use super::rule::{Arithmetic, Ordered, Truth};
 
@@ -30,7 +31,11 @@ integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
 /// What complex numbers are made of.
 pub(super) trait Float:
-    Copy + std::ops::Add<Output = Self> + std::ops::Sub<Output = Self> + std::ops::Mul<Output = Self> + 'static
+    Copy
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + 'static
 {
     /// The number, or the one NaN.
     fn one_nan(self) -> Self;

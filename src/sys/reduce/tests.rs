@@ -1,4 +1,5 @@
-//! Every pair of dtype and operation against plain rules, every instruction set against every other.
+//! Every pair of dtype and operation against plain rules, every instruction set against every
+//! other.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +9,8 @@ fn region<T>(data: &mut [T]) -> Region {
     unsafe { Region::new(data.as_mut_ptr().cast(), size_of_val(data)) }
 }
 
-/// The bytes of elements without those between and behind their members, of which nothing is promised.
+/// The bytes of elements without those between and behind their members, of which nothing is
+/// promised.
 fn without_padding(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
     let (element, padding) = match dtype {
         DTL_DTYPE_FLOAT64_INT32 | DTL_DTYPE_INT64_INT32 => (16, 12..16),
@@ -39,7 +41,11 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
 
 /// All that can be written down; for Miri a fifth of them, with every dtype and every operation.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
-    (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) { 5 } else { 1 })
+    (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
+        5
+    } else {
+        1
+    })
 }
 
 #[test]
@@ -86,7 +92,8 @@ fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
     if bits & 0x8000 != 0 { -magnitude } else { magnitude }
 }
 
-/// Every value comes back, and what lies between two neighbours goes to the nearer, or the even one.
+/// Every value comes back, and what lies between two neighbours goes to the nearer, or the even
+/// one.
 fn check_format(fraction_bits: i32, bias: i32, wide: fn(u16) -> f32, rounded: fn(f32) -> u16) {
     let infinite = 0x7FFF >> fraction_bits << fraction_bits;
     for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 97 } else { 1 }) {
@@ -110,8 +117,16 @@ fn check_format(fraction_bits: i32, bias: i32, wide: fn(u16) -> f32, rounded: fn
         let middle = ((exact + next) / 2.0) as f32;
         assert_eq!(f64::from(middle), (exact + next) / 2.0, "the middle is a binary32");
         assert_eq!(rounded(middle), if bits & 1 == 0 { bits } else { above }, "{bits:#x}: a tie");
-        assert_eq!(rounded(f32::from_bits(middle.to_bits() - 1)), bits, "{bits:#x}: below the middle");
-        assert_eq!(rounded(f32::from_bits(middle.to_bits() + 1)), above, "{bits:#x}: above the middle");
+        assert_eq!(
+            rounded(f32::from_bits(middle.to_bits() - 1)),
+            bits,
+            "{bits:#x}: below the middle"
+        );
+        assert_eq!(
+            rounded(f32::from_bits(middle.to_bits() + 1)),
+            above,
+            "{bits:#x}: above the middle"
+        );
         assert_eq!(rounded(middle) & 0x8000, sign);
     }
 }
@@ -145,7 +160,10 @@ fn locations() {
         for (op, right_wins) in [(DTL_OP_MINLOC, min), (DTL_OP_MAXLOC, max)] {
             let pair = |(value, index)| Pair { value, index };
             let (mut into, mut from) = ([pair(left)], [pair(right)]);
-            (kernels(DTL_DTYPE_FLOAT64_INT32, op).unwrap().to_left)(region(&mut into), region(&mut from));
+            (kernels(DTL_DTYPE_FLOAT64_INT32, op).unwrap().to_left)(
+                region(&mut into),
+                region(&mut from),
+            );
             let winner = if right_wins { right } else { left };
             assert_eq!((into[0].value.to_bits(), into[0].index), (winner.0.to_bits(), winner.1));
         }
@@ -201,7 +219,8 @@ macro_rules! floats_by_rules {
 
 /// Any bits, and often those of special numbers.
 fn words() -> impl Strategy<Value = Vec<(u64, u64)>> {
-    let special = [0, f64::NAN.to_bits(), u64::MAX, f64::INFINITY.to_bits(), (-0.0_f64).to_bits(), 1];
+    let special =
+        [0, f64::NAN.to_bits(), u64::MAX, f64::INFINITY.to_bits(), (-0.0_f64).to_bits(), 1];
     let word = || prop_oneof![4 => any::<u64>(), 1 => proptest::sample::select(special.to_vec())];
     proptest::collection::vec((word(), word()), 0..100)
 }
@@ -224,18 +243,21 @@ proptest! {
     fn floats_match_the_plain_rules(pairs in words()) {
         let (a, b): (Vec<u64>, Vec<u64>) = pairs.into_iter().unzip();
         floats_by_rules!(a, b; f64 u64 DTL_DTYPE_FLOAT64);
-        let (a, b): (Vec<u32>, Vec<u32>) = a.iter().zip(&b).map(|(a, b)| ((a >> 32) as u32, (b >> 32) as u32)).unzip();
+        let (a, b): (Vec<u32>, Vec<u32>) = a.iter().zip(&b).map(|(a, b)| ((a >> 32) as u32,
+            (b >> 32) as u32)).unzip();
         floats_by_rules!(a, b; f32 u32 DTL_DTYPE_FLOAT32);
     }
 
     #[test]
     fn sixteen_bit_floats_are_rounded_once(pairs in words()) {
-        let (a, b): (Vec<u16>, Vec<u16>) = pairs.iter().map(|(a, b)| ((a >> 48) as u16, (b >> 48) as u16)).unzip();
+        let (a, b): (Vec<u16>, Vec<u16>) = pairs.iter().map(|(a, b)| ((a >> 48) as u16,
+            (b >> 48) as u16)).unzip();
         for (dtype, fraction, bias) in [(DTL_DTYPE_FLOAT16, 10, 15), (DTL_DTYPE_BFLOAT16, 7, 127)] {
             for op in [DTL_OP_SUM, DTL_OP_PROD, DTL_OP_MIN, DTL_OP_MAX] {
                 let results = folded(dtype, op, &a, &b);
                 for (index, result) in results.iter().enumerate() {
-                    let (a, b) = (meaning(a[index], fraction, bias), meaning(b[index], fraction, bias));
+                    let (a, b) = (meaning(a[index], fraction, bias), meaning(b[index], fraction,
+                        bias));
                     // Sum and product of two 16-bit floats; binary64 may round the sum of bfloat16s
                     // far apart, where the smaller one only breaks ties.
                     let exact = match op {
@@ -260,7 +282,8 @@ proptest! {
 
     #[test]
     fn complex_numbers_match_the_plain_formula(pairs in words()) {
-        let split = |n: &u64| Complex { re: f32::from_bits((n >> 32) as u32), im: f32::from_bits(*n as u32) };
+        let split = |n: &u64| Complex { re: f32::from_bits((n >> 32) as u32),
+            im: f32::from_bits(*n as u32) };
         let a: Vec<_> = pairs.iter().map(|pair| split(&pair.0)).collect();
         let b: Vec<_> = pairs.iter().map(|pair| split(&pair.1)).collect();
         let one_nan = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
@@ -279,15 +302,19 @@ proptest! {
     /// The kernels that write the right operand give the same bits, also of NaNs and zeros.
     #[test]
     fn sides_do_not_matter(
-        a in proptest::collection::vec(any::<u8>(), 64), b in proptest::collection::vec(any::<u8>(), 64)
+        a in proptest::collection::vec(any::<u8>(), 64),
+            b in proptest::collection::vec(any::<u8>(), 64)
     ) {
         let zeros = |sign| (0..8).flat_map(|_| [0, 0, 0, 0, 0, 0, 0, sign]).collect::<Vec<u8>>();
-        for (left, right) in [(a, b), (zeros(0), zeros(0x80)), (zeros(0x80), zeros(0)), (vec![0xFF; 64], vec![0x7F; 64])] {
+        for (left, right) in [(a, b), (zeros(0), zeros(0x80)), (zeros(0x80), zeros(0)),
+            (vec![0xFF; 64], vec![0x7F; 64])] {
             for (dtype, op) in pairs() {
                 for level in Level::all() {
                     let kernel = |side| kernel_at(level, side, dtype, op);
-                    let (Some(to_left), Some(to_right)) = (kernel(Side::Left), kernel(Side::Right)) else { continue };
-                    let [mut a, mut b, mut c, mut d] = [&left, &right, &left, &right].map(Vec::clone);
+                    let (Some(to_left), Some(to_right)) = (kernel(Side::Left),
+                        kernel(Side::Right)) else { continue };
+                    let [mut a, mut b, mut c, mut d] = [&left, &right, &left, &right]
+                        .map(Vec::clone);
                     to_left(region(&mut a), region(&mut b));
                     to_right(region(&mut d), region(&mut c));
                     let [a, d] = [&a, &d].map(|bytes| without_padding(dtype, bytes));
@@ -300,7 +327,8 @@ proptest! {
 
     /// Odd addresses, and a buffer folded with itself.
     #[test]
-    fn places_do_not_matter(bytes in proptest::collection::vec(any::<u8>(), 64..400), shift in 0..16_usize) {
+    fn places_do_not_matter(bytes in proptest::collection::vec(any::<u8>(), 64..400),
+        shift in 0..16_usize) {
         for (dtype, op) in pairs() {
             for level in Level::all() {
                 let Some(kernel) = kernel_at(level, Side::Left, dtype, op) else { continue };

@@ -24,23 +24,29 @@ impl UserOp {
         Some(UserOp { function: function?, user })
     }
 
-    /// `into = into ∘ from` over the whole elements that both hold; `from` is overwritten.
+    /// `into = into op from` over the whole elements that both hold; `from` is overwritten.
     ///
-    /// Sound as far as the library goes: both regions are valid for the elements counted here, `from`
-    /// for writing as well (the schedule gives scratch memory), and no reference to either exists
-    /// during the call. What the function does beyond its contract is the program's doing: it named
-    /// the function, as with every callback.
+    /// Sound as far as the library goes: both regions are valid for the elements counted here,
+    /// `from` for writing as well (the schedule gives scratch memory), and no reference to either
+    /// exists during the call. What the function does beyond its contract is the program's doing:
+    /// it named the function, as with every callback.
     pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
         let count = into.len().min(from.len()) / element.max(1);
         self.apply_to_right(into, from, element, dtype);
         into.copy_from(from.part(0, count * element));
     }
 
-    /// `right = left ∘ right`, as the function itself does it; sound as `apply` is.
+    /// `right = left op right`, as the function itself does it; sound as `apply` is.
     pub fn apply_to_right(self, left: Region, right: Region, element: usize, dtype: dtl_dtype_t) {
         let count = left.len().min(right.len()) / element.max(1);
         if count > 0 {
-            (self.function)(left.addr().ptr(), right.addr().ptr(), count as u64, dtype, self.user.ptr());
+            (self.function)(
+                left.addr().ptr(),
+                right.addr().ptr(),
+                count as u64,
+                dtype,
+                self.user.ptr(),
+            );
         }
     }
 }

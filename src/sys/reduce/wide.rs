@@ -85,7 +85,8 @@ unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {
 #[inline(always)]
 fn fold<R: Rule>(into: Region, from: Region) {
     let count = into.len().min(from.len()) / size_of::<R::Element>();
-    let (to, other) = (into.addr().ptr().cast::<R::Element>(), from.addr().ptr().cast::<R::Element>());
+    let (to, other) =
+        (into.addr().ptr().cast::<R::Element>(), from.addr().ptr().cast::<R::Element>());
     for index in 0..count {
         let (a, b) = (to.wrapping_add(index), other.wrapping_add(index));
         // SAFETY: index < count, so the element lies in the region that its maker vouches for.

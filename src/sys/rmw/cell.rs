@@ -1,4 +1,5 @@
-//! One element that several processes change: the loop for every operation that the processor has no instruction for.
+//! One element that several processes change: the loop for every operation that the processor has
+//! no instruction for.
 
 use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{self, AcqRel, Acquire};
@@ -37,8 +38,8 @@ macro_rules! cells {
 pub(crate) use cells;
 cells!(AtomicU64: u64);
 
-/// Changes it to what `apply` makes of it, and gives what it was. Who changes it next sees what this thread had
-/// written before.
+/// Changes it to what `apply` makes of it, and gives what it was. Who changes it next sees what
+/// this thread had written before.
 #[inline(always)]
 pub fn update<C: Cell>(cell: &C, mut apply: impl FnMut(C::Bits) -> C::Bits) -> C::Bits {
     let mut was = cell.load(Acquire);

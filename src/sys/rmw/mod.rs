@@ -1,19 +1,23 @@
-//! Changes of elements that other threads and processes change at the same time: `target = target ∘ operand` for every
-//! built-in pair of dtype and operation, with or without what was there before; and compare-and-swap.
+//! Changes of elements that other threads and processes change at the same time:
+//! `target = target op operand` for every built-in pair of dtype and operation, with or without
+//! what was there before; and compare-and-swap.
 //!
 //! There are two mechanisms. Elements of one dtype at one address always use the same one:
-//! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums, bits, exchange and
-//!   load are one instruction, everything else is the loop of `cell` around the kernel of `reduce`.
-//! - Elements of all other dtypes, and integers at other addresses, are changed under a lock that the caller takes,
-//!   by the widest kernel of `reduce`. One atomic instruction per element costs some 5 ns, so a run of 65536 bytes
-//!   took 317 us; under the lock it takes as long as a reduction of private memory.
+//! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums,
+//!   bits, exchange and load are one instruction, everything else is the loop of `cell` around the
+//!   kernel of `reduce`.
+//! - Elements of all other dtypes, and integers at other addresses, are changed under a lock that
+//!   the caller takes, by the widest kernel of `reduce`. One atomic instruction per element costs
+//!   some 5 ns, so a run of 65536 bytes took 317 us; under the lock it takes as long as a reduction
+//!   of private memory.
 //!
-//! The choice depends on dtype and address alone, never on the number of elements: an atomic instruction does not
-//! respect a lock, so a short operation without the lock could be lost within a long one that has it. Every process
-//! maps an element at an equally aligned address, and an element is accessed with one dtype at a time, so all
-//! operations on it make the same choice.
+//! The choice depends on dtype and address alone, never on the number of elements: an atomic
+//! instruction does not respect a lock, so a short operation without the lock could be lost within
+//! a long one that has it. Every process maps an element at an equally aligned address, and an
+//! element is accessed with one dtype at a time, so all operations on it make the same choice.
 //!
-//! One element is one change; a range of them is not. Not here: whose memory it is, whether it is inside, the lock.
+//! One element is one change; a range of them is not. Not here: whose memory it is, whether it is
+//! inside, the lock.
 
 pub mod cell;
 #[cfg(test)]
@@ -101,7 +105,10 @@ pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
 /// Adds to such an element, which needs no lock; `old` gets what was there, unless it is empty.
 #[inline(always)]
 pub fn add(target: Region, operand: Region, old: Region) {
-    write::<AtomicU64>(old, cell_of::<AtomicU64>(target).fetch_add(read::<AtomicU64>(operand), AcqRel));
+    write::<AtomicU64>(
+        old,
+        cell_of::<AtomicU64>(target).fetch_add(read::<AtomicU64>(operand), AcqRel),
+    );
 }
 
 /// Whether integers of this size are changed by atomic instructions.
@@ -132,8 +139,8 @@ impl Update {
         target.addr().get() & self.misplaced == 0
     }
 
-    /// Changes each whole element of `target`, for which no lock is needed. `operand` has as many, unless the operation only looks; `old` gets what
-    /// was there, unless it is empty.
+    /// Changes each whole element of `target`, for which no lock is needed. `operand` has as many,
+    /// unless the operation only looks; `old` gets what was there, unless it is empty.
     #[inline(always)]
     pub fn apply(&self, target: Region, operand: Region, old: Region) {
         if self.size == 8 && target.len() == 8 && self.act == Act::Add {
@@ -181,7 +188,8 @@ impl Update {
 
 /// The bytes of a value, for as long as it is borrowed.
 fn region_of<T>(value: &mut T) -> Region {
-    // SAFETY: the value lives through its uses in this module, which end before the borrow's owner does.
+    // SAFETY: the value lives through its uses in this module, which end before the borrow's owner
+    // does.
     unsafe { Region::new(std::ptr::from_mut(value).cast(), size_of::<T>()) }
 }
 
@@ -212,8 +220,8 @@ widths!(AtomicU32, AtomicU64);
 /// The element that begins a region, as an atomic.
 #[inline(always)]
 fn cell_of<'a, W: Width>(target: Region) -> &'a W {
-    // SAFETY: aligned and large enough (its callers look), valid by the maker's promise while the operation lasts; all
-    // who change it meanwhile do so by atomics of this width.
+    // SAFETY: aligned and large enough (its callers look), valid by the maker's promise while the
+    // operation lasts; all who change it meanwhile do so by atomics of this width.
     unsafe { &*target.addr().ptr().cast::<W>() }
 }
 

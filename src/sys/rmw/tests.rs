@@ -6,7 +6,11 @@ use proptest::prelude::*;
 
 /// All that can be written down; for Miri a fifth of them, with every dtype and every operation.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
-    (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) { 5 } else { 1 })
+    (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
+        5
+    } else {
+        1
+    })
 }
 
 #[repr(align(16))]
@@ -31,7 +35,11 @@ fn meaning(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn the_pairs_are_those_of_reduce() {
     for (dtype, op) in (-1..40).flat_map(|dtype| (-1..20).map(move |op| (dtype, op))) {
-        assert_eq!(update(dtype, op).is_some(), reduce::kernels(dtype, op).is_some(), "{dtype} {op}");
+        assert_eq!(
+            update(dtype, op).is_some(),
+            reduce::kernels(dtype, op).is_some(),
+            "{dtype} {op}"
+        );
     }
     assert_eq!((DTYPES, OPS), (DTL_DTYPE_INT64_INT64 as usize + 1, DTL_OP_NO_OP as usize + 1));
     assert!(reduce::dtype_size(DTYPES as i32).is_none() && reduce::op_name(OPS as i32).is_none());
@@ -73,7 +81,8 @@ fn what_needs_a_lock() {
 proptest! {
     #[test]
     fn elements_become_what_the_kernels_make_of_them(
-        left in proptest::collection::vec(any::<u8>(), 256), right in proptest::collection::vec(any::<u8>(), 256),
+        left in proptest::collection::vec(any::<u8>(), 256),
+            right in proptest::collection::vec(any::<u8>(), 256),
         is_same in any::<bool>(), odd in 0..2_usize,
     ) {
         let right = if is_same { left.clone() } else { right };
@@ -94,7 +103,8 @@ proptest! {
                 update.apply_locked(whole, operand, region(&mut old));
             }
             prop_assert_eq!(&old, &left, "what was there");
-            prop_assert_eq!(meaning(dtype, &target.0), meaning(dtype, &expected), "dtype {}, op {}", dtype, op);
+            prop_assert_eq!(meaning(dtype, &target.0), meaning(dtype, &expected), "dtype {}, op \
+                {}", dtype, op);
             // Nothing is wanted back, and less than all is changed.
             target.0.copy_from_slice(&left);
             whole = whole.part(0, 32);
@@ -107,11 +117,13 @@ proptest! {
     }
 
     #[test]
-    fn swaps_compare_every_bit(value in any::<u64>(), held in any::<u64>(), bit in 0..64_u32, size in 0..4_u32) {
+    fn swaps_compare_every_bit(value in any::<u64>(), held in any::<u64>(), bit in 0..64_u32,
+        size in 0..4_u32) {
         let size = 1 << size;
         for expected in [held, held ^ 1 << bit] {
             for locked in [false, true] {
-                let (mut held, mut value, mut expected) = (held.to_ne_bytes(), value.to_ne_bytes(), expected.to_ne_bytes());
+                let (mut held, mut value, mut expected) = (held.to_ne_bytes(), value.to_ne_bytes(),
+                    expected.to_ne_bytes());
                 let before = held;
                 let mut result = [0; 8];
                 let swap = Swap {
@@ -129,8 +141,10 @@ proptest! {
                 held = place.to_ne_bytes();
                 prop_assert_eq!(&result[..size], &before[..size]);
                 let is_swapped = before[..size] == expected[..size];
-                prop_assert_eq!(&held[..size], if is_swapped { &value[..size] } else { &before[..size] });
-                prop_assert_eq!((&held[size..], &result[size..]), (&before[size..], &[0; 8][size..]));
+                let expected = if is_swapped { &value[..size] } else { &before[..size] };
+                prop_assert_eq!(&held[..size], expected);
+                prop_assert_eq!((&held[size..], &result[size..]), (&before[size..],
+                    &[0; 8][size..]));
             }
         }
     }
@@ -166,8 +180,9 @@ fn change(update: &Update, lock: SharedLock<'_>, rank: usize, regions: [Region; 
     lock.leave_exclusive();
 }
 
-/// Four threads change one element, alone and in runs with its neighbours: no change is lost, so each thread finds
-/// another value before its own. Fails if short operations on small elements do without the lock of long ones.
+/// Four threads change one element, alone and in runs with its neighbours: no change is lost, so
+/// each thread finds another value before its own. Fails if short operations on small elements do
+/// without the lock of long ones.
 #[test]
 fn nothing_is_lost_between_short_and_long_operations() {
     const TIMES: usize = if cfg!(miri) { 10 } else { 5000 };
@@ -198,8 +213,10 @@ fn nothing_is_lost_between_short_and_long_operations() {
                 let (mut ones, mut old) = (ones.clone(), vec![0; RUN * size]);
                 let sum = update(dtype, DTL_OP_SUM).expect("goes");
                 let mut fetch = |number| {
-                    let (at, len) = if number % 2 == 0 { (AT * size, size) } else { (0, RUN * size) };
-                    let regions = [target, region(&mut ones), region(&mut old)].map(|all| all.part(at, len));
+                    let (at, len) =
+                        if number % 2 == 0 { (AT * size, size) } else { (0, RUN * size) };
+                    let regions =
+                        [target, region(&mut ones), region(&mut old)].map(|all| all.part(at, len));
                     change(sum, SharedLock::new(&words).expect("words"), rank, regions);
                     let mut found = [0; 8];
                     found[..size].copy_from_slice(&old[AT * size..][..size]);

@@ -1,5 +1,5 @@
-//! A file whose descriptor is closed at the end only if it is still this file's: a program that closes what it did not
-//! open gets the number for a file of its own next, and that must stay open.
+//! A file whose descriptor is closed at the end only if it is still this file's: a program that
+//! closes what it did not open gets the number for a file of its own next, and that must stay open.
 
 use std::fs::File;
 use std::io;

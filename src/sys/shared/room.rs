@@ -1,4 +1,5 @@
-//! Room in the address space from a multiple of more than a page on, for a mapping that the kernel would put anywhere.
+//! Room in the address space from a multiple of more than a page on, for a mapping that the kernel
+//! would put anywhere.
 
 use crate::sys::buf::Addr;
 use std::io;
@@ -13,7 +14,8 @@ pub(super) struct Room {
 impl Room {
     /// `len` bytes from a multiple of `align` on; both are multiples of a page.
     pub(super) fn new(len: usize, align: usize) -> io::Result<Self> {
-        let all = len.checked_add(align).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let all =
+            len.checked_add(align).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
@@ -52,7 +54,10 @@ mod tests {
             assert_eq!(block.base().get() % align, 0);
             let again = || block.descriptor().expect("file").try_clone_to_owned().expect("dup");
             let file = std::fs::File::from(again());
-            assert!(file.set_len(0).is_err() && file.set_len(4 << 20).is_err(), "the size is sealed");
+            assert!(
+                file.set_len(0).is_err() && file.set_len(4 << 20).is_err(),
+                "the size is sealed"
+            );
             let other = Memory::block_of(again(), 3 * page, large).expect("the same block");
             assert!(other.base().get() % large == 0 && other.descriptor().is_none());
             assert!(Memory::block_of(again(), 2 * page, 1).is_err(), "another size");

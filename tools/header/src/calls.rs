@@ -35,19 +35,27 @@ pub fn table(root: &Path) -> Outcome<String> {
     shapes(&source, passed, &mut text)?;
     let mut rows = String::new();
     for name in source.functions() {
-        let declaration = declarations.get(name).ok_or_else(|| format!("no declaration of {name}"))?;
+        let declaration =
+            declarations.get(name).ok_or_else(|| format!("no declaration of {name}"))?;
         call(name, declaration, &source, &mut text, &mut rows)?;
     }
     write!(text, "static const struct call calls[] = {{\n{rows}}};\n")?;
     Ok(text)
 }
 
-fn call(name: &str, declaration: &str, source: &Source, text: &mut String, rows: &mut String) -> Outcome<()> {
+fn call(
+    name: &str,
+    declaration: &str,
+    source: &Source,
+    text: &mut String,
+    rows: &mut String,
+) -> Outcome<()> {
     let code: Vec<&str> = declaration.lines().filter(|line| !line.starts_with("//")).collect();
     let code = code.join(" ");
     let (head, list) = code.split_once('(').ok_or("a function without a list of parameters")?;
     let list = list.rsplit_once(')').ok_or("a list of parameters without an end")?.0;
-    let parameters: Vec<Parameter> = list.split(',').filter_map(|part| parameter(part.trim())).collect();
+    let parameters: Vec<Parameter> =
+        list.split(',').filter_map(|part| parameter(part.trim())).collect();
     let arguments = parameters.iter().enumerate().map(|(at, one)| argument(at, one, source));
     let arguments = arguments.collect::<Vec<_>>().join(", ");
     let is_status = head.contains("dtl_status_t");

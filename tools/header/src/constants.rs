@@ -10,7 +10,8 @@ use std::fmt::Write;
 /// `/// doc` and `#define NAME value` of a constant.
 pub fn define(constant: &syn::ItemConst, source: &Source) -> Outcome<String> {
     let name = constant.ident.to_string();
-    let explain = || format!("constant {name}: write its value as a literal or a handle's `{{ id: … }}`");
+    let explain =
+        || format!("constant {name}: write its value as a literal or a handle's `{{ id: … }}`");
     let ty = path_name(&constant.ty).ok_or_else(explain)?;
     let mut text = comment(&docs(&constant.attrs));
     if let syn::Expr::Struct(handle) = &*constant.expr {
@@ -62,7 +63,8 @@ fn number(value: &syn::Expr, base: &str) -> Option<String> {
             number(expr, base).map(|positive| format!("(-{positive})"))
         }
         syn::Expr::Path(path) => {
-            let names: Vec<_> = path.path.segments.iter().map(|part| part.ident.to_string()).collect();
+            let names: Vec<_> =
+                path.path.segments.iter().map(|part| part.ident.to_string()).collect();
             match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["u64", "MAX"] => Some("UINT64_MAX".into()),
                 ["u32", "MAX"] => Some("UINT32_MAX".into()),

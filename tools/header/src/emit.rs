@@ -54,8 +54,10 @@ pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
         ..Default::default()
     };
     config.sort_by = cbindgen::SortKey::None;
-    config.export.include =
-        items().filter(|item| !matches!(item.kind, Kind::Function)).map(|item| item.name.clone()).collect();
+    config.export.include = items()
+        .filter(|item| !matches!(item.kind, Kind::Function))
+        .map(|item| item.name.clone())
+        .collect();
     config.export.item_types = vec![
         cbindgen::ItemType::Structs,
         cbindgen::ItemType::Typedefs,
@@ -63,7 +65,8 @@ pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
         cbindgen::ItemType::OpaqueItems,
     ];
     let builder = cbindgen::Builder::new().with_config(config);
-    let builder = source.modules.iter().fold(builder, |builder, module| builder.with_src(&module.path));
+    let builder =
+        source.modules.iter().fold(builder, |builder, module| builder.with_src(&module.path));
     let mut bytes = Vec::new();
     builder.generate()?.write(&mut bytes);
     let text = String::from_utf8(bytes)?;
@@ -73,11 +76,14 @@ pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
 
 /// The name that a declaration introduces.
 fn declared_name(chunk: &str) -> Option<String> {
-    let code: Vec<&str> = chunk.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code: Vec<&str> =
+        chunk.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join(" ");
     let before = if code.starts_with("typedef struct") {
         code.rsplit_once('}')?.1.trim().trim_end_matches(';')
-    } else if let Some((_, pointer)) = code.strip_prefix("typedef").and_then(|rest| rest.split_once("(*")) {
+    } else if let Some((_, pointer)) =
+        code.strip_prefix("typedef").and_then(|rest| rest.split_once("(*"))
+    {
         pointer.split_once(')')?.0
     } else if code.starts_with("typedef") {
         code.trim_end_matches(';')
@@ -92,7 +98,8 @@ fn declared_name(chunk: &str) -> Option<String> {
 fn tidy(chunk: &str) -> String {
     let chunk = replace_word(chunk, "self_", "self");
     let is_comment = |line: &&str| line.starts_with("//");
-    let comment: String = chunk.lines().take_while(is_comment).map(|line| format!("{line}\n")).collect();
+    let comment: String =
+        chunk.lines().take_while(is_comment).map(|line| format!("{line}\n")).collect();
     let code: Vec<&str> = chunk.lines().skip_while(is_comment).collect();
     if let Some(body) = code.first().and_then(|first| first.strip_prefix("typedef struct")) {
         let rest = code.get(1..).unwrap_or_default().join("\n").replace("struct dtl_", "dtl_");
@@ -160,14 +167,19 @@ fn section(
     Ok(())
 }
 
-fn declaration(item: &Item, source: &Source, declarations: &HashMap<String, String>) -> Outcome<String> {
+fn declaration(
+    item: &Item,
+    source: &Source,
+    declarations: &HashMap<String, String>,
+) -> Outcome<String> {
     if let Kind::Constant(constant) = &item.kind {
         return constants::define(constant, source);
     }
     // cbindgen drops what it cannot express (array parameters, say) without failing.
     let c = declarations.get(&item.name);
-    let mut text =
-        c.ok_or_else(|| format!("cbindgen left out {}: use plain C types in it", item.name))?.clone();
+    let mut text = c
+        .ok_or_else(|| format!("cbindgen left out {}: use plain C types in it", item.name))?
+        .clone();
     if let Kind::Struct(structure) = &item.kind {
         if item.is_handle() {
             write!(text, "\n{}", constants::null_handle(&item.name))?;
@@ -206,7 +218,9 @@ fn refuse_cpp_keywords(text: &str) -> Outcome<()> {
     for line in text.lines().filter(is_code) {
         for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
             if KEYWORDS.contains(&word) {
-                return Err(format!("`{word}` is a C++ keyword; rename it in: {}", line.trim()).into());
+                return Err(
+                    format!("`{word}` is a C++ keyword; rename it in: {}", line.trim()).into()
+                );
             }
         }
     }

@@ -17,7 +17,8 @@ pub fn macro_of(structure: &syn::ItemStruct, source: &Source) -> Option<String> 
         return None;
     }
     let ty = structure.ident.to_string();
-    let name = format!("DTL_{}_INIT", ty.trim_start_matches("dtl_").trim_end_matches("_t").to_uppercase());
+    let name =
+        format!("DTL_{}_INIT", ty.trim_start_matches("dtl_").trim_end_matches("_t").to_uppercase());
     let values = fields.iter().map(|field| value_of(field, &ty, source));
     Some(wrap(&format!("/// Initial value of a {ty}.\n#define {name}"), values))
 }

@@ -75,9 +75,10 @@ fn check() -> Outcome<()> {
         let shown = Command::new("diff").arg("-u").arg(&committed).arg(&fresh).status();
         std::fs::remove_file(&fresh)?;
         shown?;
-        return Err(
-            format!("{file} is out of date. Run `cargo run -p dtl-header` and commit the result.").into()
-        );
+        return Err(format!(
+            "{file} is out of date. Run `cargo run -p dtl-header` and commit the result."
+        )
+        .into());
     }
     Ok(())
 }

@@ -75,7 +75,8 @@ pub fn read(root: &Path) -> Outcome<Source> {
 fn read_module(path: &Path, source: &mut Source) -> Outcome<()> {
     let text = std::fs::read_to_string(path)?;
     let file = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let title = docs(&file.attrs).into_iter().take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+    let title =
+        docs(&file.attrs).into_iter().take_while(|line| !line.is_empty()).collect::<Vec<_>>();
     let mut module = Module { path: path.into(), title: title.join("\n"), items: Vec::new() };
     let mut children = Vec::new();
     for item in file.items {

@@ -3,15 +3,17 @@
 use super::Handle;
 use crate::abi::word::{
     DTL_DTYPE_BOOL, DTL_DTYPE_BYTE, DTL_DTYPE_COMPLEX64, DTL_DTYPE_COMPLEX128, DTL_DTYPE_FLOAT32,
-    DTL_DTYPE_FLOAT32_INT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_FLOAT64_INT32, DTL_DTYPE_INT8, DTL_DTYPE_INT16,
-    DTL_DTYPE_INT16_INT32, DTL_DTYPE_INT32, DTL_DTYPE_INT32_INT32, DTL_DTYPE_INT64, DTL_DTYPE_INT64_INT32,
-    DTL_DTYPE_UINT8, DTL_DTYPE_UINT16, DTL_DTYPE_UINT32, DTL_DTYPE_UINT64, DTL_OP_BAND, DTL_OP_BOR,
-    DTL_OP_BXOR, DTL_OP_LAND, DTL_OP_LOR, DTL_OP_LXOR, DTL_OP_MAX, DTL_OP_MAXLOC, DTL_OP_MIN, DTL_OP_MINLOC,
-    DTL_OP_NO_OP, DTL_OP_PROD, DTL_OP_REPLACE, DTL_OP_SUM, dtl_dtype_t, dtl_reduce_op_t,
+    DTL_DTYPE_FLOAT32_INT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_FLOAT64_INT32, DTL_DTYPE_INT8,
+    DTL_DTYPE_INT16, DTL_DTYPE_INT16_INT32, DTL_DTYPE_INT32, DTL_DTYPE_INT32_INT32,
+    DTL_DTYPE_INT64, DTL_DTYPE_INT64_INT32, DTL_DTYPE_UINT8, DTL_DTYPE_UINT16, DTL_DTYPE_UINT32,
+    DTL_DTYPE_UINT64, DTL_OP_BAND, DTL_OP_BOR, DTL_OP_BXOR, DTL_OP_LAND, DTL_OP_LOR, DTL_OP_LXOR,
+    DTL_OP_MAX, DTL_OP_MAXLOC, DTL_OP_MIN, DTL_OP_MINLOC, DTL_OP_NO_OP, DTL_OP_PROD,
+    DTL_OP_REPLACE, DTL_OP_SUM, dtl_dtype_t, dtl_reduce_op_t,
 };
 
-/// MPI's datatype with the layout of a dtype. None for the 16-bit floats, the pairs with an index of 64 bits
-/// (FLOAT64_INT64, INT64_INT64) and the dtypes of `dtl_dtype_create`: MPI has no such datatype.
+/// MPI's datatype with the layout of a dtype. None for the 16-bit floats, the pairs with an index
+/// of 64 bits (FLOAT64_INT64, INT64_INT64) and the dtypes of `dtl_dtype_create`: MPI has no such
+/// datatype.
 #[must_use]
 pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
     Some(match dtype {
@@ -39,9 +41,9 @@ pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
     })
 }
 
-/// MPI's operation of the same name. Its answer can differ from ours where MPI leaves it open: NaN in MIN,
-/// MAX, MINLOC and MAXLOC, complex PROD; REPLACE and NO_OP are for one-sided calls only. None for the
-/// operations of `dtl_op_create`.
+/// MPI's operation of the same name. Its answer can differ from ours where MPI leaves it open: NaN
+/// in MIN, MAX, MINLOC and MAXLOC, complex PROD; REPLACE and NO_OP are for one-sided calls only.
+/// None for the operations of `dtl_op_create`.
 #[must_use]
 pub const fn operation(op: dtl_reduce_op_t) -> Option<Handle> {
     Some(match op {

@@ -3,10 +3,11 @@
 use super::Place::{self, Address, Value};
 use super::names;
 
-/// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, as Intel MPI 2021.19;
-/// there the final value, 0x143, is `MPI_ERRORS_ABORT`. Which it is, the attribute
+/// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, as Intel MPI
+/// 2021.19; there the final value, 0x143, is `MPI_ERRORS_ABORT`. Which it is, the attribute
 /// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` tells: it is always set, and at least
-/// [`super::Int::ErrLastcode`]; the draft has `MPI_APPNUM` at its number, which is not set or small.
+/// [`super::Int::ErrLastcode`]; the draft has `MPI_APPNUM` at its number, which is not set or
+/// small.
 pub const DRAFT_ERRORS_RETURN: u64 = 0x142;
 
 names! {
@@ -24,7 +25,8 @@ names! {
     InfoNull MPI_INFO_NULL: Address("ompi_mpi_info_null"), Value(0x1c00_0000), Value(0x130);
 
     // error handler
-    ErrorsReturn MPI_ERRORS_RETURN: Address("ompi_mpi_errors_return"), Value(0x5400_0001), Value(0x143);
+    ErrorsReturn MPI_ERRORS_RETURN: Address("ompi_mpi_errors_return"), Value(0x5400_0001),
+        Value(0x143);
 
     // datatypes
     Byte MPI_BYTE: Address("ompi_mpi_byte"), Value(0x4c00_010d), Value(0x247);
@@ -40,8 +42,10 @@ names! {
     Float MPI_FLOAT: Address("ompi_mpi_float"), Value(0x4c00_040a), Value(0x210);
     Double MPI_DOUBLE: Address("ompi_mpi_double"), Value(0x4c00_080b), Value(0x214);
     CBool MPI_C_BOOL: Address("ompi_mpi_c_bool"), Value(0x4c00_013f), Value(0x238);
-    CFloatComplex MPI_C_FLOAT_COMPLEX: Address("ompi_mpi_c_float_complex"), Value(0x4c00_0840), Value(0x212);
-    CDoubleComplex MPI_C_DOUBLE_COMPLEX: Address("ompi_mpi_c_double_complex"), Value(0x4c00_1041), Value(0x216);
+    CFloatComplex MPI_C_FLOAT_COMPLEX: Address("ompi_mpi_c_float_complex"), Value(0x4c00_0840),
+        Value(0x212);
+    CDoubleComplex MPI_C_DOUBLE_COMPLEX: Address("ompi_mpi_c_double_complex"), Value(0x4c00_1041),
+        Value(0x216);
 
     // pairs for MINLOC and MAXLOC
     FloatInt MPI_FLOAT_INT: Address("ompi_mpi_float_int"), Value(0x8c00_0000), Value(0x228);

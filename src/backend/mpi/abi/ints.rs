@@ -8,7 +8,8 @@ pub const ABSENT: i32 = i32::MIN;
 names! {
     /// An integer constant.
     ///
-    /// `MPI_LASTUSEDCODE` of the standard ABI is that of the final document; see [`super::DRAFT_ERRORS_RETURN`].
+    /// `MPI_LASTUSEDCODE` of the standard ABI is that of the final document; see
+    /// [`super::DRAFT_ERRORS_RETURN`].
     Int, value -> i32,
 
     // ranks and tags

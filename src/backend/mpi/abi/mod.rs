@@ -1,13 +1,13 @@
-//! What differs between MPI's binary interfaces: the values behind MPI's names, and the layout of its
-//! types. Plain data; nothing here calls MPI or opens a library.
+//! What differs between MPI's binary interfaces: the values behind MPI's names, and the layout of
+//! its types. Plain data; nothing here calls MPI or opens a library.
 //!
 //! One list per kind of name, a row per name, a column per interface: [`Handle`] and [`Pointer`] in
-//! handles.rs, [`Int`] in ints.rs. `tests/mpi_constants.rs` makes a C program of the same lists and has every
-//! mpicc it finds prove each row against its own mpi.h.
+//! handles.rs, [`Int`] in ints.rs. `tests/mpi_constants.rs` makes a C program of the same lists and
+//! has every mpicc it finds prove each row against its own mpi.h.
 //!
-//! Valid where pointers and `long` are 64 bits (x86-64, aarch64). What is the same in all three is not here:
-//! `int` has 32 bits, `MPI_Aint`, `MPI_Count` and `MPI_Offset` 64, `MPI_Fint` 32, `MPI_SUCCESS` is 0. Nor are the
-//! functions: their list is `functions`.
+//! Valid where pointers and `long` are 64 bits (x86-64, aarch64). What is the same in all three is
+//! not here: `int` has 32 bits, `MPI_Aint`, `MPI_Count` and `MPI_Offset` 64, `MPI_Fint` 32,
+//! `MPI_SUCCESS` is 0. Nor are the functions: their list is `functions`.
 
 mod dtypes;
 mod handles;
@@ -33,13 +33,13 @@ pub enum Family {
 pub enum Place {
     /// This value, in the low 32 bits where handles have 4 bytes.
     Value(u64),
-    /// The address of this data symbol. In a program linked with the library it can lie in the executable,
-    /// so it is to be looked up in the whole process.
+    /// The address of this data symbol. In a program linked with the library it can lie in the
+    /// executable, so it is to be looked up in the whole process.
     Address(&'static str),
 }
 
-/// Layout of an interface, in bytes. Every kind of handle (communicator, datatype, request, …) has the
-/// same size.
+/// Layout of an interface, in bytes. Every kind of handle (communicator, datatype, request, ...)
+/// has the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abi {
     /// Which one.

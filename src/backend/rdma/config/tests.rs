@@ -101,7 +101,10 @@ fn nothing_set_is_the_defaults_and_each_field_has_its_variable() {
     let table = settings::VARIABLES.iter().map(|variable| variable.name);
     let table: Vec<_> =
         table.filter(|name| name.starts_with("DTL_RDMA_") && *name != "DTL_RDMA_LIBRARY").collect();
-    assert!(table.iter().all(|name| names.contains(name)) && table.len() == names.len(), "{table:?}");
+    assert!(
+        table.iter().all(|name| names.contains(name)) && table.len() == names.len(),
+        "{table:?}"
+    );
 }
 
 #[test]
@@ -174,7 +177,9 @@ fn bad_numbers_are_refused_with_name_value_and_range() {
     }
     let text = refused(&dtl_rdma_config_t { cache_bytes: -2, ..OPEN }, &[]);
     assert!(text.contains("cache_bytes is -2: use bytes: 0, 4096"), "{text}");
-    for (name, value) in [("RAILS", "two"), ("MTU", "4K"), ("CACHE_BYTES", "lots"), ("COMPLETION", "1")] {
+    for (name, value) in
+        [("RAILS", "two"), ("MTU", "4K"), ("CACHE_BYTES", "lots"), ("COMPLETION", "1")]
+    {
         let (variable, _) = ALL.iter().find(|(known, _)| known.ends_with(name)).unwrap();
         let text = refused(&OPEN, &[(variable, value)]);
         assert!(text.starts_with(&format!("{variable}={value}: use ")), "{text}");

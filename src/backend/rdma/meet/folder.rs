@@ -1,11 +1,13 @@
-//! Meeting in a folder that all ranks see. Rank 0 puts an invitation there, with a number of its own drawing; each rank
-//! puts its words there under that number; rank 0 reads them and puts its answer there, which repeats a number of each
-//! rank's drawing. So nothing that an earlier job has left behind is taken for this one's.
+//! Meeting in a folder that all ranks see. Rank 0 puts an invitation there, with a number of its
+//! own drawing; each rank puts its words there under that number; rank 0 reads them and puts its
+//! answer there, which repeats a number of each rank's drawing. So nothing that an earlier job has
+//! left behind is taken for this one's.
 //!
-//! Files appear whole: they are written under another name first. A rank takes its file away when it has read the
-//! answer; rank 0 takes away the rest.
+//! Files appear whole: they are written under another name first. A rank takes its file away when
+//! it has read the answer; rank 0 takes away the rest.
 //!
-//! Over NFS a file may be seen later than it is written, by as long as attributes are cached there (actimeo).
+//! Over NFS a file may be seen later than it is written, by as long as attributes are cached there
+//! (actimeo).
 
 use super::super::channel;
 use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, seconds};
@@ -37,8 +39,9 @@ const LATE: &str = "late";
 
 /// Meets the other ranks there.
 pub(super) fn meet(path: &Path, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
-    let fault =
-        |what: String| Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()));
+    let fault = |what: String| {
+        Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()))
+    };
     let checked = trust::resolve(path).and_then(|path| trust::check_folder(&path).map(|()| path));
     let path = checked.map_err(|refusal| match refusal {
         trust::Refusal::System(error) => {
@@ -100,7 +103,9 @@ impl Place<'_> {
     /// Unless there is one of that name.
     fn write_first(&self, name: &str, words: &[u64]) -> io::Result<()> {
         self.write_as(name, words, |hidden, shown| match fs::hard_link(hidden, shown) {
-            Err(error) if !matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
+            Err(error)
+                if !matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) =>
+            {
                 // Where files have one name only: in its place.
                 fs::rename(hidden, shown)
             }
@@ -120,7 +125,8 @@ impl Place<'_> {
             // Writing it would be SIGXFSZ, which ends the process.
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        let written = fs::write(&hidden, bytes).and_then(|()| show(&hidden, &self.folder.join(name)));
+        let written =
+            fs::write(&hidden, bytes).and_then(|()| show(&hidden, &self.folder.join(name)));
         // Not there if it has got another name.
         drop(fs::remove_file(&hidden));
         written
@@ -130,7 +136,8 @@ impl Place<'_> {
         Error::new(
             DTL_ERROR_ALREADY_EXISTS,
             format!(
-                "another process is rank {} of this job in {}; start each rank once, give each job a name of its own, or another \
+                "another process is rank {} of this job in {}; start each rank once, give each job \
+                 a name of its own, or another \
                  folder",
                 self.job.rank,
                 self.shown()
@@ -152,10 +159,12 @@ impl Place<'_> {
             if invitation.is_some() && invitation != invited {
                 // Not taken: rank 0 has just cleaned up.
                 let seat = self.accept(invitation, deadline)?;
-                (invited, is_double) = (invitation.filter(|_| seat != Seat::Gone), seat == Seat::Anothers);
+                (invited, is_double) =
+                    (invitation.filter(|_| seat != Seat::Gone), seat == Seat::Anothers);
             }
             if is_double && invitation.is_none() {
-                // Rank 0 was there, and has ended without this process. (Or else an earlier job has left all that behind.)
+                // Rank 0 was there, and has ended without this process. (Or else an earlier job has
+                // left all that behind.)
                 break Err(self.is_taken());
             }
             if let Some(answer) = invited.and_then(|number| self.answer(number)) {
@@ -197,7 +206,9 @@ impl Place<'_> {
                 let is_own = self.read(&name).is_some_and(|words| words.first() == Some(&self.own));
                 Ok(if is_own { Seat::Own } else { Seat::Anothers })
             }
-            Ok(Err(error)) if error.kind() != ErrorKind::NotFound => Err(self.failed(&name, &error)),
+            Ok(Err(error)) if error.kind() != ErrorKind::NotFound => {
+                Err(self.failed(&name, &error))
+            }
             Err(error) if self.folder.exists() => Err(error),
             _ => Ok(Seat::Gone),
         }
@@ -213,11 +224,14 @@ impl Place<'_> {
 
     fn in_vain(&self, invited: Option<u64>) -> Error {
         let what = match invited {
-            None => "it has not opened the communicator, or under another job name or in another folder",
+            None => {
+                "it has not opened the communicator, or under another job name or in another folder"
+            }
             Some(_) => "it has ended, or another process is this rank of this job",
         };
         let text = format!(
-            "rank 0 is missing after {} in {}: {what} (see its own output); start all {} ranks, or raise the time limit",
+            "rank 0 is missing after {} in {}: {what} (see its own output); start all {} ranks, or \
+             raise the time limit",
             seconds(self.job.limit_ns),
             self.shown(),
             self.job.size
@@ -234,7 +248,10 @@ fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
 /// What an answer says: the words of all ranks, or a failure.
 fn outcome(answer: &[u64]) -> Result<Vec<u64>> {
     let Some((status, rest)) = answer.split_first() else {
-        return fail!(DTL_ERROR_COMMUNICATION, "an empty answer of rank 0; use one version of libdtl");
+        return fail!(
+            DTL_ERROR_COMMUNICATION,
+            "an empty answer of rank 0; use one version of libdtl"
+        );
     };
     match *status as u32 as i32 {
         DTL_SUCCESS => Ok(rest.to_vec()),
@@ -308,7 +325,8 @@ impl<'a> Root<'a> {
         let mut pause = Pause::new();
         let outcome = loop {
             let is_replaced = self.look();
-            let missing: Vec<usize> = (0..job.size()).filter(|rank| self.is_missing(*rank)).collect();
+            let missing: Vec<usize> =
+                (0..job.size()).filter(|rank| self.is_missing(*rank)).collect();
             if let Some(error) = is_replaced {
                 break Err(error);
             }
@@ -336,7 +354,8 @@ impl<'a> Root<'a> {
             return Some(Error::new(
                 DTL_ERROR_ALREADY_EXISTS,
                 format!(
-                    "another process is rank 0 of this job in {}; give each job a name of its own, or another folder",
+                    "another process is rank 0 of this job in {}; give each job a name of its own, \
+                     or another folder",
                     self.place.shown()
                 ),
             ));
@@ -391,9 +410,11 @@ impl<'a> Root<'a> {
     /// Answers, waits until all have read it, and cleans up.
     fn answer(&self, outcome: &Result<Vec<u64>>) {
         let place = self.place;
-        let numbers = self.guests.iter().map(|guest| guest.as_ref().map_or(0, |(number, _)| *number));
+        let numbers =
+            self.guests.iter().map(|guest| guest.as_ref().map_or(0, |(number, _)| *number));
         let numbers: Vec<u64> = numbers.chain(self.turned_away.iter().copied()).collect();
-        let words = [&[numbers.len() as u64], numbers.as_slice(), said(outcome).as_slice()].concat();
+        let words =
+            [&[numbers.len() as u64], numbers.as_slice(), said(outcome).as_slice()].concat();
         let own = |name: &str| format!("{:016x}-{name}", place.own);
         if place.write(&own(ANSWER), &words).is_ok() {
             let (deadline, mut pause) = (Deadline::after(READ_NS), Pause::new());

@@ -1,8 +1,10 @@
-//! Meeting where rank 0 listens. The others connect and say who they are; rank 0 says to each that it has a seat, and when
-//! all have, everybody's words. Nobody is authenticated: use it in a network that you trust.
+//! Meeting where rank 0 listens. The others connect and say who they are; rank 0 says to each that
+//! it has a seat, and when all have, everybody's words. Nobody is authenticated: use it in a
+//! network that you trust.
 //!
-//! Strangers may connect at any time: who does not say the job's hello in time is sent away. A second job may be given the
-//! same port by mistake: its ranks are told, and try again until their time is up.
+//! Strangers may connect at any time: who does not say the job's hello in time is sent away. A
+//! second job may be given the same port by mistake: its ranks are told, and try again until their
+//! time is up.
 
 use super::super::channel::{Channel, LONGEST, State, bytes_of, words_of};
 use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, disagreement, seconds};
@@ -92,7 +94,8 @@ impl Place<'_> {
             // By another job, or by the meeting before this one.
             if error.kind() != ErrorKind::AddrInUse || self.deadline.passed() {
                 let what = format!(
-                    "rank 0 cannot listen at {} (an address of its machine and a port that nothing else uses)",
+                    "rank 0 cannot listen at {} (an address of its machine and a port that nothing \
+                     else uses)",
                     self.shown()
                 );
                 return Err(os_error(DTL_ERROR_UNAVAILABLE, &what, &error));
@@ -110,7 +113,8 @@ impl Place<'_> {
             };
             if self.deadline.passed() {
                 let text = format!(
-                    "rank 0 is missing after {} at {}: {why}; start all {} ranks with the same address, see rank 0's own \
+                    "rank 0 is missing after {} at {}: {why}; start all {} ranks with the same \
+                     address, see rank 0's own \
                      output, or raise the time limit",
                     seconds(self.job.limit_ns),
                     self.shown(),
@@ -147,12 +151,15 @@ impl Place<'_> {
                 }
             }
             match state {
-                State::Open if patience.passed() && has_seat => return Err(self.lost("does not answer")),
+                State::Open if patience.passed() && has_seat => {
+                    return Err(self.lost("does not answer"));
+                }
                 State::Open if (if has_seat { patience } else { self.deadline }).passed() => {
                     return Ok(Err("who listens there says nothing".to_owned()));
                 }
                 State::Open => {
-                    let wait_ns = if more { 1_000_000 } else { patience.left_ns().min(TRY_NS / 20) };
+                    let wait_ns =
+                        if more { 1_000_000 } else { patience.left_ns().min(TRY_NS / 20) };
                     drop(socket::wait_readable(&[channel.as_fd()], wait_ns));
                 }
                 State::Ended(_) if has_seat => return Err(self.lost("has ended")),
@@ -164,8 +171,10 @@ impl Place<'_> {
     }
 
     fn lost(&self, what: &str) -> Error {
-        let text =
-            format!("rank 0 at {} {what} while the communicator is opened; see its own output", self.shown());
+        let text = format!(
+            "rank 0 at {} {what} while the communicator is opened; see its own output",
+            self.shown()
+        );
         Error::new(DTL_ERROR_RANK_FAILURE, text)
     }
 
@@ -316,7 +325,8 @@ impl Root<'_> {
         }
         // Its seat stays taken: the others are still to come, and to hear of it.
         seat.has_ended = true;
-        let text = format!("rank {rank} ended while the communicator was opened; see its own output");
+        let text =
+            format!("rank {rank} ended while the communicator was opened; see its own output");
         self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
     }
 
@@ -326,7 +336,10 @@ impl Root<'_> {
         let most = 8 * (HEAD + BEFORE + self.place.talk.words + 256);
         let hello = match guest.channel.next(most) {
             Ok(Some((HELLO, bytes))) => words_of(&bytes),
-            Ok(None) if state == State::Open && now_ns() < guest.since_ns.saturating_add(STRANGER_NS) => {
+            Ok(None)
+                if state == State::Open
+                    && now_ns() < guest.since_ns.saturating_add(STRANGER_NS) =>
+            {
                 return self.guests.push(guest);
             }
             _ => return,
@@ -346,7 +359,13 @@ impl Root<'_> {
         drop(channel.flush());
     }
 
-    fn seat(&mut self, mut channel: Channel, rank: usize, (size, left_ns): (u64, u64), says: &[u64]) {
+    fn seat(
+        &mut self,
+        mut channel: Channel,
+        rank: usize,
+        (size, left_ns): (u64, u64),
+        says: &[u64],
+    ) {
         let own = (self.seats.len(), BEFORE + self.place.talk.words);
         // The first limit that passes is everybody's, so that everybody hears who was missing.
         if left_ns < self.deadline.left_ns() {
@@ -361,7 +380,8 @@ impl Root<'_> {
             }
             self.give_up(error);
         } else if !is_free {
-            let text = format!("another process is rank {rank} of this job already; start each rank once");
+            let text =
+                format!("another process is rank {rank} of this job already; start each rank once");
             let error = Error::new(DTL_ERROR_ALREADY_EXISTS, text);
             return self.say(channel, ANSWER, &answer(&Err(error)));
         } else if says.first() != Some(&0) {

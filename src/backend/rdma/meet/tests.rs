@@ -169,7 +169,8 @@ fn the_automatic_way_follows_the_rules() {
     // What is not there is said in any case.
     for size in [1, 2] {
         let refused = |how: &How| {
-            let error = meet(how, &args("what", 0, size, 100), WORDS, Ok(record(0))).expect_err("nothing");
+            let error =
+                meet(how, &args("what", 0, size, 100), WORDS, Ok(record(0))).expect_err("nothing");
             assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT);
             error.text().to_owned()
         };
@@ -197,7 +198,8 @@ impl Exchange for Over {
 
 fn fabric(size: i32) -> Vec<Arc<dyn Exchange>> {
     let [_, threads] = local::backends();
-    let ranks = threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open");
+    let ranks =
+        threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open");
     ranks.into_iter().map(|rank| Arc::new(Over(rank)) as Arc<dyn Exchange>).collect()
 }
 
@@ -209,8 +211,10 @@ fn no_device() -> Error {
 fn over_a_communicator() {
     for size in [2, 3, 5, 8] {
         let ranks = fabric(size);
-        let over =
-            |rank: i32| OpenArgs { over: Some(Arc::clone(&ranks[rank as usize])), ..args("over", 0, 1, 0) };
+        let over = |rank: i32| OpenArgs {
+            over: Some(Arc::clone(&ranks[rank as usize])),
+            ..args("over", 0, 1, 0)
+        };
         check_whole(&all(size, |rank| meet(&How::Auto, &over(rank), WORDS, Ok(record(rank)))));
         let met = all(size, |rank| {
             let mine = if rank == 1 { Err(no_device()) } else { Ok(record(rank)) };
@@ -221,7 +225,10 @@ fn over_a_communicator() {
             continue;
         }
         let met = all(size - 1, |rank| meet(&How::Over, &over(rank), WORDS, Ok(record(rank))));
-        assert!(met.iter().all(|met| met.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT)));
+        assert!(
+            met.iter()
+                .all(|met| met.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT))
+        );
     }
 }
 
@@ -234,8 +241,9 @@ fn check_told(met: &[Result<Meeting>]) {
         } else {
             assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);
             let why = no_device().text().to_owned();
-            let text =
-                format!("rank 1 could not prepare its part (DTL_ERROR_BACKEND: {why}); see its own output");
+            let text = format!(
+                "rank 1 could not prepare its part (DTL_ERROR_BACKEND: {why}); see its own output"
+            );
             assert!(error.text().contains(&text), "{error}");
         }
     }
@@ -254,7 +262,8 @@ fn over_a_kind_that_is_opened_for_it() {
         if job == 0 { assert_eq!(check_whole(&met), 0) } else { check_told(&met) }
     }
     let talk = Talk { words: WORDS, cookie: 0, mine: Ok(record(0)) };
-    let error = over_kind(&kind, &args("kind-short", 0, 2, 50), 50_000_000, &talk).expect_err("alone");
+    let error =
+        over_kind(&kind, &args("kind-short", 0, 2, 50), 50_000_000, &talk).expect_err("alone");
     assert!(
         error.status() == DTL_ERROR_TIMEOUT && error.text().contains("meeting over kind \"shm\""),
         "{error}"
@@ -269,7 +278,12 @@ fn in_a_folder() {
     for (seed, size) in [(1, 2), (2, 3), (3, 5), (4, 8), (5, 3), (6, 3)] {
         let met = all(size, |rank| {
             come(seed, rank);
-            meet(&folder.how(), &args(&format!("folder-{seed}"), rank, size, 20_000), WORDS, Ok(record(rank)))
+            meet(
+                &folder.how(),
+                &args(&format!("folder-{seed}"), rank, size, 20_000),
+                WORDS,
+                Ok(record(rank)),
+            )
         });
         cookies.push(check_whole(&met));
         assert!(folder.is_clean(), "seed {seed}");
@@ -310,7 +324,8 @@ fn who_is_missing_in_a_folder_is_named() {
     }
     let error = open(3, 5, 50).expect_err("rank 0 is missing");
     assert!(
-        error.status() == DTL_ERROR_TIMEOUT && error.text().starts_with("rank 0 is missing after 50 ms"),
+        error.status() == DTL_ERROR_TIMEOUT
+            && error.text().starts_with("rank 0 is missing after 50 ms"),
         "{error}"
     );
     assert!(error.text().contains(&folder.0.display().to_string()), "{error}");
@@ -352,7 +367,8 @@ fn leftovers_of_an_earlier_job_do_no_harm() {
     let magic = u64::from_be_bytes(*b"dtl-fil1");
     let file = |name: &str, words: &[u64]| {
         let words = [&[magic, words.len() as u64], words].concat();
-        fs::write(place.join(name), crate::backend::rdma::channel::bytes_of(&words)).expect("written");
+        fs::write(place.join(name), crate::backend::rdma::channel::bytes_of(&words))
+            .expect("written");
     };
     fs::create_dir(&place).expect("a folder");
     set_mode(&place, 0o700);
@@ -360,7 +376,10 @@ fn leftovers_of_an_earlier_job_do_no_harm() {
     for rank in 1..3 {
         file(&format!("{:016x}-{rank}", 7), &[rank, 3, u64::MAX, 0, 9, 9, 9, 9]);
     }
-    file(&format!("{:016x}-answer", 7), &[3, 7, 1, 2, 0, 0, 9, 9, 9, 9, 0, 9, 9, 9, 9, 0, 9, 9, 9, 9]);
+    file(
+        &format!("{:016x}-answer", 7),
+        &[3, 7, 1, 2, 0, 0, 9, 9, 9, 9, 0, 9, 9, 9, 9, 0, 9, 9, 9, 9],
+    );
     file(&format!("{:016x}-2late", 7), &[]);
     file(".0000000000000007-root", &[7]);
     fs::write(place.join("torn"), b"x").expect("written");
@@ -396,8 +415,8 @@ fn two_jobs_of_one_name_in_a_folder_are_told() {
 fn folders_that_others_can_write_are_refused() {
     let folder = Folder::new("trust");
     let open = |how: &How, rank| {
-        let error =
-            meet(how, &args("trust", rank, 2, 200), WORDS, Ok(record(rank))).expect_err("not trusted");
+        let error = meet(how, &args("trust", rank, 2, 200), WORDS, Ok(record(rank)))
+            .expect_err("not trusted");
         assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE, "{error}");
         error.text().to_owned()
     };
@@ -435,7 +454,9 @@ fn where_rank_0_listens() {
 #[test]
 fn who_is_missing_at_an_address_is_named() {
     let port = free_port();
-    for met in all(2, |rank| meet(&at(port), &args("tcp-missing", rank, 4, 150), WORDS, Ok(record(rank)))) {
+    for met in
+        all(2, |rank| meet(&at(port), &args("tcp-missing", rank, 4, 150), WORDS, Ok(record(rank))))
+    {
         let error = met.expect_err("two are missing");
         assert_eq!(error.status(), DTL_ERROR_TIMEOUT);
         let text = format!("rank 2, 3 of 4 missing after 150 ms at 127.0.0.1:{port}");
@@ -443,29 +464,42 @@ fn who_is_missing_at_an_address_is_named() {
     }
     // The wrong port: nobody there, or somebody else.
     let text = |port| {
-        let error = meet(&at(port), &args("wrong", 1, 2, 100), WORDS, Ok(record(1))).expect_err("no rank 0");
+        let error = meet(&at(port), &args("wrong", 1, 2, 100), WORDS, Ok(record(1)))
+            .expect_err("no rank 0");
         assert_eq!(error.status(), DTL_ERROR_TIMEOUT);
         error.text().to_owned()
     };
     let refused = text(port);
-    assert!(refused.starts_with(&format!("rank 0 is missing after 100 ms at 127.0.0.1:{port}")), "{refused}");
+    assert!(
+        refused.starts_with(&format!("rank 0 is missing after 100 ms at 127.0.0.1:{port}")),
+        "{refused}"
+    );
     assert!(refused.contains("refused"), "{refused}");
     // A name that is none.
     let how = How::Tcp("nosuch.invalid".to_owned(), port);
-    let error = meet(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1))).expect_err("no such name");
-    assert!(error.status() == DTL_ERROR_TIMEOUT && error.text().contains("nosuch.invalid"), "{error}");
+    let error =
+        meet(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1))).expect_err("no such name");
+    assert!(
+        error.status() == DTL_ERROR_TIMEOUT && error.text().contains("nosuch.invalid"),
+        "{error}"
+    );
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent_port = silent.local_addr().expect("bound").port();
     assert!(text(silent_port).contains("says nothing"));
     // Rank 0 cannot have that port.
-    let error = meet(&at(silent_port), &args("taken", 0, 2, 50), WORDS, Ok(record(0))).expect_err("taken");
+    let error =
+        meet(&at(silent_port), &args("taken", 0, 2, 50), WORDS, Ok(record(0))).expect_err("taken");
     assert!(
         error.status() == DTL_ERROR_UNAVAILABLE && error.text().contains(&silent_port.to_string()),
         "{error}"
     );
     let how = How::Tcp("192.0.2.1".to_owned(), port);
-    let error = meet(&how, &args("not-here", 0, 2, 50), WORDS, Ok(record(0))).expect_err("not here");
-    assert!(error.status() == DTL_ERROR_UNAVAILABLE && error.text().contains("192.0.2.1"), "{error}");
+    let error =
+        meet(&how, &args("not-here", 0, 2, 50), WORDS, Ok(record(0))).expect_err("not here");
+    assert!(
+        error.status() == DTL_ERROR_UNAVAILABLE && error.text().contains("192.0.2.1"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -496,7 +530,8 @@ fn strangers_do_not_disturb() {
         }
     };
     std::thread::scope(|scope| {
-        let open = |rank| meet(&at(port), &args("guests", rank, 2, 20_000), WORDS, Ok(record(rank)));
+        let open =
+            |rank| meet(&at(port), &args("guests", rank, 2, 20_000), WORDS, Ok(record(rank)));
         let host = scope.spawn(move || open(0));
         let silent = knock(b"");
         let mut nonsense = knock(b"GET / HTTP/1.0\r\n\r\n");
@@ -551,8 +586,11 @@ fn a_rank_that_ends_meanwhile_is_named() {
         let name = args("ends", 2, 3, 1).job;
         let job = Job { name: name.as_bytes(), number: 1, rank: 2, size: 3, limit_ns: 1 };
         let talk = Talk { words: WORDS, cookie: 0, mine: Ok(record(2)) };
-        let hello =
-            [&[u64::from_be_bytes(*b"dtl-tcp1"), job.key(), 2, 3, u64::MAX], talk.says().as_slice()].concat();
+        let hello = [
+            &[u64::from_be_bytes(*b"dtl-tcp1"), job.key(), 2, 3, u64::MAX],
+            talk.says().as_slice(),
+        ]
+        .concat();
         let mut stream = loop {
             if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
                 break stream;
@@ -565,7 +603,8 @@ fn a_rank_that_ends_meanwhile_is_named() {
         drop(stream);
         // Who comes then hears of it too.
         let ranks = [zero, scope.spawn(move || open(1))];
-        for (rank, met) in ranks.into_iter().map(|rank| rank.join().expect("no panic")).enumerate() {
+        for (rank, met) in ranks.into_iter().map(|rank| rank.join().expect("no panic")).enumerate()
+        {
             let error = met.expect_err("rank 2 has ended");
             assert_eq!(error.status(), DTL_ERROR_RANK_FAILURE, "rank {rank}: {error}");
             assert!(error.text().starts_with("rank 2 ended"), "{error}");

@@ -1,8 +1,10 @@
-//! Ranks of which a message is waited for. That one of them is gone says who watches it, but only when that one makes a call;
-//! so who waits for longer than a moment makes a connection of its own. With one that lives but makes no call it comes about
-//! later, and only that nobody listens at its address says that it is gone: a queue that is full says nothing.
+//! Ranks of which a message is waited for. That one of them is gone says who watches it, but only
+//! when that one makes a call; so who waits for longer than a moment makes a connection of its own.
+//! With one that lives but makes no call it comes about later, and only that nobody listens at its
+//! address says that it is gone: a queue that is full says nothing.
 //!
-//! Who waits for any rank makes them one after the other, more and more at a time, as long as nothing arrives.
+//! Who waits for any rank makes them one after the other, more and more at a time, as long as
+//! nothing arrives.
 
 use super::connection::Frame;
 use super::{Life, NEVER, Oob};
@@ -13,7 +15,8 @@ use crate::sys::clock::now_ns;
 const MOMENT_NS: u64 = 100_000_000;
 /// When one that did not come about is tried again.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Who waits for any rank makes no more where there are so many: each takes a descriptor here and there.
+/// Who waits for any rank makes no more where there are so many: each takes a descriptor here and
+/// there.
 const MOST: usize = 256;
 
 /// See the module's text.
@@ -22,7 +25,8 @@ pub(super) struct Awaited {
     ranks: Vec<i32>,
     /// When they get one.
     at: u64,
-    /// Of who waits for any: what had happened, since when nothing has, how many are to be awaited then.
+    /// Of who waits for any: what had happened, since when nothing has, how many are to be awaited
+    /// then.
     any: (u64, u64, usize),
 }
 
@@ -50,7 +54,8 @@ impl Oob {
         self.alarm(self.awaited.at);
     }
 
-    /// A message of any rank is waited for. `happened` has changed if something has arrived since the last call.
+    /// A message of any rank is waited for. `happened` has changed if something has arrived since
+    /// the last call.
     pub fn awaits_any(&mut self, happened: u64) {
         let now = now_ns();
         let (before, since, count) = self.awaited.any;
@@ -62,8 +67,11 @@ impl Oob {
         }
         self.awaited.any = (happened, now, 2 * count.min(MOST));
         let room = MOST.saturating_sub(self.connections.len() - self.free.len());
-        let next: Vec<i32> =
-            self.before().filter(|rank| self.is_to_be_awaited(*rank)).take(count.min(room)).collect();
+        let next: Vec<i32> = self
+            .before()
+            .filter(|rank| self.is_to_be_awaited(*rank))
+            .take(count.min(room))
+            .collect();
         for rank in next {
             self.await_from(rank, now);
         }

@@ -32,7 +32,8 @@ pub(super) type Frame = (u8, Vec<u8>);
 /// Bytes of a hello, and of its answer.
 const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
 /// The longest frame.
-const MOST: usize = if LONGEST > super::ring::MOST_BYTES { LONGEST } else { super::ring::MOST_BYTES };
+const MOST: usize =
+    if LONGEST > super::ring::MOST_BYTES { LONGEST } else { super::ring::MOST_BYTES };
 /// Most that have connected and not said who they are.
 const GUESTS: usize = 64;
 /// How long they may take to.
@@ -77,8 +78,8 @@ pub(super) struct Connection {
     in_vain: u8,
 }
 
-/// How often a way is tried again that has ended without a welcome: the peer may have lost its patience with a connection
-/// on which this side, busy with other things, said nothing for long.
+/// How often a way is tried again that has ended without a welcome: the peer may have lost its
+/// patience with a connection on which this side, busy with other things, said nothing for long.
 const CHANCES: u8 = 2;
 
 /// Why a rank was not reached.
@@ -110,7 +111,8 @@ impl Oob {
             Ok((stream, way)) => {
                 let index = self.keep(stream, rank, Stage::Connecting);
                 if let Some(Some(one)) = self.connections.get_mut(index) {
-                    (one.is_brief, one.waiting, one.way, one.ways) = (is_brief, waiting, Some(way), ways);
+                    (one.is_brief, one.waiting, one.way, one.ways) =
+                        (is_brief, waiting, Some(way), ways);
                 }
                 if let Some(rank) = self.rank_mut(rank).filter(|_| !is_brief) {
                     rank.link = u32::try_from(index).ok();
@@ -201,7 +203,8 @@ impl Oob {
                 Err(error) => {
                     if !std::mem::replace(&mut self.is_short, true) {
                         log::warning!(
-                            "rdma: other ranks' control connections wait to be accepted, and their messages with them: {error}; if \
+                            "rdma: other ranks' control connections wait to be accepted, and their \
+                             messages with them: {error}; if \
                              descriptors are short raise the limit (ulimit -n)"
                         );
                     }
@@ -225,14 +228,20 @@ impl Oob {
     }
 
     fn make_room_for_guest(&mut self) {
-        let guests =
-            || self.connections.iter().enumerate().filter_map(|(index, one)| Some((index, one.as_ref()?)));
+        let guests = || {
+            self.connections
+                .iter()
+                .enumerate()
+                .filter_map(|(index, one)| Some((index, one.as_ref()?)))
+        };
         let guests = guests().filter(|(_, one)| one.stage == Stage::Guest);
         let (count, oldest) = guests.fold((0, None), |(count, oldest), (index, one)| {
             let is_older = oldest.is_none_or(|(_, since)| one.since_ns < since);
             (count + 1, if is_older { Some((index, one.since_ns)) } else { oldest })
         });
-        if let Some(one) = oldest.filter(|_| count >= GUESTS).and_then(|(index, _)| self.take_out(index)) {
+        if let Some(one) =
+            oldest.filter(|_| count >= GUESTS).and_then(|(index, _)| self.take_out(index))
+        {
             self.send_away(one, "too many say nothing");
         }
     }
@@ -292,7 +301,8 @@ impl Oob {
         let state = one.channel.fill();
         let mut frames = Vec::new();
         loop {
-            let most = if one.stage == Stage::Guest && frames.is_empty() { HELLO_BYTES } else { MOST };
+            let most =
+                if one.stage == Stage::Guest && frames.is_empty() { HELLO_BYTES } else { MOST };
             match one.channel.next(most) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
@@ -370,7 +380,12 @@ impl Oob {
     /// What a rank has sent on its other connections comes before its end.
     pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
-            if self.connections.get(index).and_then(Option::as_ref).is_some_and(|one| one.peer == peer) {
+            if self
+                .connections
+                .get(index)
+                .and_then(Option::as_ref)
+                .is_some_and(|one| one.peer == peer)
+            {
                 self.step(index);
             }
         }
@@ -379,7 +394,8 @@ impl Oob {
     /// The way that was tried did not lead to the peer: the next.
     pub(super) fn try_on(&mut self, mut one: Connection, why: Unreached) {
         self.poller.remove(one.channel.as_fd());
-        let (peer, is_brief, is_idle) = (one.peer, one.is_brief, self.is_idle(one.peer, &one.waiting));
+        let (peer, is_brief, is_idle) =
+            (one.peer, one.is_brief, self.is_idle(one.peer, &one.waiting));
         let why = match self.attempt(&mut one.ways, why) {
             Ok(Ok((stream, way))) => {
                 (one.channel, one.way) = (Channel::new(stream), Some(way));
@@ -424,7 +440,8 @@ impl Oob {
     pub(super) fn cut_off(&mut self, rank: i32) {
         for index in 0..self.connections.len() {
             let is_its = |one: &mut Connection| one.peer == rank;
-            if let Some(one) = self.connections.get_mut(index).and_then(|slot| slot.take_if(is_its)) {
+            if let Some(one) = self.connections.get_mut(index).and_then(|slot| slot.take_if(is_its))
+            {
                 self.discard(one);
             }
         }
@@ -449,7 +466,9 @@ fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
 }
 
 pub(super) fn unreached(why: &str, kind: ErrorKind) -> Unreached {
-    let is_silent =
-        matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable);
+    let is_silent = matches!(
+        kind,
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+    );
     Unreached { why: why.to_owned(), is_refused: !is_silent }
 }

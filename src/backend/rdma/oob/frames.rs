@@ -1,4 +1,5 @@
-//! What is said on a connection: a hello and its answer, then messages, words of ranks that are gone, a farewell.
+//! What is said on a connection: a hello and its answer, then messages, words of ranks that are
+//! gone, a farewell.
 
 use super::super::channel::{bytes_of, words_of};
 use super::connection::{Connection, Frame, Stage, kind, unreached};
@@ -21,13 +22,18 @@ impl Oob {
         one.channel.queue(kind::HELLO, &bytes_of(&self.words(self.rank, one.peer, one.is_brief)));
         one.stage = Stage::Unwelcome;
         if one.is_brief {
-            // At once, as this side may leave. They stay until the answer says that they have come to the right place.
+            // At once, as this side may leave. They stay until the answer says that they have come
+            // to the right place.
             one.waiting.iter().for_each(|(what, bytes)| one.channel.queue(*what, bytes));
         }
     }
 
     /// One frame; an error: nobody of ours says that.
-    pub(super) fn take(&mut self, one: &mut Connection, (what, bytes): Frame) -> Result<(), String> {
+    pub(super) fn take(
+        &mut self,
+        one: &mut Connection,
+        (what, bytes): Frame,
+    ) -> Result<(), String> {
         match (one.stage, what) {
             (Stage::Guest, kind::HELLO) => self.welcome(one, &words_of(&bytes)),
             (Stage::Unwelcome, kind::WELCOME)

@@ -1,11 +1,11 @@
-//! Who watches whom, and who is told. Each rank has a connection with the living one before it (that of rank 0 is the
-//! last): when that ends, it tells all others and watches the next one before. So one rank is responsible for each that is
-//! gone, whoever else has noticed it; and who takes over tells again what it knows, as the one before may have been
-//! interrupted.
+//! Who watches whom, and who is told. Each rank has a connection with the living one before it
+//! (that of rank 0 is the last): when that ends, it tells all others and watches the next one
+//! before. So one rank is responsible for each that is gone, whoever else has noticed it; and who
+//! takes over tells again what it knows, as the one before may have been interrupted.
 //!
-//! A rank that leaves says so to those that it has connections with; who watches it waits for a moment before it tells,
-//! since ranks often leave together. A rank at whose address nobody listens any more is suspected first: that it has left, or
-//! died, may be on its way from its watcher.
+//! A rank that leaves says so to those that it has connections with; who watches it waits for a
+//! moment before it tells, since ranks often leave together. A rank at whose address nobody listens
+//! any more is suspected first: that it has left, or died, may be on its way from its watcher.
 
 use super::connection::{Unreached, kind};
 use super::{Event, Life, NEVER, Oob, Stage};
@@ -103,8 +103,9 @@ impl Oob {
         if now >= self.ring.tell_at {
             self.tell();
         }
-        let (over, waiting): (Vec<_>, _) =
-            std::mem::take(&mut self.ring.suspects).into_iter().partition(|suspect| suspect.until_ns <= now);
+        let (over, waiting): (Vec<_>, _) = std::mem::take(&mut self.ring.suspects)
+            .into_iter()
+            .partition(|suspect| suspect.until_ns <= now);
         self.ring.suspects = waiting;
         for suspect in over {
             // Ranks that leave together do not hear each other's farewell.
@@ -135,7 +136,8 @@ impl Oob {
     pub(super) fn is_silent(&mut self, rank: i32, why: String) {
         self.is_gone(rank, Life::Dead, why);
         for other in 0..self.size() {
-            let is_asked = other != self.rank && self.life(other) == Life::Here && self.link(other).is_none();
+            let is_asked =
+                other != self.rank && self.life(other) == Life::Here && self.link(other).is_none();
             if is_asked && self.is_beside(rank, other) && !self.is_beside(rank, self.rank) {
                 drop(self.connect(other, Vec::new(), false));
             }
@@ -164,8 +166,9 @@ impl Oob {
     /// Tells all others of the ranks before this one that are gone.
     fn tell(&mut self) {
         self.ring.tell_at = NEVER;
-        self.ring.to_tell =
-            (0..self.size()).filter(|rank| *rank != self.rank && self.life(*rank) == Life::Here).collect();
+        self.ring.to_tell = (0..self.size())
+            .filter(|rank| *rank != self.rank && self.life(*rank) == Life::Here)
+            .collect();
         self.tell_on();
     }
 
@@ -228,12 +231,20 @@ impl Oob {
     }
 
     /// What `run` of another rank has made.
-    pub(super) fn hear_of_gone(&mut self, from: i32, bytes: &[u8]) -> std::result::Result<(), String> {
+    pub(super) fn hear_of_gone(
+        &mut self,
+        from: i32,
+        bytes: &[u8],
+    ) -> std::result::Result<(), String> {
         let size = self.ranks.len() as u64;
         for range in bytes.chunks(RANGE_BYTES) {
-            let words: Vec<u32> =
-                range.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes)).collect();
-            let &[first, count, left] = words.as_slice() else { return Err("a range cut off".to_owned()) };
+            let words: Vec<u32> = range
+                .chunks_exact(4)
+                .map(|word| word.try_into().map_or(0, u32::from_le_bytes))
+                .collect();
+            let &[first, count, left] = words.as_slice() else {
+                return Err("a range cut off".to_owned());
+            };
             if u64::from(first) + u64::from(count) > size {
                 return Err(format!("{count} ranks from {first} of {size}"));
             }
@@ -241,7 +252,8 @@ impl Oob {
                 let life = if left == 1 { Life::Left } else { Life::Dead };
                 if rank == self.rank {
                     log::warning!(
-                        "rank {from} takes this rank for dead, so they have no more to do with each other"
+                        "rank {from} takes this rank for dead, so they have no more to do with \
+                         each other"
                     );
                     self.is_gone(from, Life::Dead, "it takes this rank for dead".to_owned());
                 } else {

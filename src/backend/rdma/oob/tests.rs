@@ -1,4 +1,5 @@
-//! Ranks of one process over loopback, each moved on by the test itself, so that orders can be drawn.
+//! Ranks of one process over loopback, each moved on by the test itself, so that orders can be
+//! drawn.
 
 use super::super::channel::{Channel, bytes_of};
 use super::connection::{Stage, kind};
@@ -30,7 +31,12 @@ impl Job {
         for (rank, oob) in (0..).zip(&mut ranks) {
             oob.know(rank, records.clone(), COOKIE);
         }
-        Job { ranks: ranks.into_iter().map(Some).collect(), told: vec![Vec::new(); size], records, random: 1 }
+        Job {
+            ranks: ranks.into_iter().map(Some).collect(),
+            told: vec![Vec::new(); size],
+            records,
+            random: 1,
+        }
     }
 
     /// One with its ring closed.
@@ -99,7 +105,9 @@ impl Job {
 
     fn messages(&self, rank: usize) -> Vec<(i32, String)> {
         let of = |event: &Event| match event {
-            Event::Message(from, bytes) => Some((*from, String::from_utf8_lossy(bytes).into_owned())),
+            Event::Message(from, bytes) => {
+                Some((*from, String::from_utf8_lossy(bytes).into_owned()))
+            }
             Event::Gone(..) => None,
         };
         self.told[rank].iter().filter_map(of).collect()
@@ -169,7 +177,8 @@ fn a_death_is_told_to_all_once() {
         job.ranks[dead] = None;
         job.until(|job| job.all_know(&[(dead as i32, false)]));
         let other = (dead + 1) % size;
-        let error = job.ranks[other].as_mut().expect("lives").send(dead as i32, b"x").expect_err("dead");
+        let error =
+            job.ranks[other].as_mut().expect("lives").send(dead as i32, b"x").expect_err("dead");
         assert_eq!(error.status(), DTL_ERROR_RANK_FAILURE);
         job.pass(50);
         job.nobody_knows_more(1);
@@ -417,7 +426,8 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
     // SAFETY: takes integers; the socket listens already.
     assert_eq!(unsafe { libc::listen(silent.as_raw_fd(), 0) }, 0);
     let at = silent.local_addr().expect("bound");
-    let _queue: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&at, Duration::from_millis(20))).collect();
+    let _queue: Vec<_> =
+        (0..3).map(|_| TcpStream::connect_timeout(&at, Duration::from_millis(20))).collect();
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     for (at, why) in [(at, "no answer"), (nobody, "refused")] {
         let options = Options { silent_ns: 100_000_000, ..Options::default() };
@@ -436,7 +446,8 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
 
 #[test]
 fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
-    // Whoever connects there is accepted and sent away, as where a process has too many that connect.
+    // Whoever connects there is accepted and sent away, as where a process has too many that
+    // connect.
     let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
     busy.set_nonblocking(true).expect("set");
     let at = busy.local_addr().expect("bound");

@@ -6,7 +6,14 @@ use std::ffi::{c_char, c_int, c_void};
 use std::fs;
 
 fn port(device: &str, port: u8, state: u32, layer: u32) -> PortSeen {
-    PortSeen { device: device.into(), port, state, layer: layer as u8, is_near: true, unfit: String::new() }
+    PortSeen {
+        device: device.into(),
+        port,
+        state,
+        layer: layer as u8,
+        is_near: true,
+        unfit: String::new(),
+    }
 }
 
 fn far(seen: PortSeen) -> PortSeen {
@@ -26,7 +33,10 @@ fn ranks_share_out_the_active_ports_near_ones_first() {
         port("c", 1, PORT_ACTIVE, LINK_INFINIBAND),
     ];
     let of = |rails, rank| names(choose_ports(&seen, &[], rails, rank));
-    assert_eq!((of(1, 0), of(1, 1), of(1, 2)), (vec!["b:1".into()], vec!["c:1".into()], vec!["b:1".into()]));
+    assert_eq!(
+        (of(1, 0), of(1, 1), of(1, 2)),
+        (vec!["b:1".into()], vec!["c:1".into()], vec!["b:1".into()])
+    );
     assert_eq!(of(2, 0), ["b:1", "c:1"]);
     assert_eq!(of(3, 1), ["c:1", "b:1", "a:1"]);
     assert_eq!(of(8, 0).len(), 3, "no more than there are");
@@ -46,14 +56,17 @@ fn named_devices_are_taken_in_their_order_and_must_be_there() {
         port("b", 2, PORT_ACTIVE, LINK_INFINIBAND),
     ];
     let of = |wanted: &[(&str, Option<u8>)], rails| {
-        let wanted: Vec<_> = wanted.iter().map(|(name, port)| ((*name).to_owned(), *port)).collect();
+        let wanted: Vec<_> =
+            wanted.iter().map(|(name, port)| ((*name).to_owned(), *port)).collect();
         choose_ports(&seen, &wanted, rails, 0)
     };
     assert_eq!(names(of(&[("b", Some(2)), ("a", None)], 2)), ["b:2", "a:1"]);
     assert_eq!(names(of(&[("b", Some(2)), ("b", Some(1))], 3)), ["b:2", "b:1"]);
     let why = of(&[("a", None), ("d", None)], 1).unwrap_err();
     assert!(
-        why.starts_with("no RDMA port d, which devices (DTL_RDMA_DEVICES) names; there are a:1 (Eth"),
+        why.starts_with(
+            "no RDMA port d, which devices (DTL_RDMA_DEVICES) names; there are a:1 (Eth"
+        ),
         "{why}"
     );
     let why = of(&[("b", Some(3))], 1).unwrap_err();
@@ -66,11 +79,17 @@ fn named_devices_are_taken_in_their_order_and_must_be_there() {
 
 #[test]
 fn without_an_active_port_each_ones_reason_is_told() {
-    let mut seen =
-        [port("a", 1, 1, LINK_ETHERNET), port("b", 1, 2, 0), port("c", 1, PORT_ACTIVE, LINK_ETHERNET)];
+    let mut seen = [
+        port("a", 1, 1, LINK_ETHERNET),
+        port("b", 1, 2, 0),
+        port("c", 1, PORT_ACTIVE, LINK_ETHERNET),
+    ];
     seen[2].unfit = "neither InfiniBand nor RoCE (\"4: RNIC\")".into();
     let why = choose_ports(&seen, &[], 1, 0).unwrap_err();
-    assert!(why.starts_with("no active RDMA port: a:1 is down; b:1 is initializing; c:1: neither"), "{why}");
+    assert!(
+        why.starts_with("no active RDMA port: a:1 is down; b:1 is initializing; c:1: neither"),
+        "{why}"
+    );
 }
 
 fn gid(index: u8, kind: GidKind, beginning: &[u8]) -> GidSeen {
@@ -108,13 +127,15 @@ fn the_address_is_the_one_that_reaches_farthest() {
 
 #[test]
 fn a_route_is_needed_over_ethernet_and_between_subnets() {
-    let [here, there, near] = [LOCAL, GLOBAL, LOCAL].map(|bytes| gid(0, GidKind::InfiniBand, bytes).gid);
+    let [here, there, near] =
+        [LOCAL, GLOBAL, LOCAL].map(|bytes| gid(0, GidKind::InfiniBand, bytes).gid);
     assert!(needs_route(LINK_ETHERNET as u8, &here, &near));
     assert!(needs_route(LINK_INFINIBAND as u8, &here, &there));
     assert!(!needs_route(LINK_INFINIBAND as u8, &here, &near));
 }
 
-/// A library with two devices, of which the second cannot be opened: named by their addresses, the first with two ports.
+/// A library with two devices, of which the second cannot be opened: named by their addresses, the
+/// first with two ports.
 mod library {
     use super::*;
 

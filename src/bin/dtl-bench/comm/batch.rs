@@ -58,9 +58,14 @@ impl Place {
 /// Above this the caches hold nothing of what an earlier repetition left.
 const WARMED: usize = 1 << 20;
 
-/// Nanoseconds per operation, as this rank sees it. The first repetition is not counted: another side's batch came
-/// before.
-pub(crate) fn batch<E: Endpoint>(end: &mut E, buffers: &mut Buffers, row: Row, place: Place) -> Outcome<f64> {
+/// Nanoseconds per operation, as this rank sees it. The first repetition is not counted: another
+/// side's batch came before.
+pub(crate) fn batch<E: Endpoint>(
+    end: &mut E,
+    buffers: &mut Buffers,
+    row: Row,
+    place: Place,
+) -> Outcome<f64> {
     if row.bytes <= WARMED {
         repeat(end, buffers, row, place, 1)?;
     }
@@ -170,8 +175,8 @@ fn collective<E: Endpoint>(
     Ok(sum / repeats as f64)
 }
 
-/// Where ranks share processors, a rank that has its turn may be through before the others begin: all repetitions are
-/// timed as one, until the last rank is through.
+/// Where ranks share processors, a rank that has its turn may be through before the others begin:
+/// all repetitions are timed as one, until the last rank is through.
 fn turns<E: Endpoint>(
     end: &mut E,
     from: &mut [u8],
@@ -206,7 +211,12 @@ fn per(begin: Instant, count: usize) -> f64 {
 }
 
 /// Does it once, untimed, and looks at every byte that arrives.
-pub(crate) fn verify<E: Endpoint>(end: &mut E, buffers: &mut Buffers, row: Row, place: Place) -> Outcome {
+pub(crate) fn verify<E: Endpoint>(
+    end: &mut E,
+    buffers: &mut Buffers,
+    row: Row,
+    place: Place,
+) -> Outcome {
     let ranks = place.ranks as usize;
     let (from, into) = buffers.of(row, ranks);
     fill(from, row, place.rank);
@@ -233,7 +243,8 @@ pub(crate) fn verify<E: Endpoint>(end: &mut E, buffers: &mut Buffers, row: Row, 
     match arrived.iter().enumerate().find(|&(at, &byte)| byte != expected(row, place, at)) {
         None => Ok(()),
         Some((at, byte)) => Err(format!(
-            "{} of {} bytes over {}: rank {} got {byte:#04x} as byte {at}, expected {:#04x}: a bug of that \
+            "{} of {} bytes over {}: rank {} got {byte:#04x} as byte {at}, expected {:#04x}: a bug \
+             of that \
              communicator, no value would mean anything",
             row.test.name(),
             row.bytes,
@@ -358,7 +369,8 @@ mod tests {
     fn ranks_and_places_have_data_of_their_own() {
         let of = |rank| (0..64).map(|at| pattern(at, rank)).collect::<Vec<_>>();
         assert!(of(0) != of(1) && of(1) != of(2) && of(0)[..32] != of(0)[32..]);
-        let mine = expected(row(Test::Alltoall, 8), Place { rank: 1, ranks: 2, is_crowded: false }, 0);
+        let mine =
+            expected(row(Test::Alltoall, 8), Place { rank: 1, ranks: 2, is_crowded: false }, 0);
         assert_eq!(mine, pattern(8, 0), "rank 0's second block");
     }
 }

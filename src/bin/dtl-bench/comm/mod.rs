@@ -1,7 +1,7 @@
 //! `comm`: messages and collectives of a communicator, and of MPI in the same processes.
 //!
-//! `test` has the rows, `batch` does them, over an `endpoint`: `ours` or `raw` MPI; `ucx` runs a program. `start` makes ranks. Here: what a
-//! rank does.
+//! `test` has the rows, `batch` does them, over an `endpoint`: `ours` or `raw` MPI; `ucx` runs a
+//! program. `start` makes ranks. Here: what a rank does.
 
 mod batch;
 mod endpoint;
@@ -73,8 +73,8 @@ impl Rank<'_> {
     /// Goes through the rows; the lines of the table on rank 0.
     fn measure(&mut self, rows: &[Row], wanted: &Comm) -> Outcome<Vec<Line>> {
         let names: Vec<_> = self.sides();
-        let mut progress =
-            (self.place.rank == 0).then(|| Progress::new(rows.len() * wanted.common.rounds as usize));
+        let mut progress = (self.place.rank == 0)
+            .then(|| Progress::new(rows.len() * wanted.common.rounds as usize));
         let mut all = vec![vec![Samples::default(); names.len()]; rows.len()];
         for round in 0..wanted.common.rounds {
             for (&row, sides) in rows.iter().zip(&mut all) {
@@ -147,8 +147,8 @@ impl Bench for Rank<'_> {
     }
 }
 
-/// A probe between ranks 0 and 1, or why there is none. `shared`: the ranks are threads and have this memory.
-/// Collective.
+/// A probe between ranks 0 and 1, or why there is none. `shared`: the ranks are threads and have
+/// this memory. Collective.
 fn probe_between(
     ours: &Ours,
     shared: Option<&Arc<Memory>>,
@@ -161,10 +161,12 @@ fn probe_between(
     let [process, descriptor, first_node, first_cpu, processors] =
         ours.tell([process, descriptor, node, cpu, processors as u64], 0)?;
     let is_here = ours.rank == 1 && process != 0 && node == first_node;
-    let found =
-        is_here.then(|| shared.cloned().or_else(|| probe::open([process, descriptor]).ok())).flatten();
+    let found = is_here
+        .then(|| shared.cloned().or_else(|| probe::open([process, descriptor]).ok()))
+        .flatten();
     let is_one_cpu = cpu != u64::MAX && cpu == first_cpu;
-    let [has_found, is_one_cpu] = ours.tell([u64::from(found.is_some()), u64::from(is_one_cpu)], 1)?;
+    let [has_found, is_one_cpu] =
+        ours.tell([u64::from(found.is_some()), u64::from(is_one_cpu)], 1)?;
     if ours.size as u64 > processors {
         return Ok(Err(format!("{} ranks share {processors} processor(s)", ours.size)));
     }

@@ -6,7 +6,9 @@ use crate::out::Outcome;
 use dtl::abi::comm::{dtl_comm_desc_t, dtl_comm_info_t};
 use dtl::abi::handle::{dtl_comm_t, dtl_request_t};
 use dtl::abi::runtime::DTL_TIMEOUT_INFINITE;
-use dtl::abi::word::{DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8, DTL_DTYPE_UINT64, DTL_OP_SUM};
+use dtl::abi::word::{
+    DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8, DTL_DTYPE_UINT64, DTL_OP_SUM,
+};
 use dtl::ffi::collective::{
     dtl_comm_allgather, dtl_comm_allreduce, dtl_comm_alltoall, dtl_comm_barrier, dtl_comm_bcast,
     dtl_comm_reduce,
@@ -105,7 +107,14 @@ impl Endpoint for Ours {
 
     #[inline]
     fn send(&mut self, data: &[u8], to: i32) -> Outcome {
-        call!(dtl_comm_send(self.comm, data.as_ptr().cast(), data.len() as u64, DTL_DTYPE_UINT8, to, TAG))
+        call!(dtl_comm_send(
+            self.comm,
+            data.as_ptr().cast(),
+            data.len() as u64,
+            DTL_DTYPE_UINT8,
+            to,
+            TAG
+        ))
     }
 
     #[inline]
@@ -147,7 +156,13 @@ impl Endpoint for Ours {
 
     #[inline]
     fn bcast(&mut self, data: &mut [u8]) -> Outcome {
-        call!(dtl_comm_bcast(self.comm, data.as_mut_ptr().cast(), data.len() as u64, DTL_DTYPE_UINT8, 0))
+        call!(dtl_comm_bcast(
+            self.comm,
+            data.as_mut_ptr().cast(),
+            data.len() as u64,
+            DTL_DTYPE_UINT8,
+            0
+        ))
     }
 
     #[inline]

@@ -1,7 +1,8 @@
 //! MPI's own functions on MPI_COMM_WORLD, as a program that is compiled with that MPI calls them.
 //!
-//! Nothing of an MPI is linked: the library's own table of functions, found in the MPI that the launcher fits, gives
-//! them. MPI is started here, with no more thread support than a program of one thread asks for.
+//! Nothing of an MPI is linked: the library's own table of functions, found in the MPI that the
+//! launcher fits, gives them. MPI is started here, with no more thread support than a program of
+//! one thread asks for.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;
@@ -42,7 +43,8 @@ pub(crate) struct Raw {
 pub(crate) const MOST_STARTED: usize = 128;
 
 impl Raw {
-    /// Starts MPI. `by_all_threads`: the library is measured over it too, and wants MPI_THREAD_MULTIPLE.
+    /// Starts MPI. `by_all_threads`: the library is measured over it too, and wants
+    /// MPI_THREAD_MULTIPLE.
     pub(crate) fn start(by_all_threads: bool) -> Outcome<Raw> {
         let mpi = session::loaded().map_err(|error| error.text().to_owned())?;
         launcher::check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())
@@ -51,8 +53,9 @@ impl Raw {
         let wanted = if by_all_threads { k.thread_multiple } else { k.thread_funneled };
         let mut level = 0;
         // SAFETY: MPI takes NULL for both arguments of main; `level` is a local.
-        let code =
-            unsafe { (mpi.call.MPI_Init_thread)(ptr::null_mut(), ptr::null_mut(), wanted, &raw mut level) };
+        let code = unsafe {
+            (mpi.call.MPI_Init_thread)(ptr::null_mut(), ptr::null_mut(), wanted, &raw mut level)
+        };
         done("MPI_Init_thread", code)?;
         let (Some(float), Some(sum)) = (k.datatype(DTL_DTYPE_FLOAT32), k.op(DTL_OP_SUM)) else {
             return Err(format!("{}: MPI_FLOAT or MPI_SUM is missing", mpi.file));
@@ -89,7 +92,11 @@ impl Raw {
         if self.count == MOST_STARTED {
             return Err(format!("more than {MOST_STARTED} requests"));
         }
-        let at = self.started.as_mut_ptr().cast::<u8>().wrapping_add(self.count * self.mpi.k.handle_size);
+        let at = self
+            .started
+            .as_mut_ptr()
+            .cast::<u8>()
+            .wrapping_add(self.count * self.mpi.k.handle_size);
         self.count += 1;
         Ok(at.cast())
     }
@@ -157,7 +164,15 @@ impl Endpoint for Raw {
     #[inline]
     fn start_send(&mut self, data: &[u8], to: i32) -> Outcome {
         let (request, byte) = (self.next()?, self.mpi.k.byte);
-        mpi!(self.MPI_Isend(data.as_ptr().cast(), int(data.len()), byte, to, TAG, self.comm, request))
+        mpi!(self.MPI_Isend(
+            data.as_ptr().cast(),
+            int(data.len()),
+            byte,
+            to,
+            TAG,
+            self.comm,
+            request
+        ))
     }
 
     #[inline]
@@ -189,13 +204,15 @@ impl Endpoint for Raw {
 
     #[inline]
     fn reduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
-        let (from, into, count) = (data.as_ptr().cast(), into.as_mut_ptr().cast(), int(data.len() / ELEMENT));
+        let (from, into, count) =
+            (data.as_ptr().cast(), into.as_mut_ptr().cast(), int(data.len() / ELEMENT));
         mpi!(self.MPI_Reduce(from, into, count, self.float, self.sum, 0, self.comm))
     }
 
     #[inline]
     fn allreduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
-        let (from, into, count) = (data.as_ptr().cast(), into.as_mut_ptr().cast(), int(data.len() / ELEMENT));
+        let (from, into, count) =
+            (data.as_ptr().cast(), into.as_mut_ptr().cast(), int(data.len() / ELEMENT));
         mpi!(self.MPI_Allreduce(from, into, count, self.float, self.sum, self.comm))
     }
 

@@ -1,4 +1,5 @@
-//! Makes the ranks of `comm`: this process is one of a launcher's job, starts a job, or has ranks as threads.
+//! Makes the ranks of `comm`: this process is one of a launcher's job, starts a job, or has ranks
+//! as threads.
 
 use super::batch::{Buffers, Place};
 use super::ours::Ours;
@@ -37,7 +38,8 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     let rows = Row::list(&only, &wanted.sizes).map_err(Stop::Misused)?;
     if wanted.kind == "self" {
         return Err(Stop::Misused(
-            "--kind self has one rank, which has nobody to talk to: --kind threads measures ranks of one process, --kind \
+            "--kind self has one rank, which has nobody to talk to: --kind threads measures ranks \
+             of one process, --kind \
              shm (or none named) processes of this node"
                 .to_owned(),
         ));
@@ -50,7 +52,8 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     if is_threaded {
         threads(wanted, &rows)?;
     } else if is_launched() {
-        // Whoever fails ends its process: the others may wait for it for ever, and the launcher ends them.
+        // Whoever fails ends its process: the others may wait for it for ever, and the launcher
+        // ends them.
         process(wanted, &rows)?;
     } else {
         return launch(wanted);
@@ -74,7 +77,8 @@ fn launch(wanted: &Comm) -> Result<(), Stop> {
     };
     if wanted.vs == Some(CommPeer::Mpi) {
         return Err(Stop::Misused(
-            "--vs mpi wants MPI's own launcher: `mpirun -n 2 dtl-bench comm --vs mpi`, without -n here"
+            "--vs mpi wants MPI's own launcher: `mpirun -n 2 dtl-bench comm --vs mpi`, without -n \
+             here"
                 .to_owned(),
         ));
     }
@@ -113,7 +117,8 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
     };
     let ours = Ours::open(&wanted.kind)?;
     if let Some(ranks) = wanted.ranks.filter(|&ranks| ranks != ours.size) {
-        let text = format!("-n {ranks}, but the launcher started {} rank(s): leave -n out", ours.size);
+        let text =
+            format!("-n {ranks}, but the launcher started {} rank(s): leave -n out", ours.size);
         return Err(Stop::Misused(text));
     }
     let mut peer = match raw {
@@ -159,7 +164,8 @@ fn one(
         return Err("one rank has nobody to talk to: start two or more, -n 2".to_owned());
     }
     let processors = machine::shared_processors();
-    let place = Place { rank: ours.rank, ranks: ours.size, is_crowded: ours.size as usize > processors };
+    let place =
+        Place { rank: ours.rank, ranks: ours.size, is_crowded: ours.size as usize > processors };
     if !wanted.place.no_pin {
         machine::pin(place.rank as usize);
     }
@@ -168,12 +174,15 @@ fn one(
     if place.rank == 0 {
         if place.is_crowded {
             complain!(
-                "dtl-bench: {} ranks on {processors} processor(s): they wait for each other's turn, and values say \
+                "dtl-bench: {} ranks on {processors} processor(s): they wait for each other's \
+                 turn, and values say \
                  how well that goes",
                 place.ranks
             );
         } else if let Err(why) = &probe {
-            complain!("dtl-bench: no look at the processors' distance ({why}): values vary with it unseen");
+            complain!(
+                "dtl-bench: no look at the processors' distance ({why}): values vary with it unseen"
+            );
         }
     }
     let buffers = Buffers::new(rows, place.ranks as usize);

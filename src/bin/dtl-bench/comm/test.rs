@@ -75,11 +75,13 @@ impl Row {
         let tests = if only.is_empty() { Test::value_variants() } else { only };
         let mut rows = Vec::new();
         for &test in tests {
-            let wanted = if sizes.is_empty() || !test.has_sizes() { test.own_sizes() } else { sizes };
+            let wanted =
+                if sizes.is_empty() || !test.has_sizes() { test.own_sizes() } else { sizes };
             for &bytes in wanted {
                 if test.is_of_floats() && bytes % super::endpoint::ELEMENT != 0 {
                     return Err(format!(
-                        "--sizes {bytes}: {} adds floats of 4 bytes, give multiples of 4 or leave the test out \
+                        "--sizes {bytes}: {} adds floats of 4 bytes, give multiples of 4 or leave \
+                         the test out \
                          with --only",
                         test.name()
                     ));
@@ -140,13 +142,21 @@ mod tests {
     fn rows_are_what_is_asked_for() {
         let all = Row::list(&[], &[]).expect("all");
         assert_eq!(all.len(), 8 + 2 * 5 + 1 + 1 + 4 + 4 * 2);
-        let some = Row::list(&[Test::Barrier, Test::Latency, Test::Bandwidth], &[0, 12]).expect("some");
+        let some =
+            Row::list(&[Test::Barrier, Test::Latency, Test::Bandwidth], &[0, 12]).expect("some");
         let of = |test, bytes| Row { test, bytes };
         assert_eq!(
             some,
-            [of(Test::Barrier, 0), of(Test::Latency, 0), of(Test::Latency, 12), of(Test::Bandwidth, 12)]
+            [
+                of(Test::Barrier, 0),
+                of(Test::Latency, 0),
+                of(Test::Latency, 12),
+                of(Test::Bandwidth, 12)
+            ]
         );
-        assert!(Row::list(&[Test::Reduce], &[7]).is_err_and(|text| text.contains("multiples of 4")));
+        assert!(
+            Row::list(&[Test::Reduce], &[7]).is_err_and(|text| text.contains("multiples of 4"))
+        );
         assert!(all.iter().all(|row| 2 * row.window() <= super::super::raw::MOST_STARTED));
     }
 }

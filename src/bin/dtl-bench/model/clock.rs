@@ -1,10 +1,11 @@
-//! When a collective is over, by LogGP: from the steps of all ranks, or, where they are too many, from those of some
-//! whose partners are taken to be as far as they are.
+//! When a collective is over, by LogGP: from the steps of all ranks, or, where they are too many,
+//! from those of some whose partners are taken to be as far as they are.
 //!
-//! A rank's processor spends o for each message that it sends or receives. A message leaves through the rank's one port
-//! for sending, byte after byte (G), and g later than the one before; after L its first byte is at the receiver's port
-//! for receiving, which takes messages likewise, in the order in which they come. A round ends when all of its messages
-//! are out and in. Copies, sums and waiting for each other's processors cost nothing.
+//! A rank's processor spends o for each message that it sends or receives. A message leaves through
+//! the rank's one port for sending, byte after byte (G), and g later than the one before; after L
+//! its first byte is at the receiver's port for receiving, which takes messages likewise, in the
+//! order in which they come. A round ends when all of its messages are out and in. Copies, sums and
+//! waiting for each other's processors cost nothing.
 
 use super::count::{Counts, chosen};
 use super::wanted::{MOST_RANKS, Network};
@@ -107,7 +108,8 @@ struct Lists {
 impl Lists {
     fn new(plan: &mut Plan, ranks: Range<i32>) -> Outcome<Self> {
         let first_rank = ranks.start.unsigned_abs();
-        let mut lists = Lists { first_rank, ops: Vec::new(), starts: vec![0], sizes: Sizes::default() };
+        let mut lists =
+            Lists { first_rank, ops: Vec::new(), starts: vec![0], sizes: Sizes::default() };
         for rank in ranks {
             let Lists { ops, starts, sizes, .. } = &mut lists;
             let first = ops.len();
@@ -197,7 +199,8 @@ struct Place {
 }
 
 impl Place {
-    /// A message of a rank whose list is not gone through: sent as if it had begun this round when this one did.
+    /// A message of a rank whose list is not gone through: sent as if it had begun this round when
+    /// this one did.
     fn of_another(&self, op: Op, by: &Network) -> Message {
         let first = (self.begun.now + by.overhead).max(self.begun.out_free) + by.latency;
         Message { first, from: op.peer(), size: op.size, steps: self.begun.steps + 1 }
@@ -268,8 +271,11 @@ const NONE: u64 = u64::MAX;
 
 fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
     let ranks = lists.ranks();
-    let place =
-        |rank: usize| Place { round: lists.starts[rank], next: lists.starts[rank], ..Place::default() };
+    let place = |rank: usize| Place {
+        round: lists.starts[rank],
+        next: lists.starts[rank],
+        ..Place::default()
+    };
     let mut all = Simulation {
         lists,
         costs,
@@ -281,7 +287,8 @@ fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
     while let Some(at) = all.ready.pop() {
         while all.round(at as usize) {}
     }
-    let ended = all.places.iter().zip(lists.starts.iter().skip(1)).all(|(place, end)| place.round == *end);
+    let ended =
+        all.places.iter().zip(lists.starts.iter().skip(1)).all(|(place, end)| place.round == *end);
     if !ended || !all.mail.first.is_empty() {
         return Err("the steps of the ranks do not fit together: a bug of the library".to_owned());
     }
@@ -336,7 +343,8 @@ impl Simulation<'_> {
                 let (first, last) = place.clock.send(by, self.lists.sizes.bytes[op.size as usize]);
                 place.sent = place.sent.max(last);
                 let steps = place.clock.steps + 1;
-                let message = Message { first: first + by.latency, from: rank, size: op.size, steps };
+                let message =
+                    Message { first: first + by.latency, from: rank, size: op.size, steps };
                 if let Some(there) = self.lists.place(to) {
                     let key = key(rank, to);
                     self.mail.put(key, message);
@@ -366,8 +374,8 @@ impl Simulation<'_> {
     }
 }
 
-/// The times of some ranks: each with those of its node, where what they do follows from the nodes, else alone. Others are
-/// taken to have begun each round when who hears of them did.
+/// The times of some ranks: each with those of its node, where what they do follows from the nodes,
+/// else alone. Others are taken to have begun each round when who hears of them did.
 fn estimate(plan: &mut Plan, job: &Job, costs: &Costs) -> Outcome<Times> {
     let each = if plan.is_two_level() { job.per_node } else { 1 };
     let mut most = Times { ns: 0.0, steps: 0, is_exact: false };

@@ -89,8 +89,9 @@ impl Counter {
     }
 }
 
-/// Ranks that differ from others in some algorithm: the first and last, the root and its neighbours, those around the
-/// middle and around the bounds of what is beyond a power of two, and of the first node.
+/// Ranks that differ from others in some algorithm: the first and last, the root and its
+/// neighbours, those around the middle and around the bounds of what is beyond a power of two, and
+/// of the first node.
 pub(crate) fn chosen(job: &Job) -> Vec<i32> {
     let (size, root) = (job.ranks, job.root);
     let extra = 2 * (size - (1 << size.ilog2()));
@@ -111,7 +112,8 @@ pub(crate) fn count(plan: &mut Plan, job: &Job) -> Outcome<Counts> {
         some.iter().map(|rank| counter.count(plan, *rank).map(|all| (*rank, all))).collect();
     let ranks = ranks?;
     // A root, and rank 0 in its place, may have far more to do than others.
-    let usual = || ranks.iter().filter(|(rank, _)| ![0, job.root].contains(rank)).map(|(_, all)| all);
+    let usual =
+        || ranks.iter().filter(|(rank, _)| ![0, job.root].contains(rank)).map(|(_, all)| all);
     let most = usual().map(|all| all.steps).max().unwrap_or(0);
     if job.ranks < 64 || most.saturating_mul(job.ranks.unsigned_abs().into()) <= ALL_STEPS {
         let mut counts = Counts { is_exact: true, ..Counts::default() };
@@ -126,7 +128,8 @@ pub(crate) fn count(plan: &mut Plan, job: &Job) -> Outcome<Counts> {
     let mut others: Vec<Rank> = usual().copied().collect();
     let many = spread(job, SPREAD_STEPS / most.max(1));
     if many.len() > 10 * others.len() {
-        let counted: Outcome<Vec<Rank>> = many.into_iter().map(|rank| counter.count(plan, rank)).collect();
+        let counted: Outcome<Vec<Rank>> =
+            many.into_iter().map(|rank| counter.count(plan, rank)).collect();
         others = counted?;
         others.iter().for_each(|all| counts.most(all));
     }
@@ -141,7 +144,8 @@ pub(crate) fn count(plan: &mut Plan, job: &Job) -> Outcome<Counts> {
 /// Steps of the ranks together that stand for all others.
 const SPREAD_STEPS: u64 = ALL_STEPS / 30;
 
-/// So many ranks without 0 and the root, evenly spread, and at no fixed distance, as there may be a pattern in them.
+/// So many ranks without 0 and the root, evenly spread, and at no fixed distance, as there may be a
+/// pattern in them.
 fn spread(job: &Job, number: u64) -> Vec<i32> {
     let ranks = u64::from(job.ranks.unsigned_abs());
     // Multiples of the golden ratio's fraction.
@@ -158,7 +162,8 @@ mod tests {
     #[test]
     fn some_ranks_tell_about_all() {
         for (op, per_node) in [("allreduce", 16), ("barrier", 64), ("bcast", 0), ("scan", 0)] {
-            let job = Job { ranks: 20_000, bytes: 8, root: 3, element: 8, commutes: true, per_node };
+            let job =
+                Job { ranks: 20_000, bytes: 8, root: 3, element: 8, commutes: true, per_node };
             let mut plan = Plan::new(op, job).expect("a collective");
             let mut counter = Counter::new(job.ranks);
             let mut mean = |ranks: Vec<i32>| {

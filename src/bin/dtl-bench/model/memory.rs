@@ -1,6 +1,5 @@
-//! What a rank keeps: sizes of the library's own structures, as this build has them. Not what an MPI or a device's
-//! library below keeps, nor
-//! what the allocator adds.
+//! What a rank keeps: sizes of the library's own structures, as this build has them. Not what an
+//! MPI or a device's library below keeps, nor what the allocator adds.
 
 use super::count::Counts;
 use super::wanted::Kind;
@@ -35,7 +34,9 @@ impl Memory {
         let (fixed, each, partner) = match kind {
             Kind::Mpi => (frames::FIXED_BYTES, frames::RANK_BYTES, frames::PARTNER_BYTES),
             Kind::Rdma => (rdma::FIXED_BYTES, rdma::RANK_BYTES, rdma::PARTNER_BYTES),
-            Kind::Shm => (shm::FIXED_BYTES, shm::RANK_BYTES, shm::PARTNER_BYTES + 2 * shm::RING_BYTES),
+            Kind::Shm => {
+                (shm::FIXED_BYTES, shm::RANK_BYTES, shm::PARTNER_BYTES + 2 * shm::RING_BYTES)
+            }
         };
         let nodes = match job.per_node.unsigned_abs() {
             0 => 1,
@@ -44,7 +45,9 @@ impl Memory {
         // Over several nodes the table of who is where, and another transport within the node.
         let inside = if nodes > 1 {
             let local = u64::from(job.per_node.unsigned_abs());
-            ranks * hier::RANK_BYTES as u64 + shm::FIXED_BYTES as u64 + local * shm::RANK_BYTES as u64
+            ranks * hier::RANK_BYTES as u64
+                + shm::FIXED_BYTES as u64
+                + local * shm::RANK_BYTES as u64
         } else {
             0
         };

@@ -1,8 +1,9 @@
-//! `model`: how the cost of collectives grows, told from the steps that would run, on numbers of ranks that are not
-//! there. Nothing is sent or measured.
+//! `model`: how the cost of collectives grows, told from the steps that would run, on numbers of
+//! ranks that are not there. Nothing is sent or measured.
 //!
-//! `wanted` is the command line, `count` goes through the steps that `dtl::runtime::comm::plan` tells, `clock` says when
-//! a collective is over, `memory` what a rank keeps for it, `show` writes tables and JSON, `plot` draws.
+//! `wanted` is the command line, `count` goes through the steps that `dtl::runtime::comm::plan`
+//! tells, `clock` says when a collective is over, `memory` what a rank keeps for it, `show` writes
+//! tables and JSON, `plot` draws.
 
 mod clock;
 mod count;
@@ -30,7 +31,8 @@ pub(crate) struct Row {
     pub(crate) counts: Counts,
     pub(crate) times: Times,
     pub(crate) memory: Memory,
-    /// Whether the kind has a board for it, so that these messages are sent only where a communicator has none.
+    /// Whether the kind has a board for it, so that these messages are sent only where a
+    /// communicator has none.
     pub(crate) has_board: bool,
 }
 
@@ -58,7 +60,9 @@ fn rows(wanted: &Model, ranks: &[i32]) -> Outcome<Vec<Row>> {
     for op in wanted.ops() {
         // A barrier has no data.
         let sizes = if op == "barrier" { &[0] } else { &sizes[..] };
-        jobs.extend(sizes.iter().flat_map(|bytes| ranks.iter().map(move |ranks| (op, *ranks, *bytes))));
+        jobs.extend(
+            sizes.iter().flat_map(|bytes| ranks.iter().map(move |ranks| (op, *ranks, *bytes))),
+        );
     }
     let mut progress = Progress::new(jobs.len()).ticking();
     let row = |(op, ranks, bytes)| {
@@ -72,7 +76,11 @@ fn check(wanted: &Model, ranks: &[i32]) -> Result<(), Stop> {
     let (least, most) = (ranks.first().copied().unwrap_or(2), ranks.last().copied().unwrap_or(2));
     let misused = |text: String| Err(Stop::Misused(text));
     if wanted.root >= least {
-        return misused(format!("--root {}: {least} ranks have the roots 0 to {}", wanted.root, least - 1));
+        return misused(format!(
+            "--root {}: {least} ranks have the roots 0 to {}",
+            wanted.root,
+            least - 1
+        ));
     }
     if wanted.kind == Kind::Shm && most > memory::SHM_RANKS {
         return misused(format!(
@@ -84,12 +92,13 @@ fn check(wanted: &Model, ranks: &[i32]) -> Result<(), Stop> {
         return misused("--kind shm is one node: leave --per-node out".to_owned());
     }
     let element = wanted.element as usize;
-    let folded = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"];
+    let folded =
+        ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"];
     let folds = wanted.ops().iter().any(|op| folded.contains(op));
     match wanted.sizes().iter().find(|bytes| folds && **bytes % element != 0) {
-        Some(bytes) => {
-            misused(format!("--bytes {bytes}: reductions take whole elements of {element} bytes (--element)"))
-        }
+        Some(bytes) => misused(format!(
+            "--bytes {bytes}: reductions take whole elements of {element} bytes (--element)"
+        )),
         None => Ok(()),
     }
 }

@@ -6,7 +6,8 @@ use crate::report::size;
 use plotters::prelude::*;
 use std::error::Error;
 
-/// Collectives that are drawn together: data of one rank, or from a root; data of each rank for each.
+/// Collectives that are drawn together: data of one rank, or from a root; data of each rank for
+/// each.
 const GROUPS: [(&str, &str, &[&str]); 2] = [
     (
         "trees",
@@ -49,7 +50,8 @@ pub(crate) struct Picture {
 
 /// Those of all sizes; a barrier is in each.
 pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
-    let mut sizes: Vec<usize> = rows.iter().filter(|row| row.op != "barrier").map(|row| row.bytes).collect();
+    let mut sizes: Vec<usize> =
+        rows.iter().filter(|row| row.op != "barrier").map(|row| row.bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let mut pictures = Vec::new();
@@ -58,7 +60,8 @@ pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
             for (name, unit, value) in VALUES {
                 let curves = curves(rows, ops, bytes, value);
                 if curves.iter().any(|(_, points)| points.len() > 1) {
-                    let file = format!("{name}-{group}-{}.svg", size(bytes as u64).replace(' ', ""));
+                    let file =
+                        format!("{name}-{group}-{}.svg", size(bytes as u64).replace(' ', ""));
                     let title = format!("{}: {about}", size(bytes as u64));
                     pictures.push(Picture { file, title, unit, curves });
                 }
@@ -126,7 +129,9 @@ impl Picture {
             .y_desc(self.unit)
             .x_labels(12)
             .x_label_formatter(&|ranks| format!("{ranks:.0}"))
-            .y_label_formatter(&|value| if *value < 1e5 { format!("{value}") } else { format!("{value:e}") })
+            .y_label_formatter(&|value| {
+                if *value < 1e5 { format!("{value}") } else { format!("{value:e}") }
+            })
             .light_line_style(WHITE.mix(0.0))
             .draw()?;
         for (at, (name, points)) in self.curves.iter().enumerate() {

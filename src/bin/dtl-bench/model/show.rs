@@ -16,7 +16,8 @@ const LEGEND: [&str; 6] = [
     "steps: the longest chain of messages of which each waits for the one before",
     "time: LogGP; all ranks begin at once, copies and sums cost nothing",
     "partners: most ranks that a rank sends to or receives from",
-    "comm, links, list + scratch: bytes that a rank keeps, for the communicator and its transport before anything is \
+    "comm, links, list + scratch: bytes that a rank keeps, for the communicator and its transport \
+     before anything is \
      sent; for the partners; for the steps and what they work in, while they run",
 ];
 
@@ -27,11 +28,13 @@ type Meant = fn(&Row) -> bool;
 const NOTES: [(Meant, &str); 3] = [
     (
         |row| !row.counts.is_exact || !row.times.is_exact,
-        "~ told from some ranks; steps and time: as if their partners were as far as they are. Others are of all ranks",
+        "~ told from some ranks; steps and time: as if their partners were as far as they are. \
+         Others are of all ranks",
     ),
     (
         |row| row.has_board,
-        "* goes over a board in shared memory, without messages; the row is of what is sent where a communicator has \
+        "* goes over a board in shared memory, without messages; the row is of what is sent where \
+         a communicator has \
          none (there are 64)",
     ),
     (
@@ -68,7 +71,8 @@ fn head(wanted: &Model) -> String {
     let kind = match wanted.kind {
         Kind::Mpi => "mpi (with a time limit; what MPI itself keeps is not counted)",
         Kind::Rdma => {
-            "rdma (links with their slots, as configured by default; what the device's library keeps is not counted)"
+            "rdma (links with their slots, as configured by default; what the device's library \
+             keeps is not counted)"
         }
         Kind::Shm => "shm (links with their rings, shared memory)",
     };
@@ -136,7 +140,9 @@ pub(crate) fn text(wanted: &Model, rows: &[Row]) -> String {
 
 /// For programs. What is more than 64 bits hold is a floating-point number.
 pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
-    let large = |value: u128| u64::try_from(value).map_or_else(|_| json!(value as f64), |value| json!(value));
+    let large = |value: u128| {
+        u64::try_from(value).map_or_else(|_| json!(value as f64), |value| json!(value))
+    };
     let network = |network: super::wanted::Network| {
         json!({
             "latency_ns": network.latency, "overhead_ns": network.overhead, "gap_ns": network.gap,
@@ -177,7 +183,12 @@ pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
         put(&picture.file, &drawn)?;
     }
     put("tables.md", &page(wanted, rows))?;
-    say!("{}: {} row(s), {} plot(s)", folder.join("tables.md").display(), rows.len(), pictures.len());
+    say!(
+        "{}: {} row(s), {} plot(s)",
+        folder.join("tables.md").display(),
+        rows.len(),
+        pictures.len()
+    );
     Ok(())
 }
 
@@ -185,10 +196,14 @@ pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
 const SHOWN: usize = 4;
 
 fn page(wanted: &Model, rows: &[Row]) -> String {
-    let mut text =
-        format!("# Collectives by number of ranks\n\nMade by `dtl-bench model`. {}.\n\n", head(wanted));
-    text +=
-        &legend(rows).into_iter().map(|line| format!("- {}\n", line.replace('*', "\\*"))).collect::<String>();
+    let mut text = format!(
+        "# Collectives by number of ranks\n\nMade by `dtl-bench model`. {}.\n\n",
+        head(wanted)
+    );
+    text += &legend(rows)
+        .into_iter()
+        .map(|line| format!("- {}\n", line.replace('*', "\\*")))
+        .collect::<String>();
     text.truncate(text.trim_end().len());
     let (mut title, mut first) = (None, 0);
     for (at, row) in rows.iter().enumerate() {
@@ -196,7 +211,8 @@ fn page(wanted: &Model, rows: &[Row]) -> String {
         if title != Some((row.op, row.bytes)) {
             (title, first) = (Some((row.op, row.bytes)), at);
             let _ = write!(text, "\n\n## {}, {} bytes\n\n| ranks | ", row.op, row.bytes);
-            text += &(COLUMNS[3..].join(" | ") + " |\n" + &"|---".repeat(COLUMNS.len() - 2) + "|\n");
+            text +=
+                &(COLUMNS[3..].join(" | ") + " |\n" + &"|---".repeat(COLUMNS.len() - 2) + "|\n");
         }
         if (at - first) % SHOWN != 0 && !is_last {
             continue;
@@ -216,18 +232,21 @@ mod tests {
     fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
         let is_table = |line: &&str| line.starts_with("| ") || line.starts_with("## ");
         let cells = |line: &'a str| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>();
-        let is_kept =
-            |cells: &Vec<&str>| cells.len() == 1 || cells[0] == "ranks" || ranks.contains(&cells[0]);
+        let is_kept = |cells: &Vec<&str>| {
+            cells.len() == 1 || cells[0] == "ranks" || ranks.contains(&cells[0])
+        };
         page.lines().filter(is_table).map(cells).filter(is_kept).collect()
     }
 
-    /// Models the page's rows of 2 and 32 ranks again. A communicator's memory may have grown a little since.
+    /// Models the page's rows of 2 and 32 ranks again. A communicator's memory may have grown a
+    /// little since.
     #[test]
     fn the_tables_of_the_page_are_not_stale() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/explanation");
         let read = |name: &str| std::fs::read_to_string(docs.join(name)).expect(name);
         let (text, found) = (read("scaling.md"), read("scaling/tables.md"));
-        let command = text.lines().find_map(|line| line.strip_prefix("dtl-bench model ")).expect("a command");
+        let command =
+            text.lines().find_map(|line| line.strip_prefix("dtl-bench model ")).expect("a command");
         let few = command.replace("--ranks 2..1000000", "--ranks 2..32");
         assert_ne!(few, command);
         let wanted = wanted::tests::wanted(&few);
@@ -235,11 +254,17 @@ mod tests {
         let again = format!("run this again, in the project's folder: dtl-bench model {command}");
         assert!(LEGEND.iter().all(|line| found.contains(line)), "{again}");
         let (made, found) = (of_few(&made, &["2", "32"]), of_few(&found, &["2", "32"]));
-        assert!(made.len() > 75 && made.len() == found.len(), "{}, {}: {again}", made.len(), found.len());
+        assert!(
+            made.len() > 75 && made.len() == found.len(),
+            "{}, {}: {again}",
+            made.len(),
+            found.len()
+        );
         for (made, found) in made.iter().zip(&found) {
             let of = |cells: &[&str]| cells.get(COMM)?.parse::<f64>().ok();
-            let is_near =
-                of(made).zip(of(found)).is_some_and(|(made, found)| (made / found - 1.0).abs() < 0.01);
+            let is_near = of(made)
+                .zip(of(found))
+                .is_some_and(|(made, found)| (made / found - 1.0).abs() < 0.01);
             let same = |(at, (made, found))| made == found || at == COMM && is_near;
             let is_same = made.len() == found.len() && made.iter().zip(found).enumerate().all(same);
             assert!(is_same, "{made:?}, on the page {found:?}: {again}");

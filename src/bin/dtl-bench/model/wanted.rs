@@ -12,7 +12,8 @@ pub(crate) const MOST_RANKS: i32 = 1 << 22;
 /// What `model` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Model {
-    /// Only these collectives. neighbor_alltoallv is modelled with two neighbours, those beside a rank in a ring
+    /// Only these collectives. neighbor_alltoallv is modelled with two neighbours, those beside a
+    /// rank in a ring
     #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = known_ops(), default_value = ALL)]
     op: Vec<String>,
 
@@ -36,8 +37,8 @@ pub(crate) struct Model {
     #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) element: u32,
 
-    /// Ranks on each node (there are as many nodes as it takes); collectives of two levels are used where the library
-    /// uses them
+    /// Ranks on each node (there are as many nodes as it takes); collectives of two levels are used
+    /// where the library uses them
     #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..=65536))]
     pub(crate) per_node: Option<i32>,
 
@@ -61,7 +62,8 @@ pub(crate) struct Model {
     #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "per_node")]
     pub(crate) within: Network,
 
-    /// Whose tables are counted as memory: mpi (with a time limit), rdma, or shm, which is one node and up to 1024 ranks
+    /// Whose tables are counted as memory: mpi (with a time limit), rdma, or shm, which is one node
+    /// and up to 1024 ranks
     #[arg(long, value_enum, default_value = "mpi")]
     pub(crate) kind: Kind,
 
@@ -109,7 +111,12 @@ impl Network {
 impl Model {
     /// Between nodes, or all ranks if nothing is said of nodes.
     pub(crate) fn network(&self) -> Network {
-        Network { latency: self.latency, overhead: self.overhead, gap: self.gap, per_byte: self.gap_per_byte }
+        Network {
+            latency: self.latency,
+            overhead: self.overhead,
+            gap: self.gap,
+            per_byte: self.gap_per_byte,
+        }
     }
 
     /// All numbers of ranks, ascending.
@@ -152,8 +159,11 @@ fn known_ops() -> PossibleValuesParser {
 
 fn parse_ranks(text: &str) -> Result<Vec<i32>, String> {
     let one = |text: &str| {
-        let ranks = text.trim().parse::<i32>().ok().filter(|ranks| (2..=MOST_RANKS).contains(ranks));
-        ranks.ok_or_else(|| format!("expected 2 to {MOST_RANKS} ranks, as 64, or a range, as 2..1000000"))
+        let ranks =
+            text.trim().parse::<i32>().ok().filter(|ranks| (2..=MOST_RANKS).contains(ranks));
+        ranks.ok_or_else(|| {
+            format!("expected 2 to {MOST_RANKS} ranks, as 64, or a range, as 2..1000000")
+        })
     };
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![one(text)?]) };
     let (first, last) = (one(first)?, one(last)?);
@@ -169,8 +179,10 @@ fn parse_ranks(text: &str) -> Result<Vec<i32>, String> {
 /// Nanoseconds.
 fn parse_time(text: &str) -> Result<f64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)];
-    let unit = units.iter().find_map(|(unit, ns)| text.strip_suffix(unit).map(|number| (number, *ns)));
-    let value = unit.and_then(|(number, ns)| number.trim().parse::<f64>().ok().map(|number| number * ns));
+    let unit =
+        units.iter().find_map(|(unit, ns)| text.strip_suffix(unit).map(|number| (number, *ns)));
+    let value =
+        unit.and_then(|(number, ns)| number.trim().parse::<f64>().ok().map(|number| number * ns));
     value
         .filter(|value| (0.0..=1e9).contains(value))
         .ok_or_else(|| "expected a time as 1.5us, 200ns or 0.04ns, at most 1000ms".to_owned())
@@ -192,7 +204,10 @@ pub(super) mod tests {
 
     /// As from the command line.
     pub(crate) fn wanted(words: &str) -> Model {
-        match Options::parse_from(["dtl-bench", "model"].into_iter().chain(words.split_whitespace())).command
+        match Options::parse_from(
+            ["dtl-bench", "model"].into_iter().chain(words.split_whitespace()),
+        )
+        .command
         {
             Command::Model(wanted) => wanted,
             _ => panic!("no model"),

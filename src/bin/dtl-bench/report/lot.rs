@@ -1,4 +1,5 @@
-//! Runs the steps of a plan one after another and keeps what they write. One that fails is named and left out.
+//! Runs the steps of a plan one after another and keeps what they write. One that fails is named
+//! and left out.
 
 use super::run::Run;
 use super::steps::{Plan, Step};
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How often a child is looked after: seldom, as it is being measured.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long the text of one that has ended is awaited: a process that it left behind may hold the pipe.
+/// How long the text of one that has ended is awaited: a process that it left behind may hold the
+/// pipe.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Past this and several times what a step should take it hangs.
 const PATIENCE: f64 = 60.0;
@@ -28,7 +30,10 @@ const SIGTERM: i32 = 15;
 pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<String>)> {
     let plan = Plan::new(wanted)?;
     let total: f64 = plan.steps.iter().map(|step| step.seconds).sum();
-    complain!("dtl-bench: {} runs, about {total:.0} s; leave the machine alone meanwhile", plan.steps.len());
+    complain!(
+        "dtl-bench: {} runs, about {total:.0} s; leave the machine alone meanwhile",
+        plan.steps.len()
+    );
     let bar = bar(total);
     let (mut runs, mut missing, mut spent) = (Vec::new(), plan.missing, 0.0);
     for (number, step) in (1..).zip(&plan.steps) {
@@ -41,7 +46,9 @@ pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<Stri
         match known.map_or_else(|| one(step, &kept, &bar, spent), Ok) {
             Ok(run) => runs.push(run),
             Err((why, said)) => {
-                bar.suspend(|| complain!("dtl-bench: {}: `{}`: {why}\n{said}", step.name, step.text()));
+                bar.suspend(|| {
+                    complain!("dtl-bench: {}: `{}`: {why}\n{said}", step.name, step.text())
+                });
                 missing.push(format!("{}: {why}", step.name));
             }
         }
@@ -65,7 +72,8 @@ fn bar(seconds: f64) -> ProgressBar {
 /// Runs a step to its end; else says why not, and what the step said.
 fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (String, String)> {
     let silent = |why: String| (why, String::new());
-    let data = File::create(kept).map_err(|error| silent(format!("{}: {error}", kept.display())))?;
+    let data =
+        File::create(kept).map_err(|error| silent(format!("{}: {error}", kept.display())))?;
     let mut command = Command::new(&step.words[0]);
     command.args(&step.words[1..]).stdin(Stdio::null()).stdout(data).stderr(Stdio::piped());
     command.envs(step.variables.iter().map(|(name, value)| (name, value)));

@@ -1,8 +1,8 @@
 //! `report`: runs the lot, or reads what was run, and writes a page with tables and plots.
 //!
-//! `steps` knows what there is to run, `lot` runs it: this program, again and again. `run` reads its JSON. `page` writes
-//! the text, `plot` the pictures, `verdict` the table of what the library is to reach (`target`), with what people have
-//! noted of it (`notes`).
+//! `steps` knows what there is to run, `lot` runs it: this program, again and again. `run` reads
+//! its JSON. `page` writes the text, `plot` the pictures, `verdict` the table of what the library
+//! is to reach (`target`), with what people have noted of it (`notes`).
 
 mod lot;
 mod notes;
@@ -36,7 +36,8 @@ pub(crate) fn run(wanted: &Report) -> Result<(), Stop> {
     }
     let folder = wanted.output.join(DATA);
     let try_out = fs::create_dir_all(&folder).and_then(|()| try_room(&folder.join(".room")));
-    try_out.map_err(|error| Stop::Misused(format!("--output {}: {error}", wanted.output.display())))?;
+    try_out
+        .map_err(|error| Stop::Misused(format!("--output {}: {error}", wanted.output.display())))?;
     let notes = Notes::read(&wanted.output).map_err(Stop::Misused)?;
     let (runs, missing) = if wanted.files.is_empty() {
         lot::run(wanted, &folder)?
@@ -62,15 +63,20 @@ fn try_room(file: &Path) -> io::Result<()> {
 /// Makes or replaces a file; one that cannot be written whole leaves the older one as it is.
 fn replace(file: &Path, text: &str) -> Outcome {
     let new = file.with_extension("new~"); // a name that no other file has
-    let written =
-        File::create(&new).and_then(|mut to| to.write_all(text.as_bytes()).and_then(|()| to.sync_all()));
+    let written = File::create(&new)
+        .and_then(|mut to| to.write_all(text.as_bytes()).and_then(|()| to.sync_all()));
     written.and_then(|()| fs::rename(&new, file)).map_err(|error| {
         drop(fs::remove_file(&new));
         format!("{}: {error}", file.display())
     })
 }
 
-fn write(output: &Path, folder: &Path, (runs, missing): (&[Run], &[String]), notes: &Notes) -> Outcome {
+fn write(
+    output: &Path,
+    folder: &Path,
+    (runs, missing): (&[Run], &[String]),
+    notes: &Notes,
+) -> Outcome {
     let mut pictures = Vec::new();
     for picture in plot::pictures(runs) {
         let file = folder.join(&picture.file);

@@ -1,5 +1,5 @@
-//! What people have to say of rows, in a file beside the page that no report writes: why a target is missed, and what a
-//! bare program reaches there.
+//! What people have to say of rows, in a file beside the page that no report writes: why a target
+//! is missed, and what a bare program reaches there.
 //!
 //! ```toml
 //! [[note]]
@@ -63,7 +63,8 @@ impl Notes {
         let notes: Option<Vec<Note>> = list("note").iter().map(note).collect();
         let floors: Option<Vec<Floor>> = list("floor").iter().map(floor).collect();
         Ok(Notes {
-            notes: notes.ok_or("a [[note]] wants rows and text; rows and sizes are lists of texts")?,
+            notes: notes
+                .ok_or("a [[note]] wants rows and text; rows and sizes are lists of texts")?,
             floors: floors.ok_or("a [[floor]] wants row, and near or far as numbers")?,
         })
     }
@@ -112,7 +113,12 @@ fn floor(value: &Value) -> Option<Floor> {
     let number = |key: &str| value.get(key).and_then(Value::as_float);
     let (near, far) = (number("near"), number("far"));
     near.or(far)?;
-    Some(Floor { row: text(value, "row")?, size: text(value, "size").unwrap_or_default(), near, far })
+    Some(Floor {
+        row: text(value, "row")?,
+        size: text(value, "size").unwrap_or_default(),
+        near,
+        far,
+    })
 }
 
 #[cfg(test)]

@@ -10,16 +10,27 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 const METHOD: &str = "\
-Each value is the 10th percentile over many short batches; batches of a peer are measured in turn with the library's, in \
-the same processes. A cache line is bounced between two processors around each batch, and only batches of the same \
-regime are compared: *near* is below 200 ns for a round trip, *far* above 300 ns (virtual machines move between the two \
-every few seconds), *any* where that was not looked at. Ranks stay on a processor each. In latency, a rank waits for the \
-other's answer, and half of the round trip counts; bandwidth is a window of messages (64 up to 64 KiB, 8 up to 1 MiB, 2 \
-above) until the receiver says that it has all; each collective begins after a barrier, and the mean of all ranks \
-counts (with more ranks than processors: 20 in a row, until the last rank is through). Up to 1 MiB a first repetition in each batch is not counted, as another side's batch came before. All messages use the \
-same two buffers. Data are verified before each row. UCX is the program ucx_perftest, a run of it (its median \
-latency, its mean time for a message of a stream) in turn with 21 batches of the library's, of which the median counts. Ratios are dtl / peer: of times less \
-is better, of GB/s and M/s more; in tables they stand in brackets, each with the library's value of the same run, and \
+Each value is the 10th percentile over many short batches; batches of a peer are measured in turn \
+with the library's, in \
+the same processes. A cache line is bounced between two processors around each batch, and only \
+batches of the same \
+regime are compared: *near* is below 200 ns for a round trip, *far* above 300 ns (virtual machines \
+move between the two \
+every few seconds), *any* where that was not looked at. Ranks stay on a processor each. In \
+latency, a rank waits for the \
+other's answer, and half of the round trip counts; bandwidth is a window of messages (64 up to 64 \
+KiB, 8 up to 1 MiB, 2 \
+above) until the receiver says that it has all; each collective begins after a barrier, and the \
+mean of all ranks \
+counts (with more ranks than processors: 20 in a row, until the last rank is through). Up to 1 MiB \
+a first repetition in each batch is not counted, as another side's batch came before. All messages \
+use the \
+same two buffers. Data are verified before each row. UCX is the program ucx_perftest, a run of it \
+(its median \
+latency, its mean time for a message of a stream) in turn with 21 batches of the library's, of \
+which the median counts. Ratios are dtl / peer: of times less \
+is better, of GB/s and M/s more; in tables they stand in brackets, each with the library's value \
+of the same run, and \
 the column dtl has the middle one of all runs.";
 
 /// What a page is made of.
@@ -35,12 +46,14 @@ pub(crate) struct Parts<'a> {
 /// The whole page.
 pub(crate) fn text(parts: &Parts) -> String {
     let runs = parts.runs;
-    let machines: BTreeSet<String> = runs.iter().map(|run| machine::line(&run.head["machine"])).collect();
+    let machines: BTreeSet<String> =
+        runs.iter().map(|run| machine::line(&run.head["machine"])).collect();
     let versions: BTreeSet<&str> = runs.iter().map(|run| run.text("version")).collect();
     let machines = machines.into_iter().collect::<Vec<_>>().join("; ");
     let versions = versions.into_iter().collect::<Vec<_>>().join("; ");
     let mut text = format!(
-        "# Performance\n\nMeasured with libdtl {versions} on: {machines}. Made by `dtl-bench report`, which writes this page \
+        "# Performance\n\nMeasured with libdtl {versions} on: {machines}. Made by `dtl-bench \
+         report`, which writes this page \
          for any machine; what is said here is true of this one.\n\n{METHOD}\n\n"
     );
     text += &verdict::text(runs, parts.notes);
@@ -63,11 +76,16 @@ pub(crate) fn text(parts: &Parts) -> String {
 /// Whether it has nothing but latency and bandwidth, where another run of the same has more.
 fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
     let is_curve = |run: &Run| {
-        run.of() == Of::Pair && run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test))
+        run.of() == Of::Pair
+            && run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test))
     };
     let key = |run: &Run| {
         let of = |key: &str| run.head[key].to_string();
-        (run.measured().to_owned(), [of("kind"), of("ranks"), of("machine"), of("transport")], run.peer())
+        (
+            run.measured().to_owned(),
+            [of("kind"), of("ranks"), of("machine"), of("transport")],
+            run.peer(),
+        )
     };
     is_curve(run) && runs.iter().any(|other| !is_curve(other) && key(other) == key(run))
 }
@@ -92,7 +110,11 @@ fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
 
 fn title(run: &Run) -> String {
     match run.measured() {
-        "comm" => format!("Messages and collectives, kind {}, {} ranks", run.text("kind"), run.head["ranks"]),
+        "comm" => format!(
+            "Messages and collectives, kind {}, {} ranks",
+            run.text("kind"),
+            run.head["ranks"]
+        ),
         "alloc" => "Allocations".to_owned(),
         "parallel_for" => format!("Loops on {} threads", run.head["threads"]),
         "call" => "Calls of a backend that does nothing".to_owned(),
@@ -106,7 +128,8 @@ fn title(run: &Run) -> String {
 /// A table for each regime.
 fn group(title: &str, runs: &[&Run]) -> String {
     let transports: BTreeSet<&str> = runs.iter().map(|run| run.text("transport")).collect();
-    let transports = transports.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    let transports =
+        transports.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
     let mut text = String::new();
     for regime in SHOWN {
         let is_there = |run: &&&Run| run.rows.iter().any(|row| row.at(regime).is_some());
@@ -117,17 +140,25 @@ fn group(title: &str, runs: &[&Run]) -> String {
         let is_known = regime != Regime::Unknown;
         put(
             &mut text,
-            &format!("\n## {title}{}", if is_known { format!(", {}", regime.name()) } else { String::new() }),
+            &format!(
+                "\n## {title}{}",
+                if is_known { format!(", {}", regime.name()) } else { String::new() }
+            ),
         );
-        put(&mut text, &if transports.is_empty() { String::new() } else { format!("{transports}.\n") });
+        put(
+            &mut text,
+            &if transports.is_empty() { String::new() } else { format!("{transports}.\n") },
+        );
         text += &table(&there, regime);
     }
     text
 }
 
-/// A column for each peer. The library's value is the middle one of all runs; ratios are of a run's own.
+/// A column for each peer. The library's value is the middle one of all runs; ratios are of a run's
+/// own.
 fn table(runs: &[&Run], regime: Regime) -> String {
-    let (mut head, mut rule) = ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());
+    let (mut head, mut rule) =
+        ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());
     for peer in runs.iter().filter_map(|run| run.peer()) {
         let _ = write!(head, " {peer} |");
         rule += "---|";
@@ -136,8 +167,10 @@ fn table(runs: &[&Run], regime: Regime) -> String {
     let mut done: Vec<(&str, Option<u64>)> = Vec::new();
     for row in runs.iter().flat_map(|run| &run.rows) {
         let key = (&*row.test, row.bytes);
-        let in_run = |run: &Run| run.rows.iter().find(|row| (&*row.test, row.bytes) == key)?.at(regime);
-        let mut ours: Vec<f64> = runs.iter().filter_map(|run| in_run(run)).map(|pair| pair.ours).collect();
+        let in_run =
+            |run: &Run| run.rows.iter().find(|row| (&*row.test, row.bytes) == key)?.at(regime);
+        let mut ours: Vec<f64> =
+            runs.iter().filter_map(|run| in_run(run)).map(|pair| pair.ours).collect();
         if done.contains(&key) || ours.is_empty() {
             continue;
         }
@@ -169,7 +202,8 @@ mod tests {
             [{"test": "copy", "bytes": 8, "unit": "ns", "regimes": {"any": {"dtl": {"p10_ns": 10, "count": 9},
             "memcpy": {"p10_ns": 5, "count": 9}}}}]}"#;
         let runs = [Run::of_text(text).expect("a run")];
-        let (missing, pictures) = (["MPI: none".to_owned()], [("a plot".to_owned(), "p/a.svg".to_owned())]);
+        let (missing, pictures) =
+            (["MPI: none".to_owned()], [("a plot".to_owned(), "p/a.svg".to_owned())]);
         let page = super::text(&Parts {
             runs: &runs,
             missing: &missing,

@@ -56,7 +56,8 @@ pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
     pictures
 }
 
-/// The library's first: its values of all runs, of which the middle one counts; then those of each peer.
+/// The library's first: its values of all runs, of which the middle one counts; then those of each
+/// peer.
 fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
     let mut ours: Vec<(u64, Vec<f64>)> = Vec::new();
     let mut peers: Vec<Curve> = Vec::new();
@@ -65,7 +66,8 @@ fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
         let peer = run.peer();
         names.extend(peer.clone().filter(|peer| !names.contains(peer)));
         for row in run.rows.iter().filter(|row| row.test == test) {
-            let (Some(pair), Some(bytes)) = (row.at(regime), row.bytes.filter(|&bytes| bytes > 0)) else {
+            let (Some(pair), Some(bytes)) = (row.at(regime), row.bytes.filter(|&bytes| bytes > 0))
+            else {
                 continue;
             };
             let value = value(row.unit, pair.ours);
@@ -90,7 +92,8 @@ fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
         values.sort_by(f64::total_cmp);
         (bytes as f64, values[values.len() / 2])
     };
-    let own = Curve { name: "dtl".to_owned(), colour: 0, points: ours.into_iter().map(middle).collect() };
+    let own =
+        Curve { name: "dtl".to_owned(), colour: 0, points: ours.into_iter().map(middle).collect() };
     let mut all = vec![own];
     all.extend(peers);
     all.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));

@@ -35,7 +35,7 @@ impl Of {
 
 /// A file that dtl-bench wrote with --json.
 pub(crate) struct Run {
-    /// Machine, peer, kind, …
+    /// Machine, peer, kind, ...
     pub(crate) head: Value,
     pub(crate) rows: Vec<Row>,
 }
@@ -67,15 +67,20 @@ impl Run {
     pub(crate) fn of_text(text: &str) -> Outcome<Run> {
         let parsed = serde_json::from_str(text);
         let head: Value = parsed.map_err(|error| match error.is_eof() {
-            true => format!("its end is missing ({} bytes are there): was the disk full?", text.len()),
+            true => {
+                format!("its end is missing ({} bytes are there): was the disk full?", text.len())
+            }
             false => error.to_string(),
         })?;
         let rows = head.get("rows").and_then(Value::as_array);
         let (Some(rows), Some(_)) = (rows, head.get("measured").and_then(Value::as_str)) else {
-            return Err("not what dtl-bench writes with --json: no \"measured\" or no \"rows\"".to_owned());
+            return Err(
+                "not what dtl-bench writes with --json: no \"measured\" or no \"rows\"".to_owned()
+            );
         };
         let rows: Option<Vec<Row>> = rows.iter().map(row).collect();
-        let rows = rows.ok_or("a row lacks its test, unit or values: was it written by another version?")?;
+        let rows =
+            rows.ok_or("a row lacks its test, unit or values: was it written by another version?")?;
         Ok(Run { head, rows })
     }
 
@@ -90,7 +95,7 @@ impl Run {
         }
     }
 
-    /// "comm", "alloc", …
+    /// "comm", "alloc", ...
     pub(crate) fn measured(&self) -> &str {
         self.text("measured")
     }
@@ -103,7 +108,8 @@ impl Run {
     /// The peer in words: what it says of itself, else its name.
     pub(crate) fn peer(&self) -> Option<String> {
         let peer = &self.head["peer"];
-        let (name, version) = (peer["name"].as_str()?, peer["version"].as_str().unwrap_or_default());
+        let (name, version) =
+            (peer["name"].as_str()?, peer["version"].as_str().unwrap_or_default());
         Some(match name {
             "mpi" => short(version),
             "ucx" => format!("UCX {version}"),
@@ -116,7 +122,12 @@ impl Run {
 /// "Open MPI v4.1.4" of a line that goes on, "MPICH 4.0.2" of "MPICH Version: 4.0.2".
 fn short(version: &str) -> String {
     let first = version.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
-    first.replace("(R)", "").replace(" Version:", "").split_whitespace().collect::<Vec<_>>().join(" ")
+    first
+        .replace("(R)", "")
+        .replace(" Version:", "")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn row(value: &Value) -> Option<Row> {
@@ -196,7 +207,10 @@ mod tests {
             (pair, run.rows[0].ratio(pair)),
             (Pair { ours: 100.0, theirs: Some(200.0), count: 9 }, Some(2.0))
         );
-        assert_eq!((run.rows[0].at(Regime::Far), run.peer().as_deref()), (None, Some("MPICH 4.0.2")));
+        assert_eq!(
+            (run.rows[0].at(Regime::Far), run.peer().as_deref()),
+            (None, Some("MPICH 4.0.2"))
+        );
         for bad in ["", "{}", "[]", r#"{"measured": "comm"}"#, &text.replace("GB/s", "miles")] {
             assert!(Run::of_text(bad).is_err(), "{bad}");
         }
@@ -205,7 +219,10 @@ mod tests {
     #[test]
     fn names() {
         assert_eq!(short("Open MPI v4.1.4, package: Debian"), "Open MPI v4.1.4");
-        assert_eq!(short("Intel(R) MPI Library 2021.19.0 for Linux* OS"), "Intel MPI Library 2021.19.0");
+        assert_eq!(
+            short("Intel(R) MPI Library 2021.19.0 for Linux* OS"),
+            "Intel MPI Library 2021.19.0"
+        );
         assert_eq!(
             (size(0), size(8), size(65536), size(16 << 20), size(1500)),
             ("0 B".into(), "8 B".into(), "64 KiB".into(), "16 MiB".into(), "1500 B".into())

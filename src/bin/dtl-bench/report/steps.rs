@@ -1,4 +1,5 @@
-//! What a report runs: this program with each subcommand, under each launcher, and which peers there are not.
+//! What a report runs: this program with each subcommand, under each launcher, and which peers
+//! there are not.
 
 use crate::library::own_file;
 use crate::machine;
@@ -24,7 +25,8 @@ const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,6
 const UCX_ROWS: usize = 10;
 const UCX_BATCH: f64 = 0.15;
 const ALLOC_ROWS: usize = 19;
-const MALLOCS: [(&str, &str); 2] = [("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2")];
+const MALLOCS: [(&str, &str); 2] =
+    [("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2")];
 
 /// One run of this program.
 pub(crate) struct Step {
@@ -66,7 +68,13 @@ impl Plan {
         if launchers.is_empty() {
             plan.without();
         }
-        plan.add(Part::Threads, "threads", None, &["comm", "--kind", "threads", "-n", "2"], (COMM_ROWS, 1));
+        plan.add(
+            Part::Threads,
+            "threads",
+            None,
+            &["comm", "--kind", "threads", "-n", "2"],
+            (COMM_ROWS, 1),
+        );
         if wanted.only.is_empty() || wanted.only.contains(&Part::Ucx) {
             plan.ucx();
         }
@@ -175,15 +183,17 @@ impl Plan {
         self.add(Part::Alloc, "alloc", None, &["alloc"], (ALLOC_ROWS, 2));
         for (name, library) in MALLOCS {
             // The loader complains and goes on without it.
-            let tried = Command::new(&self.own).arg("--version").env("LD_PRELOAD", library).output();
+            let tried =
+                Command::new(&self.own).arg("--version").env("LD_PRELOAD", library).output();
             if !tried.is_ok_and(|output| output.status.success() && output.stderr.is_empty()) {
                 self.missing.push(format!("{name}: {library} is not installed"));
                 continue;
             }
             self.add(Part::Alloc, &format!("alloc-{name}"), None, &["alloc"], (ALLOC_ROWS, 2));
             let step = self.steps.last_mut();
-            step.into_iter()
-                .for_each(|step| step.variables.push(("LD_PRELOAD".to_owned(), library.to_owned())));
+            step.into_iter().for_each(|step| {
+                step.variables.push(("LD_PRELOAD".to_owned(), library.to_owned()))
+            });
         }
     }
 }
@@ -203,9 +213,13 @@ fn launchers(named: &[Launcher]) -> Vec<Launcher> {
         return named.to_vec();
     }
     let is_there = |name: &&str| in_path(name).is_some();
-    let particular: Vec<&str> = ["mpirun.openmpi", "mpirun.mpich"].into_iter().filter(is_there).collect();
-    let found =
-        if particular.is_empty() { ["mpirun"].into_iter().filter(is_there).collect() } else { particular };
+    let particular: Vec<&str> =
+        ["mpirun.openmpi", "mpirun.mpich"].into_iter().filter(is_there).collect();
+    let found = if particular.is_empty() {
+        ["mpirun"].into_iter().filter(is_there).collect()
+    } else {
+        particular
+    };
     let launcher = |name: &str| Launcher { variables: Vec::new(), words: vec![name.to_owned()] };
     found.into_iter().map(launcher).collect()
 }
@@ -215,16 +229,20 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The library in the folder beside the launcher's: that MPI, and not another one that the loader knows of.
+/// The library in the folder beside the launcher's: that MPI, and not another one that the loader
+/// knows of.
 fn library_beside(launcher: &Launcher) -> Option<(String, String)> {
     let variable = "DTL_MPI_LIBRARY";
-    if launcher.variables.iter().any(|(name, _)| name == variable) || std::env::var_os(variable).is_some() {
+    if launcher.variables.iter().any(|(name, _)| name == variable)
+        || std::env::var_os(variable).is_some()
+    {
         return None;
     }
     let program = &launcher.words[0];
     let file = if program.contains('/') { Some(PathBuf::from(program)) } else { in_path(program) }?;
     let folder = file.parent()?.parent()?.join("lib");
     let names = ["libmpi.so.40", "libmpi.so.12", "libmpi.so"];
-    let library = names.iter().map(|name| folder.join(name)).find(|file: &PathBuf| Path::is_file(file))?;
+    let library =
+        names.iter().map(|name| folder.join(name)).find(|file: &PathBuf| Path::is_file(file))?;
     Some((variable.to_owned(), library.display().to_string()))
 }

@@ -1,4 +1,5 @@
-//! What the library is to reach: mostly ratios to its best peer, of 10th percentiles of the same run and regime.
+//! What the library is to reach: mostly ratios to its best peer, of 10th percentiles of the same
+//! run and regime.
 
 use super::run::{Of, Row, Run};
 use crate::stats::Regime;
@@ -37,11 +38,22 @@ const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) ->
 }
 
 /// Within a process: against one peer, the same in each regime.
-const fn local(peer: &'static str, test: &'static str, bytes: &'static [u64], ratio: f64) -> Target {
+const fn local(
+    peer: &'static str,
+    test: &'static str,
+    bytes: &'static [u64],
+    ratio: f64,
+) -> Target {
     Target { peer, ..target(Of::Process, test, bytes, ratio, ratio) }
 }
 
-const fn at_most(of: Of, test: &'static str, bytes: &'static [u64], by: By, nanoseconds: f64) -> Target {
+const fn at_most(
+    of: Of,
+    test: &'static str,
+    bytes: &'static [u64],
+    by: By,
+    nanoseconds: f64,
+) -> Target {
     Target { of, test, bytes, by, peer: "", near: nanoseconds, far: nanoseconds }
 }
 

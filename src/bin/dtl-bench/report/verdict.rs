@@ -1,4 +1,5 @@
-//! The page's table of targets: each row that has one, in each regime, against the peer that is hardest to beat there.
+//! The page's table of targets: each row that has one, in each regime, against the peer that is
+//! hardest to beat there.
 
 use super::notes::Notes;
 use super::run::{Of, Row, Run};
@@ -39,11 +40,13 @@ pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
     let held = found.iter().filter(|one| one.is_held()).count();
     let has_floor = found.iter().any(|one| one.floor(notes).is_some());
     let mut text = format!(
-        "## Targets\n\n{held} of {} are held. What has fewer than {ENOUGH} batches is left out here.",
+        "## Targets\n\n{held} of {} are held. What has fewer than {ENOUGH} batches is left out \
+         here.",
         found.len()
     );
     if has_floor {
-        text += " *Floor*: a bare program that only moves the bytes, without matching or handles, on the machine that the \
+        text += " *Floor*: a bare program that only moves the bytes, without matching or handles, \
+            on the machine that the \
                  project is developed on; it shows what is easy there.";
     }
     text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | |";
@@ -69,7 +72,8 @@ fn findings(runs: &[Run]) -> Vec<Finding<'_>> {
             for regime in SHOWN {
                 let Some(one) = finding(runs, run, row, regime) else { continue };
                 let same = |known: &&mut Finding| {
-                    (known.place, known.row.bytes, known.regime) == (one.place, one.row.bytes, one.regime)
+                    (known.place, known.row.bytes, known.regime)
+                        == (one.place, one.row.bytes, one.regime)
                 };
                 match found.iter_mut().find(same) {
                     None => found.push(one),
@@ -104,12 +108,13 @@ fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<
     Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
 }
 
-/// The best that a peer does between two processes, of runs of the same report: ranks that are threads have no peer of
-/// their own.
+/// The best that a peer does between two processes, of runs of the same report: ranks that are
+/// threads have no peer of their own.
 fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
     let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
     let values = pairs.filter_map(|run| {
-        let same = run.rows.iter().find(|other| (&other.test, other.bytes) == (&row.test, row.bytes))?;
+        let same =
+            run.rows.iter().find(|other| (&other.test, other.bytes) == (&row.test, row.bytes))?;
         let pair = same.at(regime).filter(|pair| pair.count >= ENOUGH)?;
         Some((pair.theirs?, format!("{}, of two processes", run.peer()?)))
     });
@@ -122,7 +127,11 @@ impl Finding<'_> {
     }
 
     fn is_harder_than(&self, other: &Finding) -> bool {
-        if self.target.is_most(self.row) { self.value > other.value } else { self.value < other.value }
+        if self.target.is_most(self.row) {
+            self.value > other.value
+        } else {
+            self.value < other.value
+        }
     }
 
     fn floor(&self, notes: &Notes) -> Option<f64> {
@@ -131,7 +140,8 @@ impl Finding<'_> {
 
     fn line(&self) -> String {
         let unit = self.row.unit;
-        let with_unit = |nanoseconds: f64| format!("{} {}", digits(unit.of(nanoseconds)), unit.name());
+        let with_unit =
+            |nanoseconds: f64| format!("{} {}", digits(unit.of(nanoseconds)), unit.name());
         format!(
             "| {} | {} | {} | {} | {} | {} | {} | {} {} | {} |",
             self.name,
@@ -173,7 +183,8 @@ impl Finding<'_> {
     }
 }
 
-/// Rows between two processes that a peer was not measured in often enough in a regime that others were.
+/// Rows between two processes that a peer was not measured in often enough in a regime that others
+/// were.
 fn unseen(runs: &[Run], found: &[Finding]) -> String {
     let mut text = String::new();
     for regime in [Regime::Near, Regime::Far] {
@@ -194,7 +205,10 @@ fn unseen(runs: &[Run], found: &[Finding]) -> String {
         let peers: Vec<String> = runs.iter().filter_map(of_peer).collect();
         if !peers.is_empty() {
             let (regime, peers) = (regime.name(), peers.join("; "));
-            let _ = write!(text, "\nNot seen often enough while the processors were {regime}: {peers}.\n");
+            let _ = write!(
+                text,
+                "\nNot seen often enough while the processors were {regime}: {peers}.\n"
+            );
         }
     }
     text
@@ -207,7 +221,9 @@ fn reasons(found: &[Finding], notes: &Notes) -> String {
     let mut said: Vec<usize> = Vec::new();
     let mut lines = String::new();
     for one in missed() {
-        let Some((place, why)) = note(one).filter(|(place, _)| !said.contains(place)) else { continue };
+        let Some((place, why)) = note(one).filter(|(place, _)| !said.contains(place)) else {
+            continue;
+        };
         said.push(place);
         let same = missed().filter(|other| note(other).is_some_and(|other| other.0 == place));
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -221,7 +237,8 @@ fn reasons(found: &[Finding], notes: &Notes) -> String {
 }
 
 fn titles<'a>(all: impl Iterator<Item = &'a Finding<'a>>) -> String {
-    let each = all.map(|one| format!("{} ({}, target {})", one.title(), one.shown(one.value), one.aim()));
+    let each =
+        all.map(|one| format!("{} ({}, target {})", one.title(), one.shown(one.value), one.aim()));
     each.collect::<Vec<_>>().join(", ")
 }
 
@@ -244,15 +261,25 @@ mod tests {
 
     #[test]
     fn the_best_peer_counts() {
-        let runs =
-            [run("shm", "A", 100.0, 500.0), run("shm", "B", 100.0, 110.0), run("shm", "C", 100.0, 200.0)];
+        let runs = [
+            run("shm", "A", 100.0, 500.0),
+            run("shm", "B", 100.0, 110.0),
+            run("shm", "C", 100.0, 200.0),
+        ];
         let all = text(&runs, &Notes::default());
-        let line = "| latency | 8 B | near | 0.1000 us | 0.1100 us | B | 0.91 | ≤ 0.6 | **missed** |";
+        let line =
+            "| latency | 8 B | near | 0.1000 us | 0.1100 us | B | 0.91 | ≤ 0.6 | **missed** |";
         assert!(all.contains(line) && all.contains("0 of 1 are held"), "{all}");
-        assert!(all.contains("- Nothing is noted of: latency 8 B near (0.91, target 0.6)."), "{all}");
+        assert!(
+            all.contains("- Nothing is noted of: latency 8 B near (0.91, target 0.6)."),
+            "{all}"
+        );
         assert!(!all.contains("Not seen"), "{all}");
         let all = text(&runs[..1], &Notes::default());
-        assert!(all.contains("| 0.20 | ≤ 0.6 | held |") && !all.contains("What is missed"), "{all}");
+        assert!(
+            all.contains("| 0.20 | ≤ 0.6 | held |") && !all.contains("What is missed"),
+            "{all}"
+        );
     }
 
     #[test]
@@ -269,13 +296,17 @@ mod tests {
                      [[floor]]\nrow = \"latency\"\nsize = \"8 B\"\nnear = 0.063\n";
         let all = text(&[run("shm", "A", 100.0, 110.0)], &Notes::of(notes).expect("notes"));
         assert!(all.contains("- **latency 8 B near (0.91, target 0.6)**: it is hard\n"), "{all}");
-        assert!(all.contains("**missed** | 0.0630 |") && !all.contains("Nothing is noted"), "{all}");
+        assert!(
+            all.contains("**missed** | 0.0630 |") && !all.contains("Nothing is noted"),
+            "{all}"
+        );
     }
 
     #[test]
     fn what_is_added_to_an_mpi() {
         let all = text(&[run("mpi", "A", 112.0, 100.0)], &Notes::default());
-        let line = "| kind mpi: latency | 8 B | near | 0.1120 us | 0.1000 us | A | +12.0 ns | ≤ +10 ns | **missed** |";
+        let line = "| kind mpi: latency | 8 B | near | 0.1120 us | 0.1000 us | A | +12.0 ns | ≤ \
+            +10 ns | **missed** |";
         assert!(all.contains(line), "{all}");
     }
 }

@@ -1,7 +1,8 @@
-//! Tables of the backend under test as its author filled them in, for the tests that call slots directly.
+//! Tables of the backend under test as its author filled them in, for the tests that call slots
+//! directly.
 //!
-//! A plugin is loaded with a host table that keeps a copy of the registered tables and passes them on to
-//! the library.
+//! A plugin is loaded with a host table that keeps a copy of the registered tables and passes them
+//! on to the library.
 
 use crate::api::name_of;
 use crate::kit::calls::Backend;
@@ -60,7 +61,7 @@ impl Bare {
 }
 
 /// Calls a slot of a table with the backend's `self`: `slot!(bare, "memory.alloc", function,
-/// arguments…)`.
+/// arguments...)`.
 macro_rules! slot {
     ($bare:expr, $name:expr, $function:expr $(, $argument:expr)* $(,)?) => {
         $crate::kit::step::within($name, || {
@@ -89,7 +90,8 @@ pub(crate) fn load(path: &Path) -> Called<Backend> {
 
 fn open(path: &Path, step: plugins::Step) -> Result<Arc<dyn plugins::Plugin>> {
     static HOST: OnceLock<dtl_host_api_t> = OnceLock::new();
-    let host = HOST.get_or_init(|| dtl_host_api_t { backend_register: Some(register), ..*host::table() });
+    let host =
+        HOST.get_or_init(|| dtl_host_api_t { backend_register: Some(register), ..*host::table() });
     dtl::backend::plugin::open(path, host, step)
 }
 

@@ -21,7 +21,8 @@ pub(crate) enum Body {
     Tables(fn() -> Outcome),
     /// First stage: one process calls the slots of the backend's tables.
     Slots(fn(&Bare) -> Outcome),
-    /// First stage: every rank of a comm table calls its slots. The number is the least number of ranks.
+    /// First stage: every rank of a comm table calls its slots. The number is the least number of
+    /// ranks.
     Wire(i32, fn(&Wire) -> Outcome),
 }
 
@@ -31,8 +32,8 @@ impl Body {
         matches!(self, Body::Ranks(..) | Body::Wire(..))
     }
 
-    /// Whether it calls the slots directly. If such a test fails, the tests that build on the slots are not
-    /// run.
+    /// Whether it calls the slots directly. If such a test fails, the tests that build on the slots
+    /// are not run.
     pub(crate) fn is_first(&self) -> bool {
         matches!(self, Body::Slots(_) | Body::Wire(..))
     }
@@ -93,13 +94,19 @@ impl Need {
             Need::Kind(kind) => format!("memory kind {}", crate::kit::subject::kind_name(kind)),
             Need::Streams => "streams".into(),
             Need::Compute => "launches and loops that compute (not DTL_BACKEND_NO_COMPUTE)".into(),
-            Need::Cut => "truncation by the library: a time limit, or a kind without \"comm.direct\"".into(),
+            Need::Cut => {
+                "truncation by the library: a time limit, or a kind without \"comm.direct\"".into()
+            }
         }
     }
 }
 
 /// A test of one process.
-pub(crate) const fn alone(name: &'static str, what: &'static str, body: fn(&Subject) -> Outcome) -> Test {
+pub(crate) const fn alone(
+    name: &'static str,
+    what: &'static str,
+    body: fn(&Subject) -> Outcome,
+) -> Test {
     Test { name, what, body: Body::Alone(body), also: None }
 }
 
@@ -216,14 +223,18 @@ pub(crate) fn find(name: &str) -> Option<(&'static Group, &'static Test)> {
     all().find(|(_, test)| test.name == name)
 }
 
-/// Whether a name matches a pattern: `*` stands for any text; without one, the pattern is a name or the
-/// beginning of one that ends at a dot.
+/// Whether a name matches a pattern: `*` stands for any text; without one, the pattern is a name or
+/// the beginning of one that ends at a dot.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains('*') {
-        return name.strip_prefix(pattern).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        return name
+            .strip_prefix(pattern)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     }
     let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
     let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
     for part in middle {

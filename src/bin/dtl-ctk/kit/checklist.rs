@@ -1,5 +1,6 @@
-//! `dtl-ctk checklist DIR`: the nine boxes that a new backend ticks before others can rely on it. Each is
-//! answered from the files of its folder, with the reason. It reads and runs nothing of them.
+//! `dtl-ctk checklist DIR`: the nine boxes that a new backend ticks before others can rely on it.
+//! Each is answered from the files of its folder, with the reason. It reads and runs nothing of
+//! them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,8 @@ pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
 fn collect(folder: &Path, depth: usize, files: &mut Vec<Source>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name =
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if name.starts_with('.') || ["build", "target", "node_modules"].contains(&name.as_str()) {
             continue;
         }
@@ -99,28 +101,35 @@ const REQUIRED: [(&str, &[&str]); 5] = [
 
 /// Whether the sources use a component's table.
 fn has_table(files: &[Source], component: &str) -> bool {
-    let (c, upper) =
-        (format!("dtl_{component}_vtable_t"), format!("DTL_{}_VTABLE_INIT", component.to_uppercase()));
+    let (c, upper) = (
+        format!("dtl_{component}_vtable_t"),
+        format!("DTL_{}_VTABLE_INIT", component.to_uppercase()),
+    );
     files
         .iter()
         .filter(|file| file.is_code())
         .any(|file| file.text.contains(&c) || file.text.contains(&upper))
 }
 
-/// Whether a slot is set: `.alloc = …`, `table.alloc = …` or `alloc: Some(…)`.
+/// Whether a slot is set: `.alloc = ...`, `table.alloc = ...` or `alloc: Some(...)`.
 fn sets(files: &[Source], slot: &str) -> bool {
     let set = |line: &str| {
-        let assigned =
-            line.split_once(&format!(".{slot}")).is_some_and(|(_, rest)| rest.trim_start().starts_with('='));
+        let assigned = line
+            .split_once(&format!(".{slot}"))
+            .is_some_and(|(_, rest)| rest.trim_start().starts_with('='));
         assigned || line.trim_start().starts_with(&format!("{slot}: Some("))
     };
     files.iter().filter(|file| file.is_code()).any(|file| file.text.lines().any(set))
 }
 
 fn components(files: &[Source]) -> Result<String, String> {
-    let there: Vec<_> = REQUIRED.iter().filter(|(component, _)| has_table(files, component)).collect();
+    let there: Vec<_> =
+        REQUIRED.iter().filter(|(component, _)| has_table(files, component)).collect();
     if there.is_empty() {
-        return Err("no source uses a dtl_…_vtable_t: start from `dtl-info new-backend` or the how-to".into());
+        return Err(
+            "no source uses a dtl_…_vtable_t: start from `dtl-info new-backend` or the how-to"
+                .into(),
+        );
     }
     for (component, slots) in &there {
         if let Some(slot) = slots.iter().find(|slot| !sets(files, slot)) {
@@ -133,13 +142,18 @@ fn components(files: &[Source]) -> Result<String, String> {
 
 /// The first build or test file with one of these words.
 fn build_with<'a>(files: &'a [Source], words: &[&str]) -> Option<&'a Source> {
-    files.iter().filter(|file| file.is_build()).find(|file| words.iter().any(|word| file.text.contains(word)))
+    files
+        .iter()
+        .filter(|file| file.is_build())
+        .find(|file| words.iter().any(|word| file.text.contains(word)))
 }
 
 fn hooked(files: &[Source]) -> Result<String, String> {
     match build_with(files, &["dtl-ctk", "dtl_add_backend_test"]) {
         Some(file) => Ok(format!("in {}", file.name())),
-        None => Err("no CMakeLists.txt, script or workflow mentions dtl-ctk: add_test(NAME … COMMAND dtl-ctk run --plugin …)".into()),
+        None => Err("no CMakeLists.txt, script or workflow mentions dtl-ctk: add_test(NAME … \
+            COMMAND dtl-ctk run --plugin …)"
+            .into()),
     }
 }
 
@@ -149,8 +163,11 @@ fn multi_rank(files: &[Source]) -> Result<String, String> {
     }
     let many = |file: &&Source| {
         file.text.split("--ranks").skip(1).any(|rest| {
-            let digits: String =
-                rest.trim_start_matches(['=', ' ', '"']).chars().take_while(char::is_ascii_digit).collect();
+            let digits: String = rest
+                .trim_start_matches(['=', ' ', '"'])
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect();
             digits.parse::<u32>().is_ok_and(|ranks| ranks > 1)
         })
     };
@@ -161,10 +178,13 @@ fn multi_rank(files: &[Source]) -> Result<String, String> {
 }
 
 fn option(files: &[Source]) -> Result<String, String> {
-    let cmake: Vec<&Source> =
-        files.iter().filter(|file| file.name() == "CMakeLists.txt" || file.has_ending(&["cmake"])).collect();
+    let cmake: Vec<&Source> = files
+        .iter()
+        .filter(|file| file.name() == "CMakeLists.txt" || file.has_ending(&["cmake"]))
+        .collect();
     let is_option = |line: &&str| line.trim_start().to_lowercase().starts_with("option(");
-    let options: Vec<&str> = cmake.iter().flat_map(|file| file.text.lines()).filter(is_option).collect();
+    let options: Vec<&str> =
+        cmake.iter().flat_map(|file| file.text.lines()).filter(is_option).collect();
     let named = |line: &&&str| line.contains("DTL_ENABLE_") || line.contains("DTL_WITH_");
     match options.iter().find(named) {
         None => Err("no option(DTL_ENABLE_… \"…\" OFF) in its CMake files".into()),
@@ -176,26 +196,33 @@ fn option(files: &[Source]) -> Result<String, String> {
 }
 
 /// The forms for page and record that `dtl-info new-backend` writes.
-const FORMS: [&str; 2] =
-    [include_str!("../../dtl-info/template/page.md"), include_str!("../../dtl-info/template/adr.md")];
+const FORMS: [&str; 2] = [
+    include_str!("../../dtl-info/template/page.md"),
+    include_str!("../../dtl-info/template/adr.md"),
+];
 /// Lines of theirs that are true as they are.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
-/// Lines of the forms that somebody is to replace: the prose outside of listings, in pieces around what
-/// `dtl-info` fills in itself.
+/// Lines of the forms that somebody is to replace: the prose outside of listings, in pieces around
+/// what `dtl-info` fills in itself.
 fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     let prose = |form: &'static str| form.split("```").step_by(2).flat_map(str::lines);
     let is_prompt = |line: &&str| {
         line.split_whitespace().count() >= 4 && !KEPT.iter().any(|start| line.starts_with(start))
     };
     // Between two '@' is a placeholder.
-    FORMS.into_iter().flat_map(prose).filter(is_prompt).map(|line| line.split('@').step_by(2).collect())
+    FORMS
+        .into_iter()
+        .flat_map(prose)
+        .filter(is_prompt)
+        .map(|line| line.split('@').step_by(2).collect())
 }
 
 /// The first line in one of the files that is still the form's.
 fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
     let prompts: Vec<_> = prompts().collect();
-    let is_form = |line: &&str| prompts.iter().any(|pieces| pieces.iter().all(|piece| line.contains(piece)));
+    let is_form =
+        |line: &&str| prompts.iter().any(|pieces| pieces.iter().all(|piece| line.contains(piece)));
     let line = |file: &'a Source| file.text.lines().find(is_form).map(|line| (file, line));
     let (file, line) = files.filter_map(line).next()?;
     Some(format!("{} is still the form, to be replaced: \"{}\"", file.name(), line.trim()))
@@ -231,7 +258,9 @@ fn notes(files: &[Source]) -> Result<String, String> {
         .find(|file| file.is_page() && is_notes(file) && file.text.split_whitespace().count() >= 30)
     {
         Some(file) => Ok(file.name()),
-        None => Err("no page in adr/, or called notes, design or decision, of 30 words or more".into()),
+        None => {
+            Err("no page in adr/, or called notes, design or decision, of 30 words or more".into())
+        }
     }
 }
 
@@ -265,12 +294,15 @@ fn manifest(files: &[Source]) -> Result<String, String> {
 
 fn licence(files: &[Source]) -> Result<String, String> {
     let named = |file: &&Source| {
-        ["LICENSE", "LICENCE", "COPYING"].iter().any(|start| file.name().to_uppercase().starts_with(start))
+        ["LICENSE", "LICENCE", "COPYING"]
+            .iter()
+            .any(|start| file.name().to_uppercase().starts_with(start))
     };
     if let Some(file) = files.iter().find(named) {
         return Ok(file.name());
     }
-    match files.iter().find(|file| file.is_code() && file.text.contains("SPDX-License-Identifier:")) {
+    match files.iter().find(|file| file.is_code() && file.text.contains("SPDX-License-Identifier:"))
+    {
         Some(file) => Ok(format!("SPDX-License-Identifier in {}", file.name())),
         None => Err("no LICENSE file, and no SPDX-License-Identifier in a source".into()),
     }
@@ -308,17 +340,24 @@ mod tests {
             edited = edited.replace(line.trim_matches('"'), &"word ".repeat(10));
             left += 1;
         }
-        assert_eq!((left, page(&[source("x/docs/backend.md", &edited)]).is_ok()), (8, true), "{edited}");
+        assert_eq!(
+            (left, page(&[source("x/docs/backend.md", &edited)]).is_ok()),
+            (8, true),
+            "{edited}"
+        );
         // A page beside it does not make the form a page.
-        let others = [source("x/README.md", &"word ".repeat(70)), source("x/docs/backend.md", FORMS[0])];
+        let others =
+            [source("x/README.md", &"word ".repeat(70)), source("x/docs/backend.md", FORMS[0])];
         assert!(page(&others).is_err());
     }
 
     #[test]
     fn a_whole_backend_ticks_all() {
         let words = "word ".repeat(70);
-        let cmake = "option(DTL_ENABLE_X \"x\" OFF)\ndtl_add_backend(NAME x COMPONENTS comm)\nadd_test(NAME x COMMAND dtl-ctk run --ranks 4)\n-Werror";
-        let code = "dtl_comm_vtable_t t; t.open = o; t.close = c; t.isend = s; t.irecv = r;\nt.test = t;\n/* SPDX-License-Identifier: MIT */";
+        let cmake = "option(DTL_ENABLE_X \"x\" OFF)\ndtl_add_backend(NAME x COMPONENTS \
+            comm)\nadd_test(NAME x COMMAND dtl-ctk run --ranks 4)\n-Werror";
+        let code = "dtl_comm_vtable_t t; t.open = o; t.close = c; t.isend = s; t.irecv = \
+            r;\nt.test = t;\n/* SPDX-License-Identifier: MIT */";
         let code = code.replace("; ", ";\n");
         let files = [
             source("x/CMakeLists.txt", cmake),
@@ -331,8 +370,11 @@ mod tests {
         }
         assert!(option(&[source("CMakeLists.txt", "option(DTL_ENABLE_X \"x\" ON)")]).is_err());
         assert!(
-            manifest(&[source("CMakeLists.txt", "dtl_add_backend(NAME x SOURCES x.c)\nset(y COMPONENTS)")])
-                .is_err_and(|text| text.contains("COMPONENTS"))
+            manifest(&[source(
+                "CMakeLists.txt",
+                "dtl_add_backend(NAME x SOURCES x.c)\nset(y COMPONENTS)"
+            )])
+            .is_err_and(|text| text.contains("COMPONENTS"))
         );
         assert!(
             components(&[source("x.c", "dtl_memory_vtable_t t;\nt.alloc = a;")])

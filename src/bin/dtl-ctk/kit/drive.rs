@@ -1,7 +1,7 @@
-//! The process that the user starts for named tests. First the slots are called by themselves; if that
-//! fails, no other test is run. Then a worker process runs the tests of each component and is watched
-//! through its report. If a worker ends or hangs, the test that it was in has failed, and the tests
-//! after it run in a new worker.
+//! The process that the user starts for named tests. First the slots are called by themselves; if
+//! that fails, no other test is run. Then a worker process runs the tests of each component and is
+//! watched through its report. If a worker ends or hangs, the test that it was in has failed, and
+//! the tests after it run in a new worker.
 
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
@@ -27,7 +27,12 @@ pub(crate) fn drive(wanted: &Wanted, launched: bool) -> ExitCode {
             all(wanted, &tests, &expected)?
         };
         let ranks = wanted.ranks;
-        let run = Run { subject: wanted.subject(), ranks, entries, seconds: begin.elapsed().as_secs_f64() };
+        let run = Run {
+            subject: wanted.subject(),
+            ranks,
+            entries,
+            seconds: begin.elapsed().as_secs_f64(),
+        };
         write(wanted, &run).map_err(|error| (CANNOT, error))?;
         Ok(run)
     });
@@ -59,7 +64,9 @@ fn prepare(wanted: &Wanted) -> Result<(Vec<&'static Test>, Vec<Expected>), Hopel
     }
     let expected = match &wanted.expect {
         None => Vec::new(),
-        Some(path) => expect::read(path).map_err(|error| (2, format!("{}: {error}", path.display())))?,
+        Some(path) => {
+            expect::read(path).map_err(|error| (2, format!("{}: {error}", path.display())))?
+        }
     };
     Ok((tests, expected))
 }
@@ -98,7 +105,11 @@ impl<'a> Shown<'a> {
 
     /// Above the bar on a terminal, a plain line elsewhere.
     fn line(&self, line: &str) {
-        if std::io::stderr().is_terminal() { self.bar.suspend(|| say!("{line}")) } else { say!("{line}") }
+        if std::io::stderr().is_terminal() {
+            self.bar.suspend(|| say!("{line}"))
+        } else {
+            say!("{line}")
+        }
     }
 
     fn show(&mut self, test: &'static Test, ended: Ended, seconds: f64) {
@@ -160,7 +171,8 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// Prints a line for the tests whose failures were not shown because an earlier one has the same text.
+    /// Prints a line for the tests whose failures were not shown because an earlier one has the
+    /// same text.
     fn fold(&self) {
         for (_, tests) in &self.alike {
             let [first, others @ ..] = tests.as_slice() else { continue };
@@ -168,19 +180,27 @@ impl<'a> Shown<'a> {
                 let (some, dots) =
                     (&others[..others.len().min(3)], if others.len() > 3 { ", ..." } else { "" });
                 let count = others.len();
-                say!("FAIL     {count} more with the same text as {first}: {}{dots}", some.join(", "));
+                say!(
+                    "FAIL     {count} more with the same text as {first}: {}{dots}",
+                    some.join(", ")
+                );
             }
         }
     }
 }
 
 /// Runs the slot tests, then all other tests, component by component; then stress and times.
-fn all(wanted: &Wanted, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<Entry>, Hopeless> {
+fn all(
+    wanted: &Wanted,
+    tests: &[&'static Test],
+    expected: &[Expected],
+) -> Result<Vec<Entry>, Hopeless> {
     let mut shown = Shown::new(wanted, expected, tests.len());
     for is_first in [true, false] {
         for component in catalog::COMPONENTS {
-            let fits =
-                |test: &&&'static Test| test.component() == component && test.body.is_first() == is_first;
+            let fits = |test: &&&'static Test| {
+                test.component() == component && test.body.is_first() == is_first
+            };
             let some: Vec<&'static Test> = tests.iter().filter(fits).copied().collect();
             shown.run(wanted, &some)?;
         }
@@ -191,7 +211,9 @@ fn all(wanted: &Wanted, tests: &[&'static Test], expected: &[Expected]) -> Resul
         let has_comm = tests.iter().any(|test| is_of_ranks(test));
         let has_other = tests.iter().any(|test| !is_of_ranks(test) && test.component() != "abi");
         shown.expected = &[];
-        for test in stress::tests().filter(|test| if is_of_ranks(test) { has_comm } else { has_other }) {
+        for test in
+            stress::tests().filter(|test| if is_of_ranks(test) { has_comm } else { has_other })
+        {
             shown.run(&long, &[test])?;
         }
     }
@@ -206,7 +228,8 @@ fn all(wanted: &Wanted, tests: &[&'static Test], expected: &[Expected]) -> Resul
     Ok(shown.entries)
 }
 
-/// All ranks were started by a launcher of the user's: this one runs its part. Entries on rank 0 only.
+/// All ranks were started by a launcher of the user's: this one runs its part. Entries on rank 0
+/// only.
 fn under_launcher(
     wanted: &Wanted,
     tests: &[&'static Test],
@@ -214,11 +237,13 @@ fn under_launcher(
 ) -> Result<Vec<Entry>, Hopeless> {
     let text = |target: &Target, which: fn(&Target) -> Option<&String>| which(target).cloned();
     let work = Work {
-        backend: text(
+        backend: text(&wanted.target, |target| {
+            if let Target::Backend(name) = target { Some(name) } else { None }
+        }),
+        kind: text(
             &wanted.target,
-            |target| if let Target::Backend(name) = target { Some(name) } else { None },
+            |target| if let Target::Kind(name) = target { Some(name) } else { None },
         ),
-        kind: text(&wanted.target, |target| if let Target::Kind(name) = target { Some(name) } else { None }),
         plugin: if let Target::Plugin(path) = &wanted.target { Some(path.clone()) } else { None },
         threads: 0,
         call_ms: (wanted.limit / 3).as_millis() as u64,
@@ -232,8 +257,11 @@ fn under_launcher(
         time: false,
         kernels: Kernels::default(),
     };
-    let of_ranks: Vec<_> =
-        tests.iter().filter(|test| is_of_ranks(test)).filter_map(|test| catalog::find(test.name)).collect();
+    let of_ranks: Vec<_> = tests
+        .iter()
+        .filter(|test| is_of_ranks(test))
+        .filter_map(|test| catalog::find(test.name))
+        .collect();
     let mut entries = Vec::new();
     let outcome = worker::launched(&work, &of_ranks, |test, outcome, seconds| {
         let ended = match outcome {
@@ -252,7 +280,8 @@ fn under_launcher(
         Err(why) => Err((
             CANNOT,
             format!(
-                "{why}; by its environment this is a rank of a launcher's job, where comm tests run: if nobody \
+                "{why}; by its environment this is a rank of a launcher's job, where comm tests \
+                 run: if nobody \
                  launched it, unset DTL_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and SLURM_STEP_ID"
             ),
         )),

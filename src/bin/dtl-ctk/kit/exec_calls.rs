@@ -1,7 +1,7 @@
 //! Streams, events, executors and kernels as tests see them; closures in the place of C functions.
 //!
-//! Closures live until the process ends: a backend that calls one too often, or too late, is a failed
-//! test then and not a crash of the kit.
+//! Closures live until the process ends: a backend that calls one too often, or too late, is a
+//! failed test then and not a crash of the kit.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Outcome, call, called, skip};
@@ -64,7 +64,8 @@ pub(crate) struct Hold {
 impl Hold {
     pub(crate) fn new() -> Hold {
         let (go, in_caller) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (seen, told, caller) = (Arc::clone(&go), Arc::clone(&in_caller), thread::current().id());
+        let (seen, told, caller) =
+            (Arc::clone(&go), Arc::clone(&in_caller), thread::current().id());
         let (begun, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (begin, end) = (Arc::clone(&begun), Arc::clone(&ended));
         let job = Job::new(move || {
@@ -329,7 +330,8 @@ impl Executor {
 
     pub(crate) fn each(&self, begin: u64, end: u64, grain: u64, piece: &'static Piece) -> Called {
         let user = ptr::from_ref(piece).cast_mut().cast();
-        let status = dtl_executor_parallel_for(self.handle, begin, end, grain, Some(run_piece), user);
+        let status =
+            dtl_executor_parallel_for(self.handle, begin, end, grain, Some(run_piece), user);
         called("dtl_executor_parallel_for", status)
     }
 
@@ -406,14 +408,20 @@ impl Thread<'_> {
     }
 
     /// The memory that the block's threads share.
-    #[allow(clippy::mut_from_ref, reason = "the block's memory, which its threads use one after another")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the block's memory, which its threads use one after another"
+    )]
     pub(crate) fn shared(&self) -> &mut [u8] {
         if self.context.shared.is_null() {
             return &mut [];
         }
         // SAFETY: that many bytes, of this block, whose threads run one after another.
         unsafe {
-            std::slice::from_raw_parts_mut(self.context.shared.cast(), self.context.shared_bytes as usize)
+            std::slice::from_raw_parts_mut(
+                self.context.shared.cast(),
+                self.context.shared_bytes as usize,
+            )
         }
     }
 
@@ -481,5 +489,11 @@ impl Drop for Kernel {
 
 /// A launch of so many blocks of so many threads.
 pub(crate) fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
-    dtl_launch_t { struct_size: size_of::<dtl_launch_t>() as u32, shared_bytes, grid, block, schedule: 0 }
+    dtl_launch_t {
+        struct_size: size_of::<dtl_launch_t>() as u32,
+        shared_bytes,
+        grid,
+        block,
+        schedule: 0,
+    }
 }

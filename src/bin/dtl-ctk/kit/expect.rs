@@ -31,16 +31,19 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Expected>, String> {
 /// Reads the file's text. Every pattern must have a reason and match a test.
 pub(crate) fn parse(text: &str) -> Result<Vec<Expected>, String> {
     let lines = text.lines().map(str::trim).zip(1..);
-    let meant =
-        lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#') && !line.starts_with('['));
-    meant.map(|(line, number)| parse_line(line).map_err(|error| format!("line {number}: {error}"))).collect()
+    let meant = lines
+        .filter(|(line, _)| !line.is_empty() && !line.starts_with('#') && !line.starts_with('['));
+    meant
+        .map(|(line, number)| parse_line(line).map_err(|error| format!("line {number}: {error}")))
+        .collect()
 }
 
 fn parse_line(line: &str) -> Result<Expected, String> {
     let form = || "expected \"pattern\" = \"reason\"".to_owned();
     let (pattern, reason) = line.split_once('=').ok_or_else(form)?;
     let pattern = pattern.trim().trim_matches('"').to_owned();
-    let reason = reason.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(form)?;
+    let reason =
+        reason.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(form)?;
     if reason.trim().is_empty() {
         return Err(format!("{pattern}: say why it is expected to fail"));
     }
@@ -61,12 +64,15 @@ mod tests {
 
     #[test]
     fn lines_and_their_faults() {
-        let text = "# why\n[expected]\n\"memory.device\" = \"no memory yet\"\n\nexec.event.elapsed_adds_up = \"coarse clock\"\n";
+        let text = "# why\n[expected]\n\"memory.device\" = \"no memory \
+            yet\"\n\nexec.event.elapsed_adds_up = \"coarse clock\"\n";
         let all = parse(text).expect("good lines");
         assert_eq!(all.len(), 2);
         assert_eq!(reason(&all, "memory.device.every_byte_usable"), Some("no memory yet"));
         assert_eq!(reason(&all, "memory.host.every_byte_usable"), None);
-        for bad in ["memory.device", "memory.device = \"\"", "memory.typo = \"x\"", "memory.device = x"] {
+        for bad in
+            ["memory.device", "memory.device = \"\"", "memory.typo = \"x\"", "memory.device = x"]
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -1,8 +1,8 @@
-//! The named tests' machinery, in the order in which a run goes through it: `options` (what is wanted),
-//! `catalog` (which tests there are), `drive` (which of them run, and when to stop), `session` (a
-//! worker process and its watch), `worker` (runs tests and reports, `step` where it is), `report`
-//! (what the user gets). `bare` and `wire` are the backend's own slots; `calls`, `exec_calls`, `peer` and `win` are the library as
-//! tests see it: safe, with statuses as values.
+//! The named tests' machinery, in the order in which a run goes through it: `options` (what is
+//! wanted), `catalog` (which tests there are), `drive` (which of them run, and when to stop),
+//! `session` (a worker process and its watch), `worker` (runs tests and reports, `step` where it
+//! is), `report` (what the user gets). `bare` and `wire` are the backend's own slots; `calls`,
+//! `exec_calls`, `peer` and `win` are the library as tests see it: safe, with statuses as values.
 //!
 //! The tests themselves are in `crate::tests`.
 

@@ -39,9 +39,9 @@ pub(crate) struct Kernels {
     #[arg(long, value_name = "NAME", requires = "binary")]
     pub(crate) kernel: Option<String>,
 
-    /// Its arguments, as in dtl_kernel_get. A kernel of "pi" must add the int to element i of the int
-    /// array, as the kit's own kernel does. Kernels of other signatures are launched with a pointer to
-    /// 4000 bytes and zeros; their results are not checked [default: pi]
+    /// Its arguments, as in dtl_kernel_get. A kernel of "pi" must add the int to element i of the
+    /// int array, as the kit's own kernel does. Kernels of other signatures are launched with a
+    /// pointer to 4000 bytes and zeros; their results are not checked [default: pi]
     #[arg(long, value_name = "LETTERS", requires = "binary")]
     pub(crate) signature: Option<String>,
 }
@@ -164,10 +164,13 @@ impl Wanted {
     /// Where the ranks are.
     pub(crate) fn place(&self) -> Place {
         let threaded = match &self.target {
-            Target::Kind(name) | Target::Backend(name) => name == "self" || crate::worker::is_threaded(name),
+            Target::Kind(name) | Target::Backend(name) => {
+                name == "self" || crate::worker::is_threaded(name)
+            }
             Target::Plugin(_) | Target::Library => false,
         };
-        let natural = if threaded && self.launcher.is_none() { Place::Threads } else { Place::Processes };
+        let natural =
+            if threaded && self.launcher.is_none() { Place::Threads } else { Place::Processes };
         self.place.unwrap_or(natural)
     }
 

@@ -31,7 +31,12 @@ pub(crate) type Called<T = ()> = Result<T, Refused>;
 
 impl From<Refused> for Stop {
     fn from(refused: Refused) -> Stop {
-        Stop::Failed(format!("{}: {} ({})", refused.call, refused.text, api::name_of(refused.status)))
+        Stop::Failed(format!(
+            "{}: {} ({})",
+            refused.call,
+            refused.text,
+            api::name_of(refused.status)
+        ))
     }
 }
 
@@ -104,7 +109,8 @@ pub(crate) fn called(call: &'static str, status: dtl_status_t) -> Called {
 /// Calls a function of the library that wants raw pointers.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: pointers are to locals or to memory that the caller's face owns, of the sizes told.
+        // SAFETY: pointers are to locals or to memory that the caller's face owns, of the sizes
+        // told.
         let status = unsafe { $name($($argument),*) };
         $crate::kit::outcome::called(stringify!($name), status)
     }};

@@ -49,14 +49,19 @@ impl Drop for Flight {
     }
 }
 
-/// Set before the first rank begins: the ranks are threads of this process, so that none has a place of its own
-/// in a job.
+/// Set before the first rank begins: the ranks are threads of this process, so that none has a
+/// place of its own in a job.
 pub(crate) static IN_THREADS: AtomicBool = AtomicBool::new(false);
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
 
 impl Peer {
-    pub(crate) fn of(comm: Comm, kind: &str, timeout_ns: u64, no_time_limit: bool) -> Outcome<Peer> {
+    pub(crate) fn of(
+        comm: Comm,
+        kind: &str,
+        timeout_ns: u64,
+        no_time_limit: bool,
+    ) -> Outcome<Peer> {
         let (mut rank, mut size) = (-1, -1);
         call!(dtl_comm_rank(comm.handle, &raw mut rank))?;
         call!(dtl_comm_size(comm.handle, &raw mut size))?;
@@ -99,7 +104,8 @@ impl Peer {
         call!(dtl_comm_ssend(self.comm.handle, from, count, BYTE, dest, tag))
     }
 
-    /// Receives into a buffer of so many bytes, which holds 0xA5 before; the buffer comes back whole.
+    /// Receives into a buffer of so many bytes, which holds 0xA5 before; the buffer comes back
+    /// whole.
     pub(crate) fn recv(&self, room: u64, source: i32, tag: i32) -> Called<Got> {
         let (got, status) = self.recv_any(room, source, tag);
         status.map(|()| got)
@@ -123,21 +129,45 @@ impl Peer {
     pub(crate) fn isend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
         let mut flight = Flight { handle: dtl_request_t::NULL, buffer: bytes };
         let (from, count) = (flight.buffer.as_ptr().cast(), flight.buffer.len() as u64);
-        call!(dtl_comm_isend(self.comm.handle, from, count, BYTE, dest, tag, &raw mut flight.handle))?;
+        call!(dtl_comm_isend(
+            self.comm.handle,
+            from,
+            count,
+            BYTE,
+            dest,
+            tag,
+            &raw mut flight.handle
+        ))?;
         Ok(flight)
     }
 
     pub(crate) fn issend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
         let mut flight = Flight { handle: dtl_request_t::NULL, buffer: bytes };
         let (from, count) = (flight.buffer.as_ptr().cast(), flight.buffer.len() as u64);
-        call!(dtl_comm_issend(self.comm.handle, from, count, BYTE, dest, tag, &raw mut flight.handle))?;
+        call!(dtl_comm_issend(
+            self.comm.handle,
+            from,
+            count,
+            BYTE,
+            dest,
+            tag,
+            &raw mut flight.handle
+        ))?;
         Ok(flight)
     }
 
     pub(crate) fn irecv(&self, room: u64, source: i32, tag: i32) -> Called<Flight> {
         let mut flight = Flight { handle: dtl_request_t::NULL, buffer: vec![0xA5; room as usize] };
         let into = flight.buffer.as_mut_ptr().cast();
-        call!(dtl_comm_irecv(self.comm.handle, into, room, BYTE, source, tag, &raw mut flight.handle))?;
+        call!(dtl_comm_irecv(
+            self.comm.handle,
+            into,
+            room,
+            BYTE,
+            source,
+            tag,
+            &raw mut flight.handle
+        ))?;
         Ok(flight)
     }
 
@@ -151,7 +181,8 @@ impl Peer {
     pub(crate) fn end(&self, mut flight: Flight, timeout_ns: u64) -> (Got, Called) {
         let mut info = api::no_info();
         let status = call!(dtl_request_wait(flight.handle, timeout_ns, &raw mut info));
-        if matches!(&status, Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_TIMEOUT) {
+        if matches!(&status, Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_TIMEOUT)
+        {
             return (Got { bytes: Vec::new(), info }, status);
         }
         flight.handle = dtl_request_t::NULL;
@@ -172,7 +203,14 @@ impl Peer {
         called("dtl_request_cancel", dtl_request_cancel(flight.handle))
     }
 
-    pub(crate) fn sendrecv(&self, bytes: &[u8], dest: i32, room: u64, source: i32, tag: i32) -> Called<Got> {
+    pub(crate) fn sendrecv(
+        &self,
+        bytes: &[u8],
+        dest: i32,
+        room: u64,
+        source: i32,
+        tag: i32,
+    ) -> Called<Got> {
         let mut into = vec![0xA5u8; room as usize];
         let mut info = api::no_info();
         call!(dtl_comm_sendrecv(

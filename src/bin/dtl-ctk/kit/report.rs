@@ -42,7 +42,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(test: &'static str, ended: Ended, seconds: f64, expected: &[Expected]) -> Entry {
+    pub(crate) fn new(
+        test: &'static str,
+        ended: Ended,
+        seconds: f64,
+        expected: &[Expected],
+    ) -> Entry {
         let is_away = matches!(ended, Ended::Away(_));
         let verdict = match (ended, expect::reason(expected, test)) {
             (Ended::Skipped(why) | Ended::Away(why), _) => Verdict::Skip(why),
@@ -50,7 +55,9 @@ impl Entry {
             (Ended::Passed, None) => Verdict::Pass,
             (Ended::Failed(text), None) => Verdict::Fail(text),
             (Ended::Passed, Some(reason)) => Verdict::UnexpectedPass(reason.to_owned()),
-            (Ended::Failed(text), Some(reason)) => Verdict::ExpectedFailure(text, reason.to_owned()),
+            (Ended::Failed(text), Some(reason)) => {
+                Verdict::ExpectedFailure(text, reason.to_owned())
+            }
         };
         Entry { test, verdict, is_away, seconds }
     }
@@ -81,7 +88,9 @@ impl Entry {
             Verdict::Skip(why) => ("skipped", why.clone()),
             Verdict::NotRun(why) => ("not run", why.clone()),
             Verdict::Fail(text) => ("FAIL", text.clone()),
-            Verdict::ExpectedFailure(text, reason) => ("expected", format!("{text} (expected: {reason})")),
+            Verdict::ExpectedFailure(text, reason) => {
+                ("expected", format!("{text} (expected: {reason})"))
+            }
             Verdict::UnexpectedPass(reason) => {
                 ("FAIL", format!("it passed, but was expected to fail: {reason}"))
             }
@@ -118,7 +127,10 @@ impl Run {
 
     fn count(&self, component: &str, which: impl Fn(&Verdict) -> bool) -> usize {
         let all = component == "all";
-        self.entries.iter().filter(|one| (all || one.component() == component) && which(&one.verdict)).count()
+        self.entries
+            .iter()
+            .filter(|one| (all || one.component() == component) && which(&one.verdict))
+            .count()
     }
 
     /// A row for each component, and their sum.
@@ -127,8 +139,11 @@ impl Run {
             "{:<10} {:>6} {:>7} {:>7} {:>9} {:>8} {:>8}\n",
             "component", "tests", "passed", "failed", "expected", "skipped", "time"
         );
-        let there =
-            COMPONENTS.iter().chain(&["stress"]).copied().filter(|name| self.count(name, |_| true) > 0);
+        let there = COMPONENTS
+            .iter()
+            .chain(&["stress"])
+            .copied()
+            .filter(|name| self.count(name, |_| true) > 0);
         for name in there.chain(["all"]) {
             let of = |which: fn(&Verdict) -> bool| self.count(name, which);
             let seconds: f64 = self
@@ -158,9 +173,9 @@ impl Run {
                 *reasons.entry((entry.words().0, why)).or_default() += 1;
             }
         }
-        reasons
-            .into_iter()
-            .fold(String::new(), |text, ((word, why), count)| text + &format!("{word} {count:>4}: {why}\n"))
+        reasons.into_iter().fold(String::new(), |text, ((word, why), count)| {
+            text + &format!("{word} {count:>4}: {why}\n")
+        })
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -191,7 +206,8 @@ impl Run {
         let (tests, skipped) = (self.entries.len(), self.count("all", left_out));
         let name = escaped(&format!("dtl-ctk {}", self.subject));
         let mut text = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{bad}\" skipped=\"{skipped}\" time=\"{:.3}\">\n",
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{name}\" \
+             tests=\"{tests}\" failures=\"{bad}\" skipped=\"{skipped}\" time=\"{:.3}\">\n",
             self.seconds
         );
         for entry in &self.entries {
@@ -208,7 +224,8 @@ impl Run {
             let (class, test) = (escaped(entry.component()), escaped(entry.test));
             let _ = writeln!(
                 text,
-                "  <testcase classname=\"{class}\" name=\"{test}\" time=\"{:.3}\">{inside}</testcase>",
+                "  <testcase classname=\"{class}\" name=\"{test}\" \
+                 time=\"{:.3}\">{inside}</testcase>",
                 entry.seconds
             );
         }
@@ -257,7 +274,10 @@ mod tests {
         let entries = vec![entry(Ended::Failed("a < b & \"c\"\u{1}".into())), entry(Ended::Passed)];
         let run = Run { subject: "a&b".into(), ranks: 1, entries, seconds: 1.0 };
         let text = run.junit();
-        assert!(text.contains("a &lt; b &amp; &quot;c&quot; ") && text.contains("failures=\"1\""), "{text}");
+        assert!(
+            text.contains("a &lt; b &amp; &quot;c&quot; ") && text.contains("failures=\"1\""),
+            "{text}"
+        );
         assert!(run.table().lines().count() == 3 && !run.passed());
     }
 }

@@ -63,7 +63,11 @@ impl Drop for Session<'_> {
 pub(crate) type Results = Vec<(&'static str, Ended, f64)>;
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(wanted: &'a Wanted, tests: &'a [&'static Test], most: u64) -> Result<Self, Hopeless> {
+    pub(crate) fn new(
+        wanted: &'a Wanted,
+        tests: &'a [&'static Test],
+        most: u64,
+    ) -> Result<Self, Hopeless> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("dtl-ctk-{}-{number}", std::process::id()));
@@ -164,7 +168,12 @@ impl<'a> Session<'a> {
             let why = format!("before the first test, {}", self.why(status));
             let rest = || Ended::NotRun(format!("{why}, in that of {}", self.tests[0].name));
             let ended = |at: usize| if at == 0 { Ended::Failed(why.clone()) } else { rest() };
-            return Ok(self.tests.iter().enumerate().map(|(at, test)| (test.name, ended(at), 0.0)).collect());
+            return Ok(self
+                .tests
+                .iter()
+                .enumerate()
+                .map(|(at, test)| (test.name, ended(at), 0.0))
+                .collect());
         }
         let (mut results, mut failures) = (Results::new(), 0);
         for test in self.tests {
@@ -186,10 +195,14 @@ impl<'a> Session<'a> {
         }
         // Libraries are closed at the end of the process: that belongs to the last test.
         let ended_well = status.is_some_and(|status| status.success());
-        let last =
-            results.last_mut().filter(|(_, ended, _)| !ended_well && !matches!(ended, Ended::Failed(_)));
+        let last = results
+            .last_mut()
+            .filter(|(_, ended, _)| !ended_well && !matches!(ended, Ended::Failed(_)));
         if let Some((_, ended, _)) = last {
-            *ended = Ended::Failed(format!("behind it, at the end of the process, {}", self.why(status)));
+            *ended = Ended::Failed(format!(
+                "behind it, at the end of the process, {}",
+                self.why(status)
+            ));
         }
         Ok(results)
     }
@@ -224,7 +237,9 @@ impl<'a> Session<'a> {
             }
             (Some(signal), _, Some(place)) => format!("{place} crashed (signal {signal})"),
             (Some(signal), _, None) => format!("crashed: signal {signal}"),
-            (_, Some(code), Some(place)) => format!("{place} ended the process with exit status {code}"),
+            (_, Some(code), Some(place)) => {
+                format!("{place} ended the process with exit status {code}")
+            }
             (_, Some(code), None) => format!("the process ended with exit status {code}"),
             _ => "the process ended".to_owned(),
         };
@@ -236,7 +251,8 @@ impl<'a> Session<'a> {
                 (signal, code) => ended(signal, code),
             },
         };
-        let last: Vec<&str> = said.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
+        let last: Vec<&str> =
+            said.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
         let colon = if last.is_empty() { "" } else { "; it said: " };
         last.iter()
             .rev()
@@ -297,7 +313,11 @@ impl Lines {
                 }
                 _ => continue,
             };
-            lines.ended.entry(test.to_owned()).or_default().push((rank.parse().unwrap_or(0), ended, seconds));
+            lines.ended.entry(test.to_owned()).or_default().push((
+                rank.parse().unwrap_or(0),
+                ended,
+                seconds,
+            ));
         }
         lines
     }

@@ -9,7 +9,8 @@ pub(crate) fn list(components: &[String], patterns: &[String]) -> String {
     let mut text = String::new();
     for (group, test) in catalog::all() {
         let fits = components.is_empty() || components.iter().any(|name| name == test.component());
-        let matches = patterns.is_empty() || patterns.iter().any(|one| catalog::matches(one, test.name));
+        let matches =
+            patterns.is_empty() || patterns.iter().any(|one| catalog::matches(one, test.name));
         if fits && matches {
             let needs = needs(group, test);
             let _ = writeln!(
@@ -26,7 +27,8 @@ pub(crate) fn list(components: &[String], patterns: &[String]) -> String {
 
 /// What a backend must have for the test.
 fn needs(group: &catalog::Group, test: &catalog::Test) -> String {
-    let mut needs: Vec<String> = group.needs.iter().chain(&test.also).map(|need| need.text()).collect();
+    let mut needs: Vec<String> =
+        group.needs.iter().chain(&test.also).map(|need| need.text()).collect();
     match test.body {
         Body::Ranks(least, _) if least > 1 => needs.push(format!("{least} ranks")),
         Body::Ranks(..) => needs.push("a communicator".to_owned()),
@@ -57,10 +59,13 @@ pub(crate) fn explain(name: &str) -> Result<String, String> {
         Body::Ranks(..) => "every rank of a communicator of its own",
         Body::Slots(_) => "one process, which calls the slots of the backend's tables",
         Body::Wire(..) => "every rank of a comm table, which calls its slots",
-        Body::Tables(_) => "tables that dtl-ctk registers itself; the backend under test takes no part",
+        Body::Tables(_) => {
+            "tables that dtl-ctk registers itself; the backend under test takes no part"
+        }
     };
     Ok(format!(
-        "{}\n  checks    {}\n  slot      {}\n  needs     {needs}\n  run by    {}\n  the rule  {}\n  a failure usually means\n            {}\n  again     dtl-ctk run … --only {}\n",
+        "{}\n  checks    {}\n  slot      {}\n  needs     {needs}\n  run by    {}\n  the rule  \
+         {}\n  a failure usually means\n            {}\n  again     dtl-ctk run … --only {}\n",
         test.name,
         test.what,
         group.slot,
@@ -83,7 +88,12 @@ mod tests {
         }
         assert!(explain("memory.nothing").is_err());
         let misspelt = explain("memory.host.every_bite_usable");
-        assert!(misspelt.is_err_and(|text| text.contains("did you mean memory.host.every_byte_usable?")));
-        assert!(explain("every_byte").is_err_and(|text| text.contains("memory.host.every_byte_usable")));
+        assert!(
+            misspelt
+                .is_err_and(|text| text.contains("did you mean memory.host.every_byte_usable?"))
+        );
+        assert!(
+            explain("every_byte").is_err_and(|text| text.contains("memory.host.every_byte_usable"))
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Record of the slot, or the step of loading, that a worker is in: one file for each rank. The supervising
-//! process reads it when the worker has crashed or hangs.
+//! Record of the slot, or the step of loading, that a worker is in: one file for each rank. The
+//! supervising process reads it when the worker has crashed or hangs.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,8 @@ thread_local! {
 
 /// Records the calling thread's steps in a file beside the report.
 pub(crate) fn write_beside(report: &Path, rank: i32) {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(place(report, rank)).ok();
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(true).open(place(report, rank)).ok();
     FILE.set(file);
 }
 

@@ -95,7 +95,8 @@ fn exec(s: &Subject) -> Outcome {
             let (mut last, mut queued) = (Event::new(s.backend)?, 0);
             let job = Job::new(|| 0);
             for _ in 0..random.below(40) {
-                let (here, there) = if random.below(2) == 0 { (&one, &other) } else { (&other, &one) };
+                let (here, there) =
+                    if random.below(2) == 0 { (&one, &other) } else { (&other, &one) };
                 here.callback(job)?;
                 queued += 1;
                 last = Event::on(s.backend, here)?;
@@ -104,7 +105,11 @@ fn exec(s: &Subject) -> Outcome {
             last.sync()?;
             one.synchronize()?;
             other.synchronize()?;
-            ensure!(job.runs() == queued, "{queued} pieces of work were queued, {} have run", job.runs());
+            ensure!(
+                job.runs() == queued,
+                "{queued} pieces of work were queued, {} have run",
+                job.runs()
+            );
         }
         Ok(())
     })
@@ -122,7 +127,8 @@ fn messages(p: &Peer) -> Outcome {
                 let (bits, tag) = (random.below(18), random.below(100) as i32);
                 let size = random.below(1 << bits);
                 let step = random.below(dup.size as u64) as i32;
-                let (to, from) = ((dup.rank + step) % dup.size, (dup.rank + dup.size - step) % dup.size);
+                let (to, from) =
+                    ((dup.rank + step) % dup.size, (dup.rank + dup.size - step) % dup.size);
                 let got = dup.sendrecv(&message(dup.rank, to, round, size), to, size, from, tag)?;
                 got.is(&message(from, dup.rank, round, size), from, tag)?;
             }

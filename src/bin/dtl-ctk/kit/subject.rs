@@ -161,9 +161,14 @@ pub(crate) fn becomes(limit: Duration, mut condition: impl FnMut() -> bool) -> b
     }
 }
 
-/// Repeats `work`, which returns the time of its step, until a step takes less than `limit`. On a busy
-/// machine any single step may be delayed; one of ten is enough to show that the step does not wait.
-pub(crate) fn quick(what: &str, limit: Duration, mut work: impl FnMut() -> Outcome<Duration>) -> Outcome {
+/// Repeats `work`, which returns the time of its step, until a step takes less than `limit`. On a
+/// busy machine any single step may be delayed; one of ten is enough to show that the step does not
+/// wait.
+pub(crate) fn quick(
+    what: &str,
+    limit: Duration,
+    mut work: impl FnMut() -> Outcome<Duration>,
+) -> Outcome {
     let mut least = Duration::MAX;
     for _ in 0..10 {
         least = least.min(work()?);
@@ -196,8 +201,9 @@ fn mapped_bytes() -> u64 {
 /// Smallest stack that a thread keeps mapped if it was not joined.
 const STACK: u64 = 64 << 10;
 
-/// Fails if each of many rounds leaves addresses mapped, as threads do that have ended and were not joined.
-/// The allocator maps more memory now and then, so one round without growth is enough to pass.
+/// Fails if each of many rounds leaves addresses mapped, as threads do that have ended and were not
+/// joined. The allocator maps more memory now and then, so one round without growth is enough to
+/// pass.
 pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
     const ROUNDS: u64 = 50;
     let mut least = u64::MAX;
@@ -210,7 +216,8 @@ pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome)
         }
     }
     wrong!(
-        "{} KiB of addresses stay mapped for each {what} that was made and destroyed (VmSize): threads that have ended \
+        "{} KiB of addresses stay mapped for each {what} that was made and destroyed (VmSize): \
+         threads that have ended \
          and were not joined keep their stacks",
         (least / ROUNDS) >> 10
     )

@@ -1,4 +1,5 @@
-//! A window as tests see it: with memory of its own, and buffers that stay in place until everything is over.
+//! A window as tests see it: with memory of its own, and buffers that stay in place until
+//! everything is over.
 
 use crate::kit::outcome::{Called, Outcome, call, called, wrong};
 use crate::kit::peer::Peer;
@@ -50,14 +51,28 @@ impl<'a> Win<'a> {
             std::mem::forget(own);
             return Err(refused.into());
         }
-        Ok(Win { handle, peer, base, size: size as usize, own: Some(own), held: RefCell::default() })
+        Ok(Win {
+            handle,
+            peer,
+            base,
+            size: size as usize,
+            own: Some(own),
+            held: RefCell::default(),
+        })
     }
 
     /// Of memory that the library allocates.
     pub(crate) fn allocated(peer: &'a Peer, size: u64) -> Outcome<Win<'a>> {
         let (mut base, mut handle) = (ptr::null_mut(), dtl_win_t { id: 0 });
         call!(dtl_win_allocate(peer.comm.handle, size, 1, &raw mut base, &raw mut handle))?;
-        Ok(Win { handle, peer, base: base.cast(), size: size as usize, own: None, held: RefCell::default() })
+        Ok(Win {
+            handle,
+            peer,
+            base: base.cast(),
+            size: size as usize,
+            own: None,
+            held: RefCell::default(),
+        })
     }
 
     /// All ranks call it; everything is over before.
@@ -81,13 +96,19 @@ impl<'a> Win<'a> {
             way: [0; 64],
         };
         call!(dtl_win_info(self.handle, self.peer.rank, &raw mut info))?;
-        Ok(info.way.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte as u8)).collect())
+        Ok(info
+            .way
+            .iter()
+            .take_while(|byte| **byte != 0)
+            .map(|byte| char::from(*byte as u8))
+            .collect())
     }
 
     /// What is in this rank's memory now.
     pub(crate) fn own(&self) -> Vec<u8> {
         let byte = |at| {
-            // SAFETY: inside of the memory, which lives as long as this. Others may write: any byte is one.
+            // SAFETY: inside of the memory, which lives as long as this. Others may write: any byte
+            // is one.
             unsafe { self.base.wrapping_add(at).read_volatile() }
         };
         (0..self.size).map(byte).collect()
@@ -174,7 +195,14 @@ impl<'a> Win<'a> {
 
     pub(crate) fn put(&self, bytes: &[u8], target: i32, at: u64) -> Called<Slot> {
         let (from, slot) = self.hold(bytes);
-        call!(dtl_win_put(self.handle, from.cast::<c_void>(), bytes.len() as u64, BYTE, target, at))?;
+        call!(dtl_win_put(
+            self.handle,
+            from.cast::<c_void>(),
+            bytes.len() as u64,
+            BYTE,
+            target,
+            at
+        ))?;
         Ok(slot)
     }
 
@@ -195,7 +223,8 @@ impl<'a> Win<'a> {
 
     /// A get with a request, waited for.
     pub(crate) fn get_and_wait(&self, size: u64, target: i32, at: u64) -> Called<Slot> {
-        let ((into, slot), mut request) = (self.hold(vec![0xA5; size as usize]), dtl_request_t::NULL);
+        let ((into, slot), mut request) =
+            (self.hold(vec![0xA5; size as usize]), dtl_request_t::NULL);
         let into = into.cast::<c_void>();
         call!(dtl_win_rget(self.handle, into, size, BYTE, target, at, &raw mut request))?;
         self.wait(request)?;
@@ -214,7 +243,15 @@ impl<'a> Win<'a> {
         at: u64,
     ) -> Called<Slot> {
         let (from, slot) = self.hold(bytes);
-        call!(dtl_win_accumulate(self.handle, from.cast::<c_void>(), count, dtype, target, at, op))?;
+        call!(dtl_win_accumulate(
+            self.handle,
+            from.cast::<c_void>(),
+            count,
+            dtype,
+            target,
+            at,
+            op
+        ))?;
         Ok(slot)
     }
 
@@ -234,7 +271,13 @@ impl<'a> Win<'a> {
     }
 
     /// One 64-bit integer.
-    pub(crate) fn fetch_op(&self, op: dtl_reduce_op_t, value: i64, target: i32, at: u64) -> Called<Slot> {
+    pub(crate) fn fetch_op(
+        &self,
+        op: dtl_reduce_op_t,
+        value: i64,
+        target: i32,
+        at: u64,
+    ) -> Called<Slot> {
         let (from, _) = self.hold(value.to_ne_bytes());
         let (result, slot) = self.hold([0xA5; 8]);
         let (from, result) = (from.cast::<c_void>(), result.cast::<c_void>());
@@ -273,6 +316,9 @@ impl<'a> Win<'a> {
 
     /// A 64-bit integer in this rank's memory.
     pub(crate) fn own_integer(&self, at: usize) -> i64 {
-        self.own().get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_ne_bytes)
+        self.own()
+            .get(at..at + 8)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, i64::from_ne_bytes)
     }
 }

@@ -1,4 +1,5 @@
-//! One rank of a communicator of a comm table. Calls the slots as the library does and checks every result.
+//! One rank of a communicator of a comm table. Calls the slots as the library does and checks every
+//! result.
 
 use crate::api::name_of;
 use crate::kit::bare::{Bare, slot};
@@ -47,7 +48,11 @@ impl Op {
     fn text(&self) -> String {
         let peer = match self.source {
             None => {
-                return format!("a send of {} bytes under match word {:#x}", self.buffer.len(), self.word);
+                return format!(
+                    "a send of {} bytes under match word {:#x}",
+                    self.buffer.len(),
+                    self.word
+                );
             }
             Some(DTL_ANY_SOURCE) => "any rank".to_owned(),
             Some(rank) => format!("rank {rank}"),
@@ -74,8 +79,15 @@ impl Wire {
             native: ptr::null_mut(),
         };
         let (mut comm, mut rank, mut size) = (ptr::null_mut(), -1, -1);
-        let status =
-            slot!(bare, "comm.open", open, &raw const args, &raw mut comm, &raw mut rank, &raw mut size);
+        let status = slot!(
+            bare,
+            "comm.open",
+            open,
+            &raw const args,
+            &raw mut comm,
+            &raw mut rank,
+            &raw mut size
+        );
         Bare::check("comm.open", status)?;
         let (named, of) = (place.rank, place.size);
         ensure!((0..size).contains(&rank), "comm.open wrote rank {rank} of {size}");
@@ -105,7 +117,17 @@ impl Wire {
         let mut op = Op { id: 0, source: None, word, buffer: bytes };
         let size = op.buffer.len() as u64;
         let from = if size == 0 { ptr::null() } else { op.buffer.as_ptr().cast() };
-        match slot!(self.bare, "comm.isend", isend, self.comm, from, size, dest, word, &raw mut op.id) {
+        match slot!(
+            self.bare,
+            "comm.isend",
+            isend,
+            self.comm,
+            from,
+            size,
+            dest,
+            word,
+            &raw mut op.id
+        ) {
             DTL_ERROR_BUSY => return Ok(None),
             status => Bare::check(&format!("comm.isend of {size} bytes to rank {dest}"), status)?,
         }
@@ -139,7 +161,11 @@ impl Wire {
         })
     }
 
-    fn until_there_is_room(&self, slot: &str, mut start: impl FnMut() -> Outcome<Option<Op>>) -> Outcome<Op> {
+    fn until_there_is_room(
+        &self,
+        slot: &str,
+        mut start: impl FnMut() -> Outcome<Option<Op>>,
+    ) -> Outcome<Op> {
         let begin = Instant::now();
         loop {
             if let Some(op) = start()? {
@@ -149,10 +175,15 @@ impl Wire {
         }
     }
 
-    /// Waits outside the slots, so that a rank that is recorded in a slot is one that does not return.
+    /// Waits outside the slots, so that a rank that is recorded in a slot is one that does not
+    /// return.
     pub(crate) fn pause(&self, begin: Instant, what: impl Fn() -> String) -> Outcome {
         ensure!(begin.elapsed() < self.limit, "{} for {:?}", what(), self.limit);
-        std::thread::sleep(Duration::from_micros(if begin.elapsed().as_millis() < 1 { 0 } else { 100 }));
+        std::thread::sleep(Duration::from_micros(if begin.elapsed().as_millis() < 1 {
+            0
+        } else {
+            100
+        }));
         Ok(())
     }
 
@@ -160,8 +191,10 @@ impl Wire {
     pub(crate) fn test(&self, op: &Op) -> Outcome<Option<Got>> {
         let Some(test) = self.table.test else { skip!("the comm table has no test") };
         let mut done = 0;
-        let mut result = dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
-        let status = slot!(self.bare, "comm.test", test, self.comm, op.id, &raw mut done, &raw mut result);
+        let mut result =
+            dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
+        let status =
+            slot!(self.bare, "comm.test", test, self.comm, op.id, &raw mut done, &raw mut result);
         Bare::check("comm.test", status)?;
         match done {
             0 => return Ok(None),
@@ -169,13 +202,18 @@ impl Wire {
             _ => wrong!("comm.test wrote {done} into its boolean output: use 0 or 1"),
         }
         let what = op.text();
-        let name = if is_status(result.status) { name_of(result.status) } else { "no status".to_owned() };
-        ensure!(result.status == DTL_SUCCESS, "comm.test ended {what} with {name} ({})", result.status);
+        let name =
+            if is_status(result.status) { name_of(result.status) } else { "no status".to_owned() };
+        ensure!(
+            result.status == DTL_SUCCESS,
+            "comm.test ended {what} with {name} ({})",
+            result.status
+        );
         let Some(source) = op.source else {
             return Ok(Some(Got { source: self.rank, size: op.buffer.len() }));
         };
-        let is_source =
-            (0..self.size).contains(&result.source) && [result.source, DTL_ANY_SOURCE].contains(&source);
+        let is_source = (0..self.size).contains(&result.source)
+            && [result.source, DTL_ANY_SOURCE].contains(&source);
         ensure!(is_source, "comm.test wrote source {} for {what}", result.source);
         ensure!(
             result.match_word == op.word,

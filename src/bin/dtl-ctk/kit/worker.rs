@@ -1,5 +1,5 @@
-//! The process that runs tests: writes a line to the report when a test begins and when it ends, so that
-//! whoever watches knows which one it was if this process ends or hangs.
+//! The process that runs tests: writes a line to the report when a test begins and when it ends, so
+//! that whoever watches knows which one it was if this process ends or hangs.
 
 use crate::api::{self, Comm, Failure, name_of};
 use crate::kit::bare::{self, Bare};
@@ -89,8 +89,10 @@ pub(crate) fn work(work: &Work) -> ExitCode {
     step::write_beside(&work.report, place().rank.max(0));
     stress::SECONDS.store(work.stress, Ordering::Relaxed);
     let names = std::fs::read_to_string(&work.names).unwrap_or_default();
-    let tests: Vec<Named> =
-        names.lines().filter_map(|name| catalog::find(name).or_else(|| stress::find(name))).collect();
+    let tests: Vec<Named> = names
+        .lines()
+        .filter_map(|name| catalog::find(name).or_else(|| stress::find(name)))
+        .collect();
     let outcome = match tests.first().map(|(_, test)| test.body) {
         _ if work.time => time(work),
         Some(Body::Ranks(..)) => of_ranks(work, &report, &tests),
@@ -115,15 +117,19 @@ pub(crate) fn work(work: &Work) -> ExitCode {
 
 /// The backend of the command line: registered or loaded if need be.
 fn backend(work: &Work) -> Result<Backend, Halt> {
-    let said = |refused: Refused| Halt::Unable(format!("{} ({})", refused.text, name_of(refused.status)));
+    let said =
+        |refused: Refused| Halt::Unable(format!("{} ({})", refused.text, name_of(refused.status)));
     if let Some(path) = &work.plugin {
         return bare::load(path).map_err(said);
     }
     let name = work.backend.as_deref().or(work.kind.as_deref()).unwrap_or("host");
     match name {
-        "sample" => return Parts::for_ranks(work.threads.max(1)).register("sample", 0).map_err(said),
+        "sample" => {
+            return Parts::for_ranks(work.threads.max(1)).register("sample", 0).map_err(said);
+        }
         "minimal" | "faulty" => {
-            minimal::register(name, work.threads.max(1)).map_err(|failure| Halt::Unable(failure.text))?;
+            minimal::register(name, work.threads.max(1))
+                .map_err(|failure| Halt::Unable(failure.text))?;
         }
         _ => {}
     }
@@ -136,14 +142,16 @@ fn tables(work: &Work) -> Result<&'static Bare, Halt> {
     if let Err(why) = step::within("is_available", || backend.available()).map_err(Stop::from)? {
         return Err(Halt::Away(format!("the backend cannot run here: {why}")));
     }
-    bare::tables()
-        .ok_or_else(|| Halt::Absent("it is a backend of the library's own, without tables".to_owned()))
+    bare::tables().ok_or_else(|| {
+        Halt::Absent("it is a backend of the library's own, without tables".to_owned())
+    })
 }
 
 /// This process' place in its job; rank -1 if it has none.
 fn place() -> Place {
     let launch = launch::from_environment().ok().flatten();
-    let (rank, size, job) = launch.map_or((-1, -1, String::new()), |one| (one.rank, one.size, one.job));
+    let (rank, size, job) =
+        launch.map_or((-1, -1, String::new()), |one| (one.rank, one.size, one.job));
     Place { rank, size, job: CString::new(job).unwrap_or_default() }
 }
 
@@ -151,8 +159,8 @@ fn time(work: &Work) -> Result<(), Halt> {
     Ok(timing::measure(&Subject::of(backend(work)?)?)?)
 }
 
-/// Tests of one process. Those that need not be able to run here come first. The backend is known before the
-/// others begin: what ends the process until then is no test's failure, but everybody's.
+/// Tests of one process. Those that need not be able to run here come first. The backend is known
+/// before the others begin: what ends the process until then is no test's failure, but everybody's.
 fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     let any = |which: fn(&Body) -> bool| tests.iter().any(|(_, test)| which(&test.body));
     let bare = if any(|body| matches!(body, Body::Slots(_))) { Some(tables(work)?) } else { None };
@@ -193,14 +201,18 @@ fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
 /// Skips what the backend does not have.
 fn fits(work: &Work, subject: &Subject, group: &Group, test: &Test) -> Outcome {
     let component = test.component();
-    let about_tables = ["device.available", "device.supports"].iter().any(|slot| test.name.starts_with(slot));
+    let about_tables =
+        ["device.available", "device.supports"].iter().any(|slot| test.name.starts_with(slot));
     let about_either = group.needs.contains(&Need::DeviceMemory);
     let named = about_tables
         || about_either
         || component == "stress"
         || work.named.iter().any(|name| name == component);
     if !named && !subject.has(component) {
-        skip!("the backend has no {component} table (--component {component} tests what stands in for it)");
+        skip!(
+            "the backend has no {component} table (--component {component} tests what stands in \
+             for it)"
+        );
     }
     if let Some(need) = group.needs.iter().find(|need| !subject.meets(**need)) {
         skip!("the backend does not have {}", need.text());
@@ -262,9 +274,15 @@ fn of_wires(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     })
 }
 
-/// Runs the tests of a comm table on one rank, on one communicator. The first test opens it, the last one
-/// closes it.
-fn wire_rank(report: &Report, tests: &[Named], bare: &'static Bare, place: &Place, limit: Duration) {
+/// Runs the tests of a comm table on one rank, on one communicator. The first test opens it, the
+/// last one closes it.
+fn wire_rank(
+    report: &Report,
+    tests: &[Named],
+    bare: &'static Bare,
+    place: &Place,
+    limit: Duration,
+) {
     let mut opened: Option<Wire> = None;
     for (at, (_, test)) in tests.iter().enumerate() {
         let Body::Wire(least, body) = test.body else { continue };
@@ -321,8 +339,8 @@ fn kind(work: &Work) -> Result<String, Halt> {
     Ok(name.to_string_lossy().into_owned())
 }
 
-/// One rank's way through the tests. After a failure the ranks are out of step: the process ends, and
-/// whoever watches starts the tests that are left.
+/// One rank's way through the tests. After a failure the ranks are out of step: the process ends,
+/// and whoever watches starts the tests that are left.
 fn rank(report: &Report, tests: &[Named], world: &Peer) -> Outcome {
     for (_, test) in tests {
         let Body::Ranks(..) = test.body else { continue };
@@ -345,13 +363,15 @@ fn run(world: &Peer, test: &Test) -> Outcome {
     }
     if test.also == Some(Need::Cut) && !world.cuts() {
         skip!(
-            "needs a time limit: without one, kind {} hands messages to a library that cuts them its own way",
+            "needs a time limit: without one, kind {} hands messages to a library that cuts them \
+             its own way",
             world.kind
         );
     }
     let own = world.dup()?;
     body(&own)?;
-    // All are done before anybody destroys: what a rank leaves behind is the test's business, not the next one's.
+    // All are done before anybody destroys: what a rank leaves behind is the test's business, not
+    // the next one's.
     own.barrier()?;
     Ok(own.destroy()?)
 }
@@ -387,9 +407,11 @@ fn together(
             complain!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
         }
         let all = control.comm.gather_all([u64::from(failed), 0], world.size as u64);
-        let all = all.map_err(|failure| Halt::Broken(format!("{}: {}", test.name, failure.text)))?;
+        let all =
+            all.map_err(|failure| Halt::Broken(format!("{}: {}", test.name, failure.text)))?;
         if let (Some(other), false) = (all.iter().position(|[failed, _]| *failed != 0), failed) {
-            outcome = Err(Stop::Failed(format!("it failed on rank {other}: see its standard error")));
+            outcome =
+                Err(Stop::Failed(format!("it failed on rank {other}: see its standard error")));
         }
         if world.rank == 0 {
             tell(test, &outcome, begin.elapsed().as_secs_f64());

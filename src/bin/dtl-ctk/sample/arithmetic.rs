@@ -1,4 +1,5 @@
-//! What the backend "sample" does with elements in windows: integers, bytes, bools and doubles, each by the plain formula.
+//! What the backend "sample" does with elements in windows: integers, bytes, bools and doubles,
+//! each by the plain formula.
 
 use dtl::abi::word::*;
 
@@ -33,7 +34,7 @@ pub(crate) fn unsigned(dtype: dtl_dtype_t) -> dtl_dtype_t {
 }
 
 impl Update {
-    /// left ∘ right.
+    /// left op right.
     pub(crate) fn apply(self, left: [u8; 8], right: [u8; 8]) -> [u8; 8] {
         match self.op {
             DTL_OP_REPLACE => right,
@@ -74,7 +75,8 @@ impl Update {
 
     /// A NaN of a sum or product is the positive quiet one without payload.
     fn float(self, left: f64, right: f64) -> f64 {
-        let plain = |value: f64| if value.is_nan() { f64::from_bits(0x7FF8_0000_0000_0000) } else { value };
+        let plain =
+            |value: f64| if value.is_nan() { f64::from_bits(0x7FF8_0000_0000_0000) } else { value };
         match self.op {
             DTL_OP_SUM => plain(left + right),
             DTL_OP_PROD => plain(left * right),

@@ -1,5 +1,5 @@
-//! The exec table of the backend "sample": a stream is a queue with a thread, an event the fence of its
-//! latest record, a loop a few threads that take pieces.
+//! The exec table of the backend "sample": a stream is a queue with a thread, an event the fence of
+//! its latest record, a loop a few threads that take pieces.
 
 use super::launch::launch;
 use super::{fault, module, put};
@@ -52,7 +52,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 type Work = Box<dyn FnOnce() -> dtl_status_t + Send>;
 
-/// A piece of work, or a record of an event, which sees the stream's failure and does not change it.
+/// A piece of work, or a record of an event, which sees the stream's failure and does not change
+/// it.
 enum Item {
     Work(Work),
     Record(Arc<Fence>),
@@ -150,7 +151,8 @@ impl Shared {
             };
             let failure = queue.failure;
             drop(queue);
-            let skips = failure != DTL_SUCCESS && fault::is("exec.stream_host_callback.not_after_failure");
+            let skips =
+                failure != DTL_SUCCESS && fault::is("exec.stream_host_callback.not_after_failure");
             let status = match item {
                 Item::Work(_) if skips => DTL_SUCCESS,
                 Item::Work(work) => work(),
@@ -212,7 +214,12 @@ fn event<'a>(pointer: *mut c_void) -> &'a Event {
     unsafe { &*pointer.cast::<Event>() }
 }
 
-unsafe extern "C" fn stream_create(_: *mut c_void, _: i32, _: u64, out: *mut *mut c_void) -> dtl_status_t {
+unsafe extern "C" fn stream_create(
+    _: *mut c_void,
+    _: i32,
+    _: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
     if fault::is("exec.stream_create.same_stream") {
         static ONE: OnceLock<usize> = OnceLock::new();
         let one = ONE.get_or_init(|| Box::into_raw(Box::new(Stream::new())).expose_provenance());
@@ -234,7 +241,11 @@ unsafe extern "C" fn stream_synchronize(_: *mut c_void, pointer: *mut c_void) ->
     stream(pointer).synchronize()
 }
 
-unsafe extern "C" fn stream_query(_: *mut c_void, pointer: *mut c_void, done: *mut i32) -> dtl_status_t {
+unsafe extern "C" fn stream_query(
+    _: *mut c_void,
+    pointer: *mut c_void,
+    done: *mut i32,
+) -> dtl_status_t {
     if fault::is("exec.stream_query.always_done") || fault::is("exec.stream_query.never_done") {
         return put(done, i32::from(fault::is("exec.stream_query.always_done")));
     }
@@ -267,7 +278,8 @@ unsafe extern "C" fn stream_wait_event(
     }
     if let Some(fence) = lock(event(after)).clone() {
         let drops = fault::is("exec.stream_wait_event.drops_failure");
-        stream(pointer).push(move || if drops { fence.wait().min(DTL_SUCCESS) } else { fence.wait() });
+        stream(pointer)
+            .push(move || if drops { fence.wait().min(DTL_SUCCESS) } else { fence.wait() });
     }
     DTL_SUCCESS
 }
@@ -287,7 +299,9 @@ unsafe extern "C" fn stream_host_callback(
         return DTL_SUCCESS;
     }
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    if fault::is("exec.stream_host_callback.lost") && CALLS.fetch_add(1, Ordering::Relaxed) % 64 == 63 {
+    if fault::is("exec.stream_host_callback.lost")
+        && CALLS.fetch_add(1, Ordering::Relaxed) % 64 == 63
+    {
         return DTL_SUCCESS;
     }
     if fault::is("exec.stream_host_callback.twice") {
@@ -318,7 +332,11 @@ unsafe extern "C" fn event_destroy(_: *mut c_void, event: *mut c_void) -> dtl_st
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn event_record(_: *mut c_void, record: *mut c_void, on: *mut c_void) -> dtl_status_t {
+unsafe extern "C" fn event_record(
+    _: *mut c_void,
+    record: *mut c_void,
+    on: *mut c_void,
+) -> dtl_status_t {
     let fence = Fence::pending();
     if fault::is("exec.event_record.keeps_the_old") && lock(event(record)).is_some() {
         return DTL_SUCCESS;
@@ -340,9 +358,14 @@ unsafe extern "C" fn event_record(_: *mut c_void, record: *mut c_void, on: *mut 
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn event_query(_: *mut c_void, pointer: *mut c_void, done: *mut i32) -> dtl_status_t {
+unsafe extern "C" fn event_query(
+    _: *mut c_void,
+    pointer: *mut c_void,
+    done: *mut i32,
+) -> dtl_status_t {
     let fence = lock(event(pointer)).clone();
-    let new = if fault::is("exec.event_query.new_is_pending") { None } else { Some((DTL_SUCCESS, 0)) };
+    let new =
+        if fault::is("exec.event_query.new_is_pending") { None } else { Some((DTL_SUCCESS, 0)) };
     let reached = fence.map_or(new, |fence| *lock(&fence.done));
     if fault::is("exec.event_query.always_done") || fault::is("exec.event_query.never_done") {
         return put(done, i32::from(fault::is("exec.event_query.always_done")));
@@ -367,8 +390,12 @@ unsafe extern "C" fn event_elapsed(
     stop: *mut c_void,
     out: *mut u64,
 ) -> dtl_status_t {
-    let stamp = |pointer| lock(event(pointer)).clone().and_then(|fence| lock(&fence.done).map(|(_, ns)| ns));
-    let (Some(start), Some(stop)) = (stamp(start), stamp(stop)) else { return DTL_ERROR_INVALID_STATE };
+    let stamp = |pointer| {
+        lock(event(pointer)).clone().and_then(|fence| lock(&fence.done).map(|(_, ns)| ns))
+    };
+    let (Some(start), Some(stop)) = (stamp(start), stamp(stop)) else {
+        return DTL_ERROR_INVALID_STATE;
+    };
     if let Some(ns) = wrong_time(start, stop) {
         return put(out, ns);
     }
@@ -391,7 +418,11 @@ fn wrong_time(start: u64, stop: u64) -> Option<u64> {
     }
 }
 
-unsafe extern "C" fn execute(_: *mut c_void, function: dtl_task_fn_t, user: *mut c_void) -> dtl_status_t {
+unsafe extern "C" fn execute(
+    _: *mut c_void,
+    function: dtl_task_fn_t,
+    user: *mut c_void,
+) -> dtl_status_t {
     let Some(function) = function else { return DTL_ERROR_NULL_POINTER };
     if fault::is("exec.execute.does_not_wait") {
         let user = user.expose_provenance();
@@ -443,7 +474,12 @@ unsafe extern "C" fn parallel_for(
             }
             let status = body(from, to, std::ptr::with_exposed_provenance_mut(user));
             if status != DTL_SUCCESS {
-                let _ = failure.compare_exchange(DTL_SUCCESS, status, Ordering::SeqCst, Ordering::SeqCst);
+                let _ = failure.compare_exchange(
+                    DTL_SUCCESS,
+                    status,
+                    Ordering::SeqCst,
+                    Ordering::SeqCst,
+                );
             }
         }
     };
@@ -453,7 +489,11 @@ unsafe extern "C" fn parallel_for(
         }
         work();
     });
-    if fault::is("exec.parallel_for.drops_failure") { DTL_SUCCESS } else { failure.load(Ordering::SeqCst) }
+    if fault::is("exec.parallel_for.drops_failure") {
+        DTL_SUCCESS
+    } else {
+        failure.load(Ordering::SeqCst)
+    }
 }
 
 unsafe extern "C" fn max_parallelism(_: *mut c_void, out: *mut u32) -> dtl_status_t {

@@ -1,5 +1,6 @@
-//! Faults that the backend "sample" can be given (`dtl-ctk run --backend sample --fault NAME`), each with the
-//! test that must find it. They show what failures look like, and prove that the tests can fail.
+//! Faults that the backend "sample" can be given (`dtl-ctk run --backend sample --fault NAME`),
+//! each with the test that must find it. They show what failures look like, and prove that the
+//! tests can fail.
 
 use std::sync::OnceLock;
 

@@ -18,7 +18,8 @@ impl Grid {
     fn run(&self) -> dtl_status_t {
         let args: Vec<*const c_void> = self.args.iter().map(|arg| arg.as_ptr().cast()).collect();
         let shape = &self.shape;
-        let (blocks, missing) = (positions(shape.grid).count(), fault::is("exec.launch.last_block_missing"));
+        let (blocks, missing) =
+            (positions(shape.grid).count(), fault::is("exec.launch.last_block_missing"));
         let mut shared = vec![0u64; (shape.shared_bytes as usize).div_ceil(8)];
         for block in positions(shape.grid).take(blocks - usize::from(missing && blocks > 1)) {
             if !fault::is("exec.launch.shared_not_zeroed") {
@@ -36,7 +37,11 @@ impl Grid {
                         block
                     },
                     thread_index: thread,
-                    shared: if shared.is_empty() { std::ptr::null_mut() } else { shared.as_mut_ptr().cast() },
+                    shared: if shared.is_empty() {
+                        std::ptr::null_mut()
+                    } else {
+                        shared.as_mut_ptr().cast()
+                    },
                     user: std::ptr::with_exposed_provenance_mut(self.user),
                 };
                 let status = (self.kernel)(&raw const context, args.as_ptr());

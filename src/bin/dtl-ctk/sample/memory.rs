@@ -97,7 +97,10 @@ unsafe extern "C" fn take(
         if first != 0 && size > 1 {
             LAST.store(0, Ordering::SeqCst);
             // Leaked: the block that was to be given stays where it is.
-            return put(out, std::ptr::with_exposed_provenance_mut::<u8>(first).wrapping_add(1).cast());
+            return put(
+                out,
+                std::ptr::with_exposed_provenance_mut::<u8>(first).wrapping_add(1).cast(),
+            );
         }
     }
     if fault::is("memory.free.wipes_the_neighbour") {
@@ -125,11 +128,14 @@ unsafe extern "C" fn give_back(
             known.retain(|(address, _)| *address != pointer.addr());
             if let Some((address, size)) = known.first() {
                 // SAFETY: a live allocation of this backend's, which the fault is about.
-                unsafe { std::ptr::with_exposed_provenance_mut::<u8>(*address).write_bytes(0, *size) };
+                unsafe {
+                    std::ptr::with_exposed_provenance_mut::<u8>(*address).write_bytes(0, *size)
+                };
             }
         });
     }
-    let kept = ["memory.free.leaks", "memory.alloc.same_block_twice", "memory.alloc.ignores_alignment"];
+    let kept =
+        ["memory.free.leaks", "memory.alloc.same_block_twice", "memory.alloc.ignores_alignment"];
     if kept.into_iter().any(fault::is) {
         return DTL_SUCCESS;
     }
@@ -170,7 +176,8 @@ unsafe extern "C" fn give_back_async(
     let address = pointer.expose_provenance();
     exec::stream(stream).push(move || {
         let pointer = std::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: passed on, once the work before it is done; this backend needs nothing of its own to free.
+        // SAFETY: passed on, once the work before it is done; this backend needs nothing of its own
+        // to free.
         unsafe { give_back(std::ptr::null_mut(), pointer, size, alignment, kind) }
     });
     DTL_SUCCESS
@@ -218,7 +225,11 @@ unsafe extern "C" fn prefetch(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn kind_info(_: *mut c_void, kind: u64, out: *mut dtl_mem_kind_info_t) -> dtl_status_t {
+unsafe extern "C" fn kind_info(
+    _: *mut c_void,
+    kind: u64,
+    out: *mut dtl_mem_kind_info_t,
+) -> dtl_status_t {
     // What the program registers is described; none is given.
     if !is_known(kind) && kind != DTL_MEMORY_PINNED && !fault::is("memory.kind_info.any_kind") {
         return DTL_ERROR_NOT_SUPPORTED;
@@ -271,7 +282,9 @@ unsafe extern "C" fn copy(
         () if fault::is("transfer.copy.one_long") && size > 8 => size + 1,
         () if fault::is("transfer.copy.words_only") => size / 8 * 8,
         () if fault::is("transfer.copy.cut_at_16_mib") => size.min(16 << 20),
-        () if fault::is("transfer.copy.aligned_only") && (from | to) % 8 != 0 && size > 900 => size - 8,
+        () if fault::is("transfer.copy.aligned_only") && (from | to) % 8 != 0 && size > 900 => {
+            size - 8
+        }
         () => size,
     };
     if fault::is("transfer.copy.swapped") && size < 6000 {
@@ -329,7 +342,8 @@ unsafe extern "C" fn copy_2d(
     height: u64,
 ) -> dtl_status_t {
     let swapped = fault::is("transfer.copy_2d.pitches_swapped");
-    let (dst_pitch, src_pitch) = if swapped { (src_pitch, dst_pitch) } else { (dst_pitch, src_pitch) };
+    let (dst_pitch, src_pitch) =
+        if swapped { (src_pitch, dst_pitch) } else { (dst_pitch, src_pitch) };
     let wide = fault::is("transfer.copy_2d.width_is_pitch");
     let width = if wide { src_pitch.min(dst_pitch) } else { width };
     let height = height - u64::from(wide || fault::is("transfer.copy_2d.last_row_missing"));
@@ -340,7 +354,13 @@ unsafe extern "C" fn copy_2d(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn fill(_: *mut c_void, dst: *mut c_void, _: u64, value: u8, size: u64) -> dtl_status_t {
+unsafe extern "C" fn fill(
+    _: *mut c_void,
+    dst: *mut c_void,
+    _: u64,
+    value: u8,
+    size: u64,
+) -> dtl_status_t {
     let size = size - u64::from(fault::is("transfer.fill.one_short"));
     let value = if fault::is("transfer.fill.seven_bits") { value & 0x7F } else { value };
     let value = if fault::is("transfer.fill.zero") { 0 } else { value };

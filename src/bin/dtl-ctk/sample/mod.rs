@@ -1,8 +1,9 @@
-//! The backend "sample": all five components as C tables, over host memory. Two devices, DEVICE memory that
-//! the host is told not to touch, streams with a thread each, the comm table of `crate::minimal` and the slots for
-//! windows.
+//! The backend "sample": all five components as C tables, over host memory. Two devices, DEVICE
+//! memory that the host is told not to touch, streams with a thread each, the comm table of
+//! `crate::minimal` and the slots for windows.
 //!
-//! It is what the tests of registration take apart, and the registered backend that passes all tests.
+//! It is what the tests of registration take apart, and the registered backend that passes all
+//! tests.
 
 mod arithmetic;
 mod exec;
@@ -85,7 +86,11 @@ impl Parts {
             tail: None,
             memory_tail: None,
             // Backends live until the process ends.
-            state: Box::leak(Box::new(State { job: Job::new(ranks, false), allocations, destroyed })),
+            state: Box::leak(Box::new(State {
+                job: Job::new(ranks, false),
+                allocations,
+                destroyed,
+            })),
         }
     }
 
@@ -101,7 +106,8 @@ impl Parts {
         (self.exec.event_sync, self.exec.event_elapsed) = (None, None);
         self.exec.suggested_parallelism = None;
         (self.exec.module_compile, self.exec.module_destroy) = (None, None);
-        (self.exec.kernel_get, self.exec.kernel_destroy, self.exec.kernel_launch) = (None, None, None);
+        (self.exec.kernel_get, self.exec.kernel_destroy, self.exec.kernel_launch) =
+            (None, None, None);
         self.comm = minimal::table();
     }
 
@@ -186,7 +192,12 @@ fn put_text(text: &str, place: *mut c_char, room: usize) {
     unsafe { place.wrapping_add(count).write(0) };
 }
 
-unsafe extern "C" fn is_available(_: *mut c_void, yes: *mut i32, _: *mut c_char, _: u64) -> dtl_status_t {
+unsafe extern "C" fn is_available(
+    _: *mut c_void,
+    yes: *mut i32,
+    _: *mut c_char,
+    _: u64,
+) -> dtl_status_t {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let refuses = fault::is("is_available.changes") && CALLS.fetch_add(1, Ordering::Relaxed) > 20;
     put(yes, i32::from(!refuses))
@@ -234,8 +245,11 @@ unsafe extern "C" fn info(
     (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
     put_text(&format!("sample device {device}"), out.name.as_mut_ptr(), out.name.len());
     let number = if fault::is("device.info.all_the_same") { 0 } else { device };
-    let pci =
-        if fault::is("device.info.no_pci_address") { "slot 3" } else { &format!("0000:0{number}:00.0") };
+    let pci = if fault::is("device.info.no_pci_address") {
+        "slot 3"
+    } else {
+        &format!("0000:0{number}:00.0")
+    };
     put_text(pci, out.pci.as_mut_ptr(), out.pci.len());
     static CALLS: AtomicU64 = AtomicU64::new(0);
     if fault::is("device.info.changes") {
@@ -250,17 +264,30 @@ unsafe extern "C" fn info(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn memory_info(_: *mut c_void, _: i32, free: *mut u64, total: *mut u64) -> dtl_status_t {
+unsafe extern "C" fn memory_info(
+    _: *mut c_void,
+    _: i32,
+    free: *mut u64,
+    total: *mut u64,
+) -> dtl_status_t {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let swapped = fault::is("device.memory_info.swapped");
     let (less, more) = (1 << 20, 1 << 30);
     put(free, if swapped { more } else { less });
-    let stray =
-        if fault::is("device.memory_info.unwritten") { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    let stray = if fault::is("device.memory_info.unwritten") {
+        CALLS.fetch_add(1, Ordering::Relaxed)
+    } else {
+        0
+    };
     put(total, if swapped { less } else { more + stray })
 }
 
-unsafe extern "C" fn dlpack(_: *mut c_void, device: i32, kind: *mut i32, id: *mut i32) -> dtl_status_t {
+unsafe extern "C" fn dlpack(
+    _: *mut c_void,
+    device: i32,
+    kind: *mut i32,
+    id: *mut i32,
+) -> dtl_status_t {
     put(kind, if fault::is("device.dlpack.own_number") { 0 } else { 12 }); // kDLExtDev
     put(id, if fault::is("device.dlpack.same_id") { 0 } else { device })
 }

@@ -1,5 +1,6 @@
-//! The modules slots of the backend "sample": its device computes as the host does, so the host's backend compiles for
-//! it, and a launch is work of the sample's own stream that launches there and waits.
+//! The modules slots of the backend "sample": its device computes as the host does, so the host's
+//! backend compiles for it, and a launch is work of the sample's own stream that launches there and
+//! waits.
 
 use super::exec::stream;
 use super::fault;
@@ -45,8 +46,11 @@ pub(super) unsafe extern "C" fn module_compile(
     let status = unsafe { dtl_module_compile(host, 0, source, &raw mut module) };
     let (mut text, mut length) = (vec![0_u8; 1 << 16], 0);
     // SAFETY: as much room as is told.
-    let told = unsafe { dtl_module_log(module, text.as_mut_ptr().cast(), 1 << 16, &raw mut length) };
-    if let Some(log) = log.filter(|_| told == DTL_SUCCESS && !fault::is("exec.module_compile.no_log")) {
+    let told =
+        unsafe { dtl_module_log(module, text.as_mut_ptr().cast(), 1 << 16, &raw mut length) };
+    if let Some(log) =
+        log.filter(|_| told == DTL_SUCCESS && !fault::is("exec.module_compile.no_log"))
+    {
         // SAFETY: `length` bytes of text, and the library's own function.
         unsafe { log(log_user, text.as_ptr().cast(), length) };
     }
@@ -61,7 +65,10 @@ pub(super) unsafe extern "C" fn module_compile(
     }
 }
 
-pub(super) unsafe extern "C" fn module_destroy(_: *mut c_void, module: *mut c_void) -> dtl_status_t {
+pub(super) unsafe extern "C" fn module_destroy(
+    _: *mut c_void,
+    module: *mut c_void,
+) -> dtl_status_t {
     if fault::is("exec.module_destroy.refuses") {
         return DTL_ERROR_BACKEND;
     }
@@ -91,7 +98,10 @@ pub(super) unsafe extern "C" fn kernel_get(
     }
 }
 
-pub(super) unsafe extern "C" fn kernel_destroy(_: *mut c_void, kernel: *mut c_void) -> dtl_status_t {
+pub(super) unsafe extern "C" fn kernel_destroy(
+    _: *mut c_void,
+    kernel: *mut c_void,
+) -> dtl_status_t {
     if fault::is("exec.kernel_destroy.refuses") {
         return DTL_ERROR_BACKEND;
     }
@@ -99,7 +109,12 @@ pub(super) unsafe extern "C" fn kernel_destroy(_: *mut c_void, kernel: *mut c_vo
 }
 
 /// Launches on a stream of the host's and waits.
-fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u64]) -> dtl_status_t {
+fn run(
+    kernel: dtl_kernel_t,
+    shape: &dtl_launch_t,
+    args: &[Vec<u64>],
+    sizes: &[u64],
+) -> dtl_status_t {
     let host = match host() {
         Ok(host) => host,
         Err(status) => return status,
@@ -113,7 +128,8 @@ fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u
     let pointers: Vec<*const c_void> = args.iter().map(|arg| arg.as_ptr().cast()).collect();
     let count = pointers.len() as u32;
     // SAFETY: `count` arguments of these sizes, which the call copies.
-    let status = unsafe { dtl_kernel_launch(own, kernel, shape, pointers.as_ptr(), sizes.as_ptr(), count) };
+    let status =
+        unsafe { dtl_kernel_launch(own, kernel, shape, pointers.as_ptr(), sizes.as_ptr(), count) };
     let waited = dtl_stream_synchronize(own);
     let _ = dtl_stream_destroy(own);
     if status == DTL_SUCCESS { waited } else { status }

@@ -1,7 +1,9 @@
-//! The win_ slots of the backend "sample": ranks are threads of this process, so another's memory is a pointer away.
+//! The win_ slots of the backend "sample": ranks are threads of this process, so another's memory
+//! is a pointer away.
 //!
-//! As lazy as the header allows, so that whoever relies on more is found out: an operation only queues, at most `ROOM` of
-//! them, and calls of `test` do a few. Puts and gets overtake each other; a short put is over long before it is there.
+//! As lazy as the header allows, so that whoever relies on more is found out: an operation only
+//! queues, at most `ROOM` of them, and calls of `test` do a few. Puts and gets overtake each other;
+//! a short put is over long before it is there.
 
 use super::arithmetic::{self, Update};
 use super::{fault, put};
@@ -130,7 +132,8 @@ pub(super) unsafe extern "C" fn create(
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
     let shift = usize::from(fault::is("comm.win_create.wrong_base") && size_bytes > 0);
-    let own = Place { rank: rank.rank as u64, base: base.expose_provenance() + shift, size: size_bytes };
+    let own =
+        Place { rank: rank.rank as u64, base: base.expose_provenance() + shift, size: size_bytes };
     let all = vec![None; rank.ranks()];
     put(out_win, Box::into_raw(Box::new(Side { own, all })).cast());
     // SAFETY: there is room for DTL_WIN_KEY_BYTES, any alignment.
@@ -162,7 +165,11 @@ unsafe extern "C" fn attach(
     DTL_SUCCESS
 }
 
-unsafe extern "C" fn destroy(_: *mut c_void, comm: *mut c_void, window: *mut c_void) -> dtl_status_t {
+unsafe extern "C" fn destroy(
+    _: *mut c_void,
+    comm: *mut c_void,
+    window: *mut c_void,
+) -> dtl_status_t {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
     // Those that are not over never will be.
@@ -186,7 +193,13 @@ fn address(side: &Side, target: i32, offset: u64, size: u64) -> Result<*mut u8, 
 }
 
 /// Queues an operation.
-fn queue(rank: &mut Rank, window: *mut c_void, target: i32, what: What, out_op: *mut u64) -> dtl_status_t {
+fn queue(
+    rank: &mut Rank,
+    window: *mut c_void,
+    target: i32,
+    what: What,
+    out_op: *mut u64,
+) -> dtl_status_t {
     if rank.waiting.len() >= ROOM {
         return DTL_ERROR_BUSY;
     }
@@ -277,7 +290,8 @@ unsafe extern "C" fn get_from(
         Ok(from) => from,
         Err(status) => return status,
     };
-    let (mut from, mut to, mut size) = (from.cast_const(), buffer.cast::<u8>(), size_bytes as usize);
+    let (mut from, mut to, mut size) =
+        (from.cast_const(), buffer.cast::<u8>(), size_bytes as usize);
     if fault::is("comm.win_get.wrong_offset") && offset > 0 {
         from = from.wrapping_sub(1);
     }
@@ -374,7 +388,8 @@ unsafe extern "C" fn accumulate(
         rank.finish(op, (0, 0, 0), DTL_SUCCESS);
         return put(out_op, op);
     }
-    if fault::is("comm.win_accumulate.overtakes") && answer == DTL_SUCCESS && rank.waiting.len() > 1 {
+    if fault::is("comm.win_accumulate.overtakes") && answer == DTL_SUCCESS && rank.waiting.len() > 1
+    {
         let last = rank.waiting.len() - 1;
         rank.waiting.swap(last, last - 1);
     }

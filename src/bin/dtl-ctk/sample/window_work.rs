@@ -1,4 +1,5 @@
-//! How the backend "sample" does what its slots for windows have queued: in calls of `test`, a few at a time.
+//! How the backend "sample" does what its slots for windows have queued: in calls of `test`, a few
+//! at a time.
 
 use super::arithmetic::Update;
 use super::fault;
@@ -17,12 +18,14 @@ pub(crate) fn go_on(rank: &mut Rank) {
         return flush_early(rank);
     }
     let is_forgotten = |first: &Waiting| !matches!(first.what, What::Flush);
-    if fault::is("comm.win_flush.forgets_target") && rank.waiting.front().is_some_and(is_forgotten) {
+    if fault::is("comm.win_flush.forgets_target") && rank.waiting.front().is_some_and(is_forgotten)
+    {
         // Long enough for the target to look, also on a busy machine.
         std::thread::sleep(Duration::from_millis(20));
     }
     for _ in 0..TURN {
-        let is_copy = |waiting: &&Waiting| matches!(waiting.what, What::Copy { .. } | What::Short { .. });
+        let is_copy =
+            |waiting: &&Waiting| matches!(waiting.what, What::Copy { .. } | What::Short { .. });
         let copies = rank.waiting.iter().take(TURN).take_while(is_copy).count();
         // The youngest of the copies in front: they have no order.
         let Some(waiting) = rank.waiting.remove(copies.saturating_sub(1)) else { return };
@@ -46,7 +49,8 @@ const EARLY: [&str; 5] = [
 
 fn flush_early(rank: &mut Rank) {
     let is_flush = |waiting: &Waiting| matches!(waiting.what, What::Flush);
-    let at = rank.waiting.iter().position(is_flush).filter(|_| fault::is("comm.win_flush.done_early"));
+    let at =
+        rank.waiting.iter().position(is_flush).filter(|_| fault::is("comm.win_flush.done_early"));
     if let Some(flush) = at.and_then(|at| rank.waiting.remove(at)) {
         rank.finish(flush.op, (0, 0, 0), DTL_SUCCESS);
     }
@@ -60,15 +64,21 @@ fn do_it(rank: &Rank, waiting: &Waiting) -> dtl_status_t {
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, size) };
         }
         What::Copy { from, to, size } => {
-            // SAFETY: the buffer belongs to the operation, the target's memory to its window; threads that do not
-            // synchronise do not look at what is copied.
+            // SAFETY: the buffer belongs to the operation, the target's memory to its window;
+            // threads that do not synchronise do not look at what is copied.
             unsafe { ptr::copy(from, to, size) };
         }
         What::Change { from, result, there, count, update } => {
             for index in 0..count {
                 let at = index * update.size;
                 let (from, result) = (step(from.cast_mut(), at), step(result, at));
-                change(rank, waiting.target, there.wrapping_add(at), (from.cast_const(), result), update);
+                change(
+                    rank,
+                    waiting.target,
+                    there.wrapping_add(at),
+                    (from.cast_const(), result),
+                    update,
+                );
             }
         }
         What::Swap { value, expected, result, there, size } => {
@@ -101,8 +111,15 @@ fn write(bytes: [u8; ELEMENT], to: *mut u8, size: usize) {
 }
 
 /// Changes an element under the lock of its rank.
-fn change(rank: &Rank, target: i32, there: *mut u8, (from, result): (*const u8, *mut u8), update: Update) {
-    let alone = rank.lock_of(target).map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+fn change(
+    rank: &Rank,
+    target: i32,
+    there: *mut u8,
+    (from, result): (*const u8, *mut u8),
+    update: Update,
+) {
+    let alone =
+        rank.lock_of(target).map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
     let alone = alone.filter(|_| !fault::is("comm.win_accumulate.not_atomic"));
     let before = read(there, update.size);
     let after = update.apply(before, read(from, update.size));
@@ -110,7 +127,11 @@ fn change(rank: &Rank, target: i32, there: *mut u8, (from, result): (*const u8, 
         std::thread::sleep(Duration::from_micros(50));
     }
     write(after, there, update.size);
-    write(if fault::is("comm.win_accumulate.result_is_after") { after } else { before }, result, update.size);
+    write(
+        if fault::is("comm.win_accumulate.result_is_after") { after } else { before },
+        result,
+        update.size,
+    );
 }
 
 fn swap(
@@ -120,8 +141,10 @@ fn swap(
     (value, expected, result): (*const u8, *const u8, *mut u8),
     size: usize,
 ) {
-    let alone = rank.lock_of(target).map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
-    let apart = ["comm.win_compare_and_swap.not_atomic", "comm.win_compare_and_swap.apart_from_sums"];
+    let alone =
+        rank.lock_of(target).map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+    let apart =
+        ["comm.win_compare_and_swap.not_atomic", "comm.win_compare_and_swap.apart_from_sums"];
     let alone = alone.filter(|_| !apart.into_iter().any(fault::is));
     let before = read(there, size);
     let always = fault::is("comm.win_compare_and_swap.always_stores");
@@ -132,6 +155,10 @@ fn swap(
     if (always || before == read(expected, size)) && !never {
         write(read(value, size), there, size);
     }
-    let told = if fault::is("comm.win_compare_and_swap.tells_the_new") { read(there, size) } else { before };
+    let told = if fault::is("comm.win_compare_and_swap.tells_the_new") {
+        read(there, size)
+    } else {
+        before
+    };
     write(told, result, size);
 }

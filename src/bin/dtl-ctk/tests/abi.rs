@@ -1,4 +1,5 @@
-//! Tests of registration: tables that the kit makes, right and wrong, against the rules of the header.
+//! Tests of registration: tables that the kit makes, right and wrong, against the rules of the
+//! header.
 
 use crate::kit::calls::Backend;
 use crate::kit::catalog::{Group, tables, tests_of_tables};
@@ -15,7 +16,13 @@ use std::sync::atomic::Ordering;
 macro_rules! without {
     ($component:ident . $slot:ident) => {
         tables(
-            concat!("abi.required.", stringify!($component), "_", stringify!($slot), "_null_refused"),
+            concat!(
+                "abi.required.",
+                stringify!($component),
+                "_",
+                stringify!($slot),
+                "_null_refused"
+            ),
             "a table without this slot is DTL_ERROR_INVALID_ARGUMENT, and the text names the slot",
             || {
                 let mut parts = Parts::new();
@@ -45,23 +52,32 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "dtl_backend_register (names)",
         needs: &[],
-        rule: "A name has 1 to 63 letters, digits, '_', '-', '.', and is not \"auto\"; a taken one is \
+        rule: "A name has 1 to 63 letters, digits, '_', '-', '.', and is not \"auto\"; a taken one \
+            is \
                DTL_ERROR_ALREADY_EXISTS without DTL_REGISTER_REPLACE.",
         usually: "The library and the header that the kit was built with do not belong together.",
         tests: tests_of_tables![
-            "abi.register.full_table_accepted": "a table with all components is registered and found" => accepted;
-            "abi.register.bad_names_refused": "empty, too long, spaces, slashes, \"auto\"" => bad_names;
+            "abi.register.full_table_accepted": "a table with all components is registered and \
+             found" => accepted;
+            "abi.register.bad_names_refused": "empty, too long, spaces, slashes, \
+             \"auto\"" => bad_names;
             "abi.register.longest_name_accepted": "63 bytes" => longest_name;
             "abi.register.taken_name_refused": "the second registration of a name" => taken_name;
-            "abi.register.replace_takes_over": "the new one is found; the old one ends with its last use" => replace;
+            "abi.register.replace_takes_over": "the new one is found; the old one ends with its \
+             last use" => replace;
             "abi.register.unknown_flags_refused": "flags 1 << 20" => unknown_flags;
             "abi.register.table_is_copied": "changes after the registration are not seen" => copied;
-            "abi.register.empty_table_refused": "no component at all is DTL_ERROR_INVALID_ARGUMENT" => empty_table;
-            "abi.register.self_is_passed_to_slots": "slots get the pointer of their registration" => self_passed;
+            "abi.register.empty_table_refused": "no component at all is \
+             DTL_ERROR_INVALID_ARGUMENT" => empty_table;
+            "abi.register.self_is_passed_to_slots": "slots get the pointer of their \
+             registration" => self_passed;
             "abi.register.destroy_called_once": "when unregistered, and not again" => destroy_once;
-            "abi.register.no_destroy_after_failure": "a refused registration owes nothing" => destroy_never;
-            "abi.register.busy_while_in_use": "unregister with a live allocation, stream or event is DTL_ERROR_BUSY" => busy;
-            "abi.register.stale_after_unregister": "the handle is DTL_ERROR_INVALID_HANDLE then" => stale;
+            "abi.register.no_destroy_after_failure": "a refused registration owes \
+             nothing" => destroy_never;
+            "abi.register.busy_while_in_use": "unregister with a live allocation, stream or event \
+             is DTL_ERROR_BUSY" => busy;
+            "abi.register.stale_after_unregister": "the handle is DTL_ERROR_INVALID_HANDLE \
+             then" => stale;
             "abi.register.name_is_free_again": "after unregister it can be used anew" => name_again;
             "abi.register.builtin_stays": "host cannot be unregistered" => builtin_stays;
         ],
@@ -69,8 +85,10 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "struct_size, abi_version, reserved",
         needs: &[],
-        rule: "A size that an older version had: missing fields are NULL. Any other shorter one is refused. Longer with a \
-               tail of zeros is accepted, with anything else DTL_ERROR_INCOMPATIBLE_ABI. Above 4096 bytes nothing is read.",
+        rule: "A size that an older version had: missing fields are NULL. Any other shorter one is \
+            refused. Longer with a \
+               tail of zeros is accepted, with anything else DTL_ERROR_INCOMPATIBLE_ABI. Above \
+               4096 bytes nothing is read.",
         usually: "A table was not started from its _INIT macro.",
         tests: &[
             tables("abi.sizes.zero_refused", "struct_size 0", size_zero),
@@ -147,7 +165,11 @@ pub(crate) const GROUPS: &[Group] = &[
                 "event slots need the stream slots",
                 events_alone,
             ),
-            tables("abi.required.match_bits_out_of_range_refused", "27 and 65 match bits", match_bits),
+            tables(
+                "abi.required.match_bits_out_of_range_refused",
+                "27 and 65 match bits",
+                match_bits,
+            ),
             tables("abi.required.comm_flags_refused", "comm.flags has an unknown bit", comm_flags),
         ],
     },
@@ -170,7 +192,11 @@ pub(crate) fn unregister(backend: Backend) -> Called {
 pub(crate) fn named(parts: &mut Parts, field: &str) -> Outcome {
     match parts.register("ctk.abi", 0) {
         Err(refused) if refused.status == DTL_ERROR_INVALID_ARGUMENT => {
-            ensure!(refused.text.contains(field), "the text does not name {field}: {}", refused.text);
+            ensure!(
+                refused.text.contains(field),
+                "the text does not name {field}: {}",
+                refused.text
+            );
             Ok(())
         }
         Err(refused) => Err(refused.into()),
@@ -225,12 +251,21 @@ fn replace() -> Outcome {
     let block = old.alloc(DTL_MEMORY_HOST, 64, 0)?;
     let new = second.register("ctk.abi", dtl::abi::device::DTL_REGISTER_REPLACE)?;
     let found = Backend::find("ctk.abi")?;
-    ensure!(found.handle.id == new.handle.id && new.handle.id != old.handle.id, "the old one is found");
+    ensure!(
+        found.handle.id == new.handle.id && new.handle.id != old.handle.id,
+        "the old one is found"
+    );
     old.device_count()?;
-    ensure!(first.state.destroyed.load(Ordering::SeqCst) == 0, "the old one was destroyed while in use");
+    ensure!(
+        first.state.destroyed.load(Ordering::SeqCst) == 0,
+        "the old one was destroyed while in use"
+    );
     block.free()?;
     let times = first.state.destroyed.load(Ordering::SeqCst);
-    ensure!(times == 1, "destroy of the old one was called {times} times when its last block was gone");
+    ensure!(
+        times == 1,
+        "destroy of the old one was called {times} times when its last block was gone"
+    );
     refused(old.device_count(), DTL_ERROR_INVALID_HANDLE, "a call on the old one after that")?;
     Ok(unregister(new)?)
 }
@@ -260,8 +295,10 @@ fn self_passed() -> Outcome {
     let (one, other) = (Parts::new(), Parts::new());
     let (a, b) = (one.register("ctk.abi.a", 0)?, other.register("ctk.abi.b", 0)?);
     let block = a.alloc(DTL_MEMORY_HOST, 64, 0)?;
-    let calls =
-        (one.state.allocations.load(Ordering::SeqCst), other.state.allocations.load(Ordering::SeqCst));
+    let calls = (
+        one.state.allocations.load(Ordering::SeqCst),
+        other.state.allocations.load(Ordering::SeqCst),
+    );
     block.free()?;
     unregister(a)?;
     unregister(b)?;
@@ -313,7 +350,9 @@ fn stale() -> Outcome {
 }
 
 fn name_again() -> Outcome {
-    (0..20).try_for_each(|_| registered(&Parts::new(), |backend| Ok(backend.device_count().map(|_| ())?)))
+    (0..20).try_for_each(|_| {
+        registered(&Parts::new(), |backend| Ok(backend.device_count().map(|_| ())?))
+    })
 }
 
 fn builtin_stays() -> Outcome {

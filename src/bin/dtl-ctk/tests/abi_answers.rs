@@ -14,17 +14,24 @@ use std::time::Duration;
 pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "what slots answer",
     needs: &[],
-    rule: "Outputs are read only after DTL_SUCCESS; a slot's failure becomes the caller's, with its text.",
+    rule: "Outputs are read only after DTL_SUCCESS; a slot's failure becomes the caller's, with \
+        its text.",
     usually: "The library and the header that the kit was built with do not belong together.",
     tests: tests_of_tables![
-        "abi.answers.unknown_status_is_native_backend": "a slot that answers 31337 is DTL_ERROR_NATIVE_BACKEND" => no_status;
-        "abi.answers.text_reaches_last_error": "dtl_backend_set_error's text is in the caller's" => error_text;
-        "abi.answers.null_allocation_refused": "success with NULL is DTL_ERROR_NATIVE_BACKEND" => null_allocation;
-        "abi.answers.misaligned_allocation_refused": "an address that is not aligned as asked" => misaligned;
+        "abi.answers.unknown_status_is_native_backend": "a slot that answers 31337 is \
+         DTL_ERROR_NATIVE_BACKEND" => no_status;
+        "abi.answers.text_reaches_last_error": "dtl_backend_set_error's text is in the \
+         caller's" => error_text;
+        "abi.answers.null_allocation_refused": "success with NULL is \
+         DTL_ERROR_NATIVE_BACKEND" => null_allocation;
+        "abi.answers.misaligned_allocation_refused": "an address that is not aligned as \
+         asked" => misaligned;
         "abi.answers.null_stream_refused": "success with a NULL stream" => null_stream;
         "abi.answers.null_event_refused": "success with a NULL event" => null_event;
-        "abi.answers.unavailable_says_why": "the reason of is_available reaches the caller" => unavailable;
-        "abi.answers.optional_slots_have_stand_ins": "with all optional slots NULL copies, fills and queries work" => stand_ins;
+        "abi.answers.unavailable_says_why": "the reason of is_available reaches the \
+         caller" => unavailable;
+        "abi.answers.optional_slots_have_stand_ins": "with all optional slots NULL copies, fills \
+         and queries work" => stand_ins;
     ],
 }];
 
@@ -50,7 +57,11 @@ fn null_allocation() -> Outcome {
     let mut parts = Parts::new();
     parts.memory.alloc = Some(sample::allocates_null);
     registered(&parts, |backend| {
-        refused(backend.alloc(DTL_MEMORY_HOST, 64, 0), DTL_ERROR_NATIVE_BACKEND, "an allocation at NULL")
+        refused(
+            backend.alloc(DTL_MEMORY_HOST, 64, 0),
+            DTL_ERROR_NATIVE_BACKEND,
+            "an allocation at NULL",
+        )
     })
 }
 
@@ -78,7 +89,9 @@ fn null_stream() -> Outcome {
 fn null_event() -> Outcome {
     let mut parts = Parts::new();
     parts.exec.event_create = Some(sample::creates_null_event);
-    registered(&parts, |backend| refused(Event::new(backend), DTL_ERROR_NATIVE_BACKEND, "an event at NULL"))
+    registered(&parts, |backend| {
+        refused(Event::new(backend), DTL_ERROR_NATIVE_BACKEND, "an event at NULL")
+    })
 }
 
 fn unavailable() -> Outcome {
@@ -89,7 +102,11 @@ fn unavailable() -> Outcome {
             Err(why) if why == sample::WHY => {}
             other => wrong!("the answer is {other:?}, the slot's reason \"{}\"", sample::WHY),
         }
-        refused(backend.device_count(), DTL_ERROR_UNAVAILABLE, "a call on a backend that cannot run here")
+        refused(
+            backend.device_count(),
+            DTL_ERROR_UNAVAILABLE,
+            "a call on a backend that cannot run here",
+        )
     })
 }
 

@@ -1,4 +1,5 @@
-//! Tests of calls with wrong handles, pointers and structs: whatever the backend, the library answers.
+//! Tests of calls with wrong handles, pointers and structs: whatever the backend, the library
+//! answers.
 
 use crate::api::name_of;
 use crate::kit::calls::{Backend, no_device_info};
@@ -23,26 +24,31 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "handles of every kind",
         needs: &[],
-        rule: "A stale, foreign or wrong handle answers DTL_ERROR_INVALID_HANDLE; destroying a null one is success.",
+        rule: "A stale, foreign or wrong handle answers DTL_ERROR_INVALID_HANDLE; destroying a \
+            null one is success.",
         usually: "The library and the header that the kit was built with do not belong together.",
         tests: tests_of_tables![
             "abi.handles.nonsense_refused": "numbers that never were handles" => nonsense;
-            "abi.handles.wrong_type_refused": "a backend's handle where a stream is wanted" => wrong_type;
+            "abi.handles.wrong_type_refused": "a backend's handle where a stream is \
+             wanted" => wrong_type;
             "abi.handles.destroy_of_null_succeeds": "null handles of all types" => null_destroy;
         ],
     },
     Group {
         slot: "outputs and structs",
         needs: &[],
-        rule: "A NULL output is DTL_ERROR_NULL_POINTER. Structs start with struct_size; a longer one with garbage \
+        rule: "A NULL output is DTL_ERROR_NULL_POINTER. Structs start with struct_size; a longer \
+            one with garbage \
                behind what is known is DTL_ERROR_INCOMPATIBLE_ABI. Failed calls write no outputs.",
         usually: "The library and the header that the kit was built with do not belong together.",
         tests: tests_of_tables![
             "abi.calls.null_outputs_refused": "NULL where an output is wanted" => null_outputs;
             "abi.calls.null_names_refused": "NULL where a name is wanted" => null_names;
             "abi.calls.struct_size_zero_refused": "dtl_device_info with struct_size 0" => info_zero;
-            "abi.calls.enormous_struct_refused": "dtl_device_info with struct_size 2^20" => info_enormous;
-            "abi.calls.unknown_backend_named": "the text of DTL_ERROR_NOT_FOUND lists the known ones" => not_found;
+            "abi.calls.enormous_struct_refused": "dtl_device_info with struct_size \
+             2^20" => info_enormous;
+            "abi.calls.unknown_backend_named": "the text of DTL_ERROR_NOT_FOUND lists the known \
+             ones" => not_found;
             "abi.calls.failure_leaves_outputs": "a refused call writes nothing" => outputs_stay;
         ],
     },
@@ -52,9 +58,12 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "Every status has a name and a message; the last error belongs to the thread.",
         usually: "The library and the header that the kit was built with do not belong together.",
         tests: tests_of_tables![
-            "abi.texts.version_is_the_kits": "the library's ABI version is the one the kit was built for" => version;
-            "abi.texts.statuses_have_names": "all known statuses, and a number that is none" => names;
-            "abi.texts.last_error_is_the_threads": "a failure on another thread leaves this one's text" => last_error;
+            "abi.texts.version_is_the_kits": "the library's ABI version is the one the kit was \
+             built for" => version;
+            "abi.texts.statuses_have_names": "all known statuses, and a number that is \
+             none" => names;
+            "abi.texts.last_error_is_the_threads": "a failure on another thread leaves this one's \
+             text" => last_error;
         ],
     },
 ];
@@ -80,7 +89,11 @@ fn nonsense() -> Outcome {
             DTL_ERROR_INVALID_HANDLE,
             &when,
         )?;
-        refused(call!(dtl_comm_size(dtl_comm_t { id }, &raw mut count)), DTL_ERROR_INVALID_HANDLE, &when)?;
+        refused(
+            call!(dtl_comm_size(dtl_comm_t { id }, &raw mut count)),
+            DTL_ERROR_INVALID_HANDLE,
+            &when,
+        )?;
     }
     Ok(())
 }
@@ -129,9 +142,11 @@ fn null_outputs() -> Outcome {
 fn null_names() -> Outcome {
     let (host, mut yes) = (Backend::find("host")?.handle, 0);
     let mut out = dtl_backend_t::NULL;
-    let result = call!(dtl_backend_register(ptr::null(), ptr::null(), ptr::null_mut(), 0, &raw mut out));
+    let result =
+        call!(dtl_backend_register(ptr::null(), ptr::null(), ptr::null_mut(), 0, &raw mut out));
     refused(result, DTL_ERROR_NULL_POINTER, "register without a name")?;
-    let result = call!(dtl_backend_register(c"ctk".as_ptr(), ptr::null(), ptr::null_mut(), 0, &raw mut out));
+    let result =
+        call!(dtl_backend_register(c"ctk".as_ptr(), ptr::null(), ptr::null_mut(), 0, &raw mut out));
     refused(result, DTL_ERROR_NULL_POINTER, "register without a table")?;
     refused(
         call!(dtl_backend_supports(host, ptr::null(), &raw mut yes)),
@@ -159,7 +174,11 @@ fn info_enormous() -> Outcome {
 fn not_found() -> Outcome {
     match Backend::find("no-such-backend") {
         Err(refused) if refused.status == DTL_ERROR_NOT_FOUND => {
-            ensure!(refused.text.contains("host"), "the text does not list the known ones: {}", refused.text);
+            ensure!(
+                refused.text.contains("host"),
+                "the text does not list the known ones: {}",
+                refused.text
+            );
             Ok(())
         }
         other => refused(other, DTL_ERROR_NOT_FOUND, "a name that is none"),
@@ -186,11 +205,18 @@ fn version() -> Outcome {
 }
 
 fn names() -> Outcome {
-    for status in
-        [DTL_SUCCESS, DTL_ERROR_TIMEOUT, DTL_ERROR_TRUNCATED, DTL_ERROR_NATIVE_BACKEND, DTL_ERROR_FORKED]
-    {
+    for status in [
+        DTL_SUCCESS,
+        DTL_ERROR_TIMEOUT,
+        DTL_ERROR_TRUNCATED,
+        DTL_ERROR_NATIVE_BACKEND,
+        DTL_ERROR_FORKED,
+    ] {
         let name = name_of(status);
-        ensure!(name.starts_with("DTL_") && name != "DTL_ERROR_UNKNOWN", "status {status} is called {name}");
+        ensure!(
+            name.starts_with("DTL_") && name != "DTL_ERROR_UNKNOWN",
+            "status {status} is called {name}"
+        );
     }
     ensure!(name_of(31_337) == "DTL_ERROR_UNKNOWN", "31337 is called {}", name_of(31_337));
     Ok(())
@@ -201,7 +227,8 @@ fn last_error() -> Outcome {
         result.err().map(|refused| refused.text).unwrap_or_default()
     };
     let mine = text(Backend::find("first-name"));
-    let theirs = std::thread::spawn(move || text(Backend::find("second-name"))).join().unwrap_or_default();
+    let theirs =
+        std::thread::spawn(move || text(Backend::find("second-name"))).join().unwrap_or_default();
     let again = call!(dtl_backend_count(ptr::null_mut()));
     ensure!(
         again.is_err() && mine.contains("first-name") && theirs.contains("second-name"),

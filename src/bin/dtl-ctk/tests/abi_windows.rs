@@ -1,5 +1,6 @@
-//! Tests of what the library makes of a comm table's slots for windows: groups, older tables, answers that make no sense,
-//! and which way operations go then. A rank alone, whose windows are its own.
+//! Tests of what the library makes of a comm table's slots for windows: groups, older tables,
+//! answers that make no sense, and which way operations go then. A rank alone, whose windows are
+//! its own.
 
 use crate::api::{Comm, name_of};
 use crate::kit::catalog::{Group, tables};
@@ -32,7 +33,8 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "slots for windows (groups)",
         needs: &[],
-        rule: "Transfers (six slots) and atomics (three, which need the transfers) are whole or absent; what is absent is \
+        rule: "Transfers (six slots) and atomics (three, which need the transfers) are whole or \
+            absent; what is absent is \
                made of messages.",
         usually: "A slot was forgotten in the table.",
         tests: &[
@@ -51,7 +53,11 @@ pub(crate) const GROUPS: &[Group] = &[
                 atomics_alone,
             ),
             tables("abi.windows.both_groups_are_used", "dtl_win_info says so", both_groups),
-            tables("abi.windows.transfers_alone_are_used", "and messages for the rest", transfers_alone),
+            tables(
+                "abi.windows.transfers_alone_are_used",
+                "and messages for the rest",
+                transfers_alone,
+            ),
             tables("abi.windows.none_means_messages", "a table that leaves them NULL", none),
             tables("abi.windows.older_table_means_messages", "one that ends before them", older),
         ],
@@ -59,7 +65,8 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "slots for windows (answers)",
         needs: &[],
-        rule: "Where win_create or win_attach fails, messages do it; a failure of an operation is that of its call, or of \
+        rule: "Where win_create or win_attach fails, messages do it; a failure of an operation is \
+            that of its call, or of \
                the flush behind it, with the slot's text.",
         usually: "The library and the header that the kit was built with do not belong together.",
         tests: &[
@@ -67,7 +74,11 @@ pub(crate) const GROUPS: &[Group] = &[
             tables("abi.windows.create_that_answers_null", "the same", create_null),
             tables("abi.windows.key_that_is_too_long", "the same", long_key),
             tables("abi.windows.attach_that_fails", "the same", attach_fails),
-            tables("abi.windows.unknown_status_is_native_backend", "of win_put: 31337", put_nonsense),
+            tables(
+                "abi.windows.unknown_status_is_native_backend",
+                "of win_put: 31337",
+                put_nonsense,
+            ),
             tables("abi.windows.failed_put_is_told", "by the call", put_fails),
             tables(
                 "abi.windows.operation_that_ends_badly_is_told",

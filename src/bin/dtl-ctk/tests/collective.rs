@@ -1,5 +1,5 @@
-//! Tests of collectives. The named ones aim at one fault each; those called `random` run small cases of the
-//! generator (`crate::generate`) for one operation against its serial reference.
+//! Tests of collectives. The named ones aim at one fault each; those called `random` run small
+//! cases of the generator (`crate::generate`) for one operation against its serial reference.
 
 use crate::case::{OPS, Op};
 use crate::collective::in_place as in_place_word;
@@ -59,36 +59,50 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.isend, irecv, test under collectives",
         needs: &[],
-        rule: "Collectives are made of the transport's messages: each is as in MPI, on every communicator.",
-        usually: "Messages are lost or reordered where many go between the same ranks at once; see the comm.p2p \
+        rule: "Collectives are made of the transport's messages: each is as in MPI, on every \
+            communicator.",
+        usually: "Messages are lost or reordered where many go between the same ranks at once; see \
+            the comm.p2p \
                   and comm.match tests first.",
         tests: tests_of_ranks![
-            2 "comm.coll.barrier_holds_everybody": "nobody leaves before the last has come" => barrier_holds;
+            2 "comm.coll.barrier_holds_everybody": "nobody leaves before the last has \
+                come" => barrier_holds;
             1 "comm.coll.barriers_500_times": "one after another" => barriers;
             1 "comm.coll.bcast_from_every_root": "each root's bytes reach all" => bcast_roots;
             1 "comm.coll.bcast_sizes": "0 bytes to 3 MiB" => bcast_sizes;
             1 "comm.coll.allreduce_sum": "1 to 70 000 numbers" => allreduce_sum;
-            1 "comm.coll.allreduce_same_bits_everywhere": "sums of doubles have the same bits on all ranks" => allreduce_bits;
+            1 "comm.coll.allreduce_same_bits_everywhere": "sums of doubles have the same bits on \
+                all ranks" => allreduce_bits;
             1 "comm.coll.allreduce_200_times": "different values each time" => allreduce_often;
-            1 "comm.coll.allgather_keeps_places": "each rank's block is at its place" => allgather_places;
-            1 "comm.coll.alltoall_keeps_places": "block i of rank j is block j of rank i" => alltoall_places;
+            1 "comm.coll.allgather_keeps_places": "each rank's block is at its \
+                place" => allgather_places;
+            1 "comm.coll.alltoall_keeps_places": "block i of rank j is block j of rank \
+                i" => alltoall_places;
             1 "comm.coll.scan_in_rank_order": "each rank has the sum up to itself" => scan_order;
-            1 "comm.coll.two_in_flight": "two started collectives, waited for in reverse" => two_in_flight;
+            1 "comm.coll.two_in_flight": "two started collectives, waited for in \
+                reverse" => two_in_flight;
             1 "comm.coll.twenty_in_flight": "twenty started allreduces" => twenty_in_flight;
-            2 "comm.coll.a_late_rank_does_no_harm": "one rank comes 30 ms late to ten collectives in turn" => late_rank;
-            1 "comm.coll.messages_between_collectives": "sends and receives under way meanwhile" => messages_between;
-            1 "comm.coll.on_several_communicators_at_once": "four threads with a duplicate each" => threads;
+            2 "comm.coll.a_late_rank_does_no_harm": "one rank comes 30 ms late to ten collectives \
+                in turn" => late_rank;
+            1 "comm.coll.messages_between_collectives": "sends and receives under way \
+                meanwhile" => messages_between;
+            1 "comm.coll.on_several_communicators_at_once": "four threads with a duplicate \
+                each" => threads;
             2 "comm.coll.on_halves_at_once": "both halves of a split at the same time" => halves;
-            1 "comm.coll.large_blocks": "an allgather and an alltoall of 200 KB blocks" => large_blocks;
-            1 "comm.coll.reduce_scatter_to_some": "only the last rank gets a block, or the last a long one; also in place" => scatter_to_some;
+            1 "comm.coll.large_blocks": "an allgather and an alltoall of 200 KB \
+                blocks" => large_blocks;
+            1 "comm.coll.reduce_scatter_to_some": "only the last rank gets a block, or the last a \
+                long one; also in place" => scatter_to_some;
             1 "comm.coll.empty_ones_succeed": "0 elements in every operation used here" => empty;
         ],
     },
     Group {
         slot: "comm.isend, irecv, test under collectives",
         needs: &[],
-        rule: "Every byte is what a serial reference computes; what lies outside of the blocks stays.",
-        usually: "A fault of the transport that only certain sizes, counts or orders show; `dtl-ctk run --kind K \
+        rule: "Every byte is what a serial reference computes; what lies outside of the blocks \
+            stays.",
+        usually: "A fault of the transport that only certain sizes, counts or orders show; \
+            `dtl-ctk run --kind K \
                   --cases 1000 --only OP` makes the case small.",
         tests: RANDOM,
     },
@@ -122,7 +136,8 @@ pub(crate) fn random<const OP: usize>(p: &Peer) -> Outcome {
 
 fn allreduce(p: &Peer, values: &[u64]) -> Called<Vec<u64>> {
     let mut sums = vec![0; values.len()];
-    let (from, into, count) = (values.as_ptr().cast(), sums.as_mut_ptr().cast(), values.len() as u64);
+    let (from, into, count) =
+        (values.as_ptr().cast(), sums.as_mut_ptr().cast(), values.len() as u64);
     call!(dtl_comm_allreduce(p.comm.handle, from, into, count, DTL_DTYPE_UINT64, DTL_OP_SUM))?;
     Ok(sums)
 }
@@ -135,7 +150,8 @@ fn expected(p: &Peer, count: usize) -> Vec<u64> {
 
 /// An allreduce of so many numbers, compared.
 pub(crate) fn sum_all(p: &Peer, count: usize) -> Outcome {
-    let values: Vec<u64> = (0..count as u64).map(|index| (p.rank as u64 + 1) * (index + 3)).collect();
+    let values: Vec<u64> =
+        (0..count as u64).map(|index| (p.rank as u64 + 1) * (index + 3)).collect();
     let (is, should) = (allreduce(p, &values)?, expected(p, count));
     match is.iter().zip(&should).position(|(is, should)| is != should) {
         Some(at) => wrong!("sum {at} of {count} is {}, expected {}", is[at], should[at]),
@@ -145,7 +161,8 @@ pub(crate) fn sum_all(p: &Peer, count: usize) -> Outcome {
 
 fn barrier_holds(p: &Peer) -> Outcome {
     for late in 0..p.size.min(4) {
-        // Before the ranks meet: so before the late one goes to sleep, however long this one is kept from running.
+        // Before the ranks meet: so before the late one goes to sleep, however long this one is
+        // kept from running.
         let begin = Instant::now();
         p.meet(1)?;
         if p.rank == late {
@@ -195,7 +212,14 @@ fn allreduce_bits(p: &Peer) -> Outcome {
             (0..count).map(|index| 1.0 / (1.0 + index as f64 + p.rank as f64 * 0.37)).collect();
         let mut sums = vec![0u64; count];
         let (from, into) = (values.as_ptr().cast(), sums.as_mut_ptr().cast());
-        call!(dtl_comm_allreduce(p.comm.handle, from, into, count as u64, DTL_DTYPE_FLOAT64, DTL_OP_SUM))?;
+        call!(dtl_comm_allreduce(
+            p.comm.handle,
+            from,
+            into,
+            count as u64,
+            DTL_DTYPE_FLOAT64,
+            DTL_OP_SUM
+        ))?;
         let (mut low, mut high) = (vec![0u64; count], vec![0u64; count]);
         let own = sums.as_ptr().cast();
         call!(dtl_comm_allreduce(
@@ -272,7 +296,8 @@ fn alltoall_places(p: &Peer) -> Outcome {
 
 fn scan_order(p: &Peer) -> Outcome {
     for count in [1u64, 1000] {
-        let values: Vec<u64> = (0..count).map(|index| (p.rank as u64 + 1) << (index % 30)).collect();
+        let values: Vec<u64> =
+            (0..count).map(|index| (p.rank as u64 + 1) << (index % 30)).collect();
         let mut sums = vec![0u64; count as usize];
         let (from, into) = (values.as_ptr().cast(), sums.as_mut_ptr().cast());
         call!(dtl_comm_scan(p.comm.handle, from, into, count, DTL_DTYPE_UINT64, DTL_OP_SUM))?;
@@ -293,7 +318,8 @@ struct Started {
 
 fn start(p: &Peer, number: u64, count: usize) -> Called<Started> {
     let values = vec![number * (p.rank as u64 + 1); count];
-    let mut started = Started { handle: dtl_request_t::NULL, _values: values, sums: vec![0; count], number };
+    let mut started =
+        Started { handle: dtl_request_t::NULL, _values: values, sums: vec![0; count], number };
     let (from, into) = (started._values.as_ptr().cast(), started.sums.as_mut_ptr().cast());
     let (size, out) = (count as u64, &raw mut started.handle);
     call!(dtl_comm_iallreduce(p.comm.handle, from, into, size, DTL_DTYPE_UINT64, DTL_OP_SUM, out))?;
@@ -318,7 +344,8 @@ fn two_in_flight(p: &Peer) -> Outcome {
 }
 
 fn twenty_in_flight(p: &Peer) -> Outcome {
-    let started: Vec<Started> = (0..20).map(|number| start(p, number, 500)).collect::<Result<_, _>>()?;
+    let started: Vec<Started> =
+        (0..20).map(|number| start(p, number, 500)).collect::<Result<_, _>>()?;
     started.into_iter().try_for_each(|one| finish(p, one))
 }
 
@@ -351,7 +378,8 @@ fn threads(p: &Peer) -> Outcome {
     let dups: Vec<Peer> = (0..4).map(|_| p.dup()).collect::<Result<_, _>>()?;
     crate::tests::device::in_threads(4, |thread| {
         let dup = &dups[thread as usize];
-        (0..10).try_for_each(|round| sum_all(dup, 10 + 100 * round).and_then(|()| allgather(dup, 50)))
+        (0..10)
+            .try_for_each(|round| sum_all(dup, 10 + 100 * round).and_then(|()| allgather(dup, 50)))
     })
 }
 
@@ -373,7 +401,8 @@ fn large_blocks(p: &Peer) -> Outcome {
 fn reduce_scatter(p: &Peer, counts: &[u64], in_place: bool) -> Outcome {
     let rank = p.rank as usize;
     let (first, own): (u64, u64) = (counts[..rank].iter().sum(), counts[rank]);
-    let mut all: Vec<u64> = (0..counts.iter().sum()).map(|at| (p.rank as u64 + 1) * (at + 3)).collect();
+    let mut all: Vec<u64> =
+        (0..counts.iter().sum()).map(|at| (p.rank as u64 + 1) * (at + 3)).collect();
     let mut part = vec![0u64; own as usize];
     let (from, into) = if in_place {
         (in_place_word().cast_const(), all.as_mut_ptr())
@@ -381,7 +410,14 @@ fn reduce_scatter(p: &Peer, counts: &[u64], in_place: bool) -> Outcome {
         (all.as_ptr().cast(), part.as_mut_ptr())
     };
     let (into, counts) = (into.cast(), counts.as_ptr());
-    call!(dtl_comm_reduce_scatter(p.comm.handle, from, into, counts, DTL_DTYPE_UINT64, DTL_OP_SUM))?;
+    call!(dtl_comm_reduce_scatter(
+        p.comm.handle,
+        from,
+        into,
+        counts,
+        DTL_DTYPE_UINT64,
+        DTL_OP_SUM
+    ))?;
     let sums = if in_place { &all[..own as usize] } else { &part[..] };
     let ranks: u64 = (1..=p.size as u64).sum();
     let wrong = sums.iter().zip(first..).find(|(sum, at)| **sum != ranks * (at + 3));

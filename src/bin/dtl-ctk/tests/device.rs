@@ -12,58 +12,80 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "is_available, supports",
         needs: &[],
-        rule: "is_available says whether the backend can run here, and must not fail; supports answers 0 \
+        rule: "is_available says whether the backend can run here, and must not fail; supports \
+            answers 0 \
                for a feature that it does not know.",
-        usually: "The slot answers from a state that changes, fails instead of answering 0, or leaves its \
+        usually: "The slot answers from a state that changes, fails instead of answering 0, or \
+            leaves its \
                   output unwritten.",
         tests: tests_alone![
-            "device.available.same_answer_twice": "asked 100 times, the answer is the same" => available_is_stable;
-            "device.available.same_on_every_thread": "eight threads that ask at once get one answer" => available_threads;
-            "device.supports.components_are_its_tables": "the components it supports are those of dtl_backend_info" => supports_tables;
-            "device.supports.unknown_feature_is_no": "a feature that nobody knows is answered 0" => supports_unknown;
-            "device.supports.long_name_is_no": "a feature name of 4000 bytes is answered 0" => supports_long;
-            "device.supports.same_answer_twice": "a feature is answered the same each time" => supports_stable;
+            "device.available.same_answer_twice": "asked 100 times, the answer is the \
+             same" => available_is_stable;
+            "device.available.same_on_every_thread": "eight threads that ask at once get one \
+             answer" => available_threads;
+            "device.supports.components_are_its_tables": "the components it supports are those of \
+             dtl_backend_info" => supports_tables;
+            "device.supports.unknown_feature_is_no": "a feature that nobody knows is answered \
+             0" => supports_unknown;
+            "device.supports.long_name_is_no": "a feature name of 4000 bytes is answered \
+             0" => supports_long;
+            "device.supports.same_answer_twice": "a feature is answered the same each \
+             time" => supports_stable;
         ],
     },
     Group {
         slot: "device.count",
         needs: &[Need::Device],
         rule: "count gives the number of devices.",
-        usually: "The count is taken from uninitialised memory, or devices are counted afresh and change.",
+        usually: "The count is taken from uninitialised memory, or devices are counted afresh and \
+            change.",
         tests: tests_alone![
-            "device.count.at_least_one": "an available backend with a device table has a device" => count_positive;
+            "device.count.at_least_one": "an available backend with a device table has a \
+             device" => count_positive;
             "device.count.same_each_time": "100 calls give one count" => count_stable;
-            "device.count.same_on_every_thread": "eight threads at once get one count" => count_threads;
-            "device.count.ends_where_info_ends": "the device behind the last is refused, the last is not" => count_bounds;
+            "device.count.same_on_every_thread": "eight threads at once get one \
+             count" => count_threads;
+            "device.count.ends_where_info_ends": "the device behind the last is refused, the last \
+             is not" => count_bounds;
         ],
     },
     Group {
         slot: "device.set, device.get",
         needs: &[Need::Device],
-        rule: "set makes a device the calling thread's current one (as cudaSetDevice); get is asked only of a \
+        rule: "set makes a device the calling thread's current one (as cudaSetDevice); get is \
+            asked only of a \
                thread that never set one, and gives a device that exists.",
-        usually: "The current device is kept for the process instead of the thread, or get gives an index \
+        usually: "The current device is kept for the process instead of the thread, or get gives \
+            an index \
                   that is none.",
         tests: tests_alone![
             "device.get.valid_before_set": "a new thread's current device exists" => get_before_set;
-            "device.get.answers_what_was_set": "after set(i), get is i, for each device" => get_after_set;
-            "device.get.same_for_every_new_thread": "threads that set nothing all have the same device" => get_fresh_threads;
+            "device.get.answers_what_was_set": "after set(i), get is i, for each \
+             device" => get_after_set;
+            "device.get.same_for_every_new_thread": "threads that set nothing all have the same \
+             device" => get_fresh_threads;
             "device.set.last_device_accepted": "the last device can be made current" => set_last;
             "device.set.negative_refused": "set(-1) is DTL_ERROR_OUT_OF_BOUNDS" => set_negative;
-            "device.set.beyond_count_refused": "set(count) is DTL_ERROR_OUT_OF_BOUNDS and changes nothing" => set_beyond;
+            "device.set.beyond_count_refused": "set(count) is DTL_ERROR_OUT_OF_BOUNDS and changes \
+             nothing" => set_beyond;
             "device.set.again_1000_times": "the same device can be set over and over" => set_often;
-            "device.set.from_threads_at_once": "eight threads set and get 200 times without a failure" => set_threads;
+            "device.set.from_threads_at_once": "eight threads set and get 200 times without a \
+             failure" => set_threads;
         ],
     },
     Group {
         slot: "device.set, device.get",
         needs: &[Need::Device, Need::TwoDevices],
         rule: "The current device belongs to the thread.",
-        usually: "The current device is kept for the process, or every allocation is made on device 0.",
+        usually: "The current device is kept for the process, or every allocation is made on \
+            device 0.",
         tests: tests_alone![
-            "device.set.other_threads_keep_theirs": "two threads use different devices at once" => set_is_per_thread;
-            "device.set.allocation_is_on_that_device": "memory taken after set(i) is on device i" => set_decides_memory;
-            "device.info.devices_are_told_apart": "two devices do not have the same PCI address" => info_distinct;
+            "device.set.other_threads_keep_theirs": "two threads use different devices at \
+             once" => set_is_per_thread;
+            "device.set.allocation_is_on_that_device": "memory taken after set(i) is on device \
+             i" => set_decides_memory;
+            "device.info.devices_are_told_apart": "two devices do not have the same PCI \
+             address" => info_distinct;
         ],
     },
 ];
@@ -84,7 +106,10 @@ fn one_answer<T: PartialEq + Send + std::fmt::Debug>(ask: impl Fn() -> T + Sync)
 fn available_is_stable(s: &Subject) -> Outcome {
     for number in 0..100 {
         if let Err(why) = s.backend.available()? {
-            wrong!("call {number} says that it cannot run here ({why}); an earlier one said that it can");
+            wrong!(
+                "call {number} says that it cannot run here ({why}); an earlier one said that it \
+                 can"
+            );
         }
     }
     Ok(())
@@ -164,7 +189,11 @@ pub(crate) fn fresh<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcom
 
 fn get_before_set(s: &Subject) -> Outcome {
     let device = fresh(|| Ok(s.backend.get_device()?))?;
-    ensure!((0..s.devices).contains(&device), "a new thread's device is {device}, of {}", s.devices);
+    ensure!(
+        (0..s.devices).contains(&device),
+        "a new thread's device is {device}, of {}",
+        s.devices
+    );
     Ok(())
 }
 
@@ -183,7 +212,10 @@ fn get_fresh_threads(s: &Subject) -> Outcome {
     let first = fresh(|| Ok(s.backend.get_device()?))?;
     fresh(|| Ok(s.backend.set_device(s.devices - 1)?))?;
     let later = fresh(|| Ok(s.backend.get_device()?))?;
-    ensure!(first == later, "a new thread had device {first}, after another thread's set it has {later}");
+    ensure!(
+        first == later,
+        "a new thread had device {first}, after another thread's set it has {later}"
+    );
     Ok(())
 }
 
@@ -247,7 +279,10 @@ fn set_is_per_thread(s: &Subject) -> Outcome {
         s.backend.set_device(device)?;
         together.wait();
         let is = s.backend.get_device()?;
-        ensure!(is == device, "this thread set device {device}, another its own, and get gives {is}");
+        ensure!(
+            is == device,
+            "this thread set device {device}, another its own, and get gives {is}"
+        );
         Ok(())
     })
 }

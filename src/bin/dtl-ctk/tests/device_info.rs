@@ -1,4 +1,5 @@
-//! Tests of what devices tell of themselves, and of waiting for them. Counting and choosing: `device`.
+//! Tests of what devices tell of themselves, and of waiting for them. Counting and choosing:
+//! `device`.
 
 use crate::kit::calls::{Backend, field, no_device_info};
 use crate::kit::catalog::{Group, Need, tests_alone};
@@ -16,44 +17,61 @@ pub(crate) const GROUPS: &[Group] = &[
         slot: "device.info",
         needs: &[Need::Device],
         rule: "info describes a device in a zeroed struct; 0 or an empty text = unknown.",
-        usually: "A text without its NUL, a field in the wrong unit, or a struct written beyond its size.",
+        usually: "A text without its NUL, a field in the wrong unit, or a struct written beyond \
+            its size.",
         tests: tests_alone![
-            "device.info.name_is_text": "the name is not empty, ends with NUL and is UTF-8" => info_name;
-            "device.info.pci_is_an_address": "the PCI address is empty or like 0000:65:00.0" => info_pci;
-            "device.info.kind_is_a_device_kind": "the kind is 0 or a member of the device enumeration" => info_kind;
-            "device.info.block_limits_agree": "a block's limits allow at least one thread, and not more than their product" => info_limits;
-            "device.info.numa_node_is_plausible": "the NUMA node is -1 or a small number" => info_numa;
+            "device.info.name_is_text": "the name is not empty, ends with NUL and is \
+             UTF-8" => info_name;
+            "device.info.pci_is_an_address": "the PCI address is empty or like \
+             0000:65:00.0" => info_pci;
+            "device.info.kind_is_a_device_kind": "the kind is 0 or a member of the device \
+             enumeration" => info_kind;
+            "device.info.block_limits_agree": "a block's limits allow at least one thread, and not \
+             more than their product" => info_limits;
+            "device.info.numa_node_is_plausible": "the NUMA node is -1 or a small \
+             number" => info_numa;
             "device.info.same_each_time": "two calls tell the same" => info_stable;
             "device.info.keeps_the_callers_size": "struct_size is what the caller set" => info_size;
-            "device.info.cut_struct_refused": "a size that no version has is refused, and nothing is written" => info_cut;
-            "device.info.beyond_count_refused": "a device that does not exist is DTL_ERROR_OUT_OF_BOUNDS" => info_beyond;
+            "device.info.cut_struct_refused": "a size that no version has is refused, and nothing \
+             is written" => info_cut;
+            "device.info.beyond_count_refused": "a device that does not exist is \
+             DTL_ERROR_OUT_OF_BOUNDS" => info_beyond;
         ],
     },
     Group {
         slot: "device.memory_info, memory.memory_info",
         needs: &[Need::DeviceMemory],
-        rule: "Free and total bytes of a device; 0 = unknown. Of a backend with memory and without devices: of all of its \
+        rule: "Free and total bytes of a device; 0 = unknown. Of a backend with memory and without \
+            devices: of all of its \
                memory, as device 0.",
         usually: "Free and total are swapped, in other units than bytes, or left unwritten.",
         tests: tests_alone![
-            "device.memory_info.free_within_total": "free bytes are not more than total bytes" => memory_within;
-            "device.memory_info.both_outputs_written": "no output keeps what it held" => memory_written;
+            "device.memory_info.free_within_total": "free bytes are not more than total \
+             bytes" => memory_within;
+            "device.memory_info.both_outputs_written": "no output keeps what it \
+             held" => memory_written;
             "device.memory_info.total_same_each_time": "the total does not change" => memory_stable;
-            "device.memory_info.total_agrees_with_info": "the total is that of dtl_device_info, if both are known" => memory_agrees;
-            "device.memory_info.beyond_count_refused": "a device that does not exist is DTL_ERROR_OUT_OF_BOUNDS" => memory_beyond;
+            "device.memory_info.total_agrees_with_info": "the total is that of dtl_device_info, if \
+             both are known" => memory_agrees;
+            "device.memory_info.beyond_count_refused": "a device that does not exist is \
+             DTL_ERROR_OUT_OF_BOUNDS" => memory_beyond;
         ],
     },
     Group {
         slot: "device.synchronize",
         needs: &[Need::Device],
         rule: "synchronize waits for all work on a device.",
-        usually: "It returns at once, waits for one stream only, or waits for work that was never queued.",
+        usually: "It returns at once, waits for one stream only, or waits for work that was never \
+            queued.",
         tests: tests_alone![
             "device.synchronize.idle_returns": "a device without work is done at once" => sync_idle;
-            "device.synchronize.waits_for_a_stream": "work that was queued before has run when it returns" => sync_stream;
-            "device.synchronize.waits_for_all_streams": "so it is with three streams" => sync_streams;
+            "device.synchronize.waits_for_a_stream": "work that was queued before has run when it \
+             returns" => sync_stream;
+            "device.synchronize.waits_for_all_streams": "so it is with three \
+             streams" => sync_streams;
             "device.synchronize.every_device": "each device can be waited for" => sync_each;
-            "device.synchronize.beyond_count_refused": "a device that does not exist is DTL_ERROR_OUT_OF_BOUNDS" => sync_beyond;
+            "device.synchronize.beyond_count_refused": "a device that does not exist is \
+             DTL_ERROR_OUT_OF_BOUNDS" => sync_beyond;
         ],
     },
     Group {
@@ -62,15 +80,21 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "DLPack's device type and id (dlpack.h, DLDeviceType).",
         usually: "The library's own device kind is given in the place of DLPack's number.",
         tests: tests_alone![
-            "device.dlpack.type_is_one_of_dlpack": "the type is one that dlpack.h knows" => dlpack_type;
-            "device.dlpack.cpu_is_a_cpu": "a device of kind CPU has DLPack's type 1 or 3" => dlpack_cpu;
-            "device.dlpack.ids_are_distinct": "two devices of one type have different ids" => dlpack_ids;
+            "device.dlpack.type_is_one_of_dlpack": "the type is one that dlpack.h \
+             knows" => dlpack_type;
+            "device.dlpack.cpu_is_a_cpu": "a device of kind CPU has DLPack's type 1 or \
+             3" => dlpack_cpu;
+            "device.dlpack.ids_are_distinct": "two devices of one type have different \
+             ids" => dlpack_ids;
         ],
     },
 ];
 
 /// A check of every device's description.
-fn each_info(s: &Subject, check: impl Fn(i32, &dtl::abi::device::dtl_device_info_t) -> Outcome) -> Outcome {
+fn each_info(
+    s: &Subject,
+    check: impl Fn(i32, &dtl::abi::device::dtl_device_info_t) -> Outcome,
+) -> Outcome {
     (0..s.devices).try_for_each(|device| check(device, &s.backend.device_info(device)?))
 }
 
@@ -85,7 +109,8 @@ fn info_name(s: &Subject) -> Outcome {
 fn info_pci(s: &Subject) -> Outcome {
     each_info(s, |device, info| {
         let Some(pci) = field(&info.pci) else { wrong!("device {device}: no NUL, or not UTF-8") };
-        let form = pci.chars().map(|c| if c.is_ascii_hexdigit() { 'x' } else { c }).collect::<String>();
+        let form =
+            pci.chars().map(|c| if c.is_ascii_hexdigit() { 'x' } else { c }).collect::<String>();
         let good = ["", "xxxx:xx:xx.x", "xxxxxxxx:xx:xx.x", "xx:xx.x"].contains(&form.as_str());
         ensure!(good, "device {device}: \"{pci}\" is no PCI address (0000:65:00.0)");
         Ok(())
@@ -104,14 +129,18 @@ fn info_kind(s: &Subject) -> Outcome {
 fn info_limits(s: &Subject) -> Outcome {
     each_info(s, |device, info| {
         let known = info.max_block.iter().all(|size| *size > 0) && info.max_block_threads > 0;
-        let product = info.max_block.iter().fold(1u64, |all, size| all.saturating_mul(u64::from(*size)));
+        let product =
+            info.max_block.iter().fold(1u64, |all, size| all.saturating_mul(u64::from(*size)));
         let (threads, block) = (info.max_block_threads, info.max_block);
         ensure!(
             !known || u64::from(threads) <= product,
             "device {device}: {threads} threads do not fit in {block:?}"
         );
         let some = info.max_block.iter().any(|size| *size > 0);
-        ensure!(!some || info.max_block[0] > 0, "device {device}: a block of {block:?} has no thread");
+        ensure!(
+            !some || info.max_block[0] > 0,
+            "device {device}: a block of {block:?} has no thread"
+        );
         Ok(())
     })
 }
@@ -187,7 +216,10 @@ fn memory_within(s: &Subject) -> Outcome {
 
 fn memory_written(s: &Subject) -> Outcome {
     each_memory(s, |device, (free, total)| {
-        ensure!(free != u64::MAX && total != u64::MAX, "device {device}: free {free:#x}, total {total:#x}");
+        ensure!(
+            free != u64::MAX && total != u64::MAX,
+            "device {device}: free {free:#x}, total {total:#x}"
+        );
         Ok(())
     })
 }
@@ -230,14 +262,18 @@ fn sync_after(backend: Backend, streams: usize) -> Outcome {
         thread::sleep(Duration::from_millis(20));
         0
     };
-    let started: Vec<Stream> = (0..streams).map(|_| Stream::new(backend, 0)).collect::<Result<_, _>>()?;
+    let started: Vec<Stream> =
+        (0..streams).map(|_| Stream::new(backend, 0)).collect::<Result<_, _>>()?;
     let jobs: Vec<&'static Job> = started.iter().map(|_| Job::new(slow)).collect();
     for (stream, job) in started.iter().zip(&jobs) {
         stream.callback(job)?;
     }
     backend.device_synchronize(0)?;
     let left = jobs.iter().filter(|job| job.runs() == 0).count();
-    ensure!(left == 0, "the device is said to be done; the work of {left} of {streams} stream(s) is not");
+    ensure!(
+        left == 0,
+        "the device is said to be done; the work of {left} of {streams} stream(s) is not"
+    );
     Ok(())
 }
 
@@ -259,8 +295,9 @@ fn sync_beyond(s: &Subject) -> Outcome {
 
 /// Every device's number.
 fn numbers(s: &Subject) -> Outcome<Vec<(i32, i32)>> {
-    let all =
-        (0..s.devices).map(|device| optional(s.backend.dlpack(device))).collect::<Result<Vec<_>, _>>()?;
+    let all = (0..s.devices)
+        .map(|device| optional(s.backend.dlpack(device)))
+        .collect::<Result<Vec<_>, _>>()?;
     match all.into_iter().collect::<Option<Vec<_>>>() {
         Some(numbers) => Ok(numbers),
         None => skip!("it has no DLPack numbers"),
@@ -277,7 +314,10 @@ fn dlpack_type(s: &Subject) -> Outcome {
 fn dlpack_cpu(s: &Subject) -> Outcome {
     for (device, (kind, _)) in (0..).zip(numbers(s)?) {
         let is_cpu = s.backend.device_info(device)?.kind == DTL_DEVICE_CPU;
-        ensure!(!is_cpu || [1, 3].contains(&kind), "device {device} is a CPU, its DLPack type is {kind}");
+        ensure!(
+            !is_cpu || [1, 3].contains(&kind),
+            "device {device} is a CPU, its DLPack type is {kind}"
+        );
     }
     Ok(())
 }

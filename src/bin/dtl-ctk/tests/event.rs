@@ -20,31 +20,46 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "event_create makes an event, not NULL; event_destroy ends it, recorded or not.",
         usually: "Events share an object, or are not freed.",
         tests: tests_alone![
-            "exec.event.created_events_are_distinct": "500 live events have handles of their own and records of their own" => distinct;
-            "exec.event.destroyed_events_leave_nothing": "20 000 events leave little memory and no open files" => leave_nothing;
-            "exec.event.destroy_while_pending": "an event of running work can be destroyed" => destroy_pending;
-            "exec.event.unknown_flags_refused": "flags 1 << 40 are DTL_ERROR_INVALID_ARGUMENT" => flags_refused;
+            "exec.event.created_events_are_distinct": "500 live events have handles of their own \
+             and records of their own" => distinct;
+            "exec.event.destroyed_events_leave_nothing": "20 000 events leave little memory and no \
+             open files" => leave_nothing;
+            "exec.event.destroy_while_pending": "an event of running work can be \
+             destroyed" => destroy_pending;
+            "exec.event.unknown_flags_refused": "flags 1 << 40 are \
+             DTL_ERROR_INVALID_ARGUMENT" => flags_refused;
         ],
     },
     Group {
         slot: "exec.event_record, event_query",
         needs: NEEDS,
-        rule: "event_record marks the present end of the stream and replaces an earlier record; event_query \
+        rule: "event_record marks the present end of the stream and replaces an earlier record; \
+            event_query \
                tells whether the work before is done. Never recorded = done.",
-        usually: "The event is complete at once, when the first piece of work is, or with a later piece; or the \
+        usually: "The event is complete at once, when the first piece of work is, or with a later \
+            piece; or the \
                   old record goes on counting.",
         tests: tests_alone![
-            "exec.event.never_recorded_is_complete": "query, sync and wait of a new event" => never_recorded;
-            "exec.event.empty_stream_completes": "a record on a stream without work is complete soon" => empty_stream;
-            "exec.event.pending_while_work_runs": "it is not complete while the work before it runs" => pending;
-            "exec.event.not_complete_early": "whenever it is complete, the work before it has ended" => not_early;
+            "exec.event.never_recorded_is_complete": "query, sync and wait of a new \
+             event" => never_recorded;
+            "exec.event.empty_stream_completes": "a record on a stream without work is complete \
+             soon" => empty_stream;
+            "exec.event.pending_while_work_runs": "it is not complete while the work before it \
+             runs" => pending;
+            "exec.event.not_complete_early": "whenever it is complete, the work before it has \
+             ended" => not_early;
             "exec.event.needs_all_work_before": "it waits for the last of 20 pieces" => needs_all;
-            "exec.event.ignores_work_behind": "it does not wait for work queued after the record" => ignores_later;
-            "exec.event.completes_without_a_wait": "it becomes complete by itself" => becomes_complete;
+            "exec.event.ignores_work_behind": "it does not wait for work queued after the \
+             record" => ignores_later;
+            "exec.event.completes_without_a_wait": "it becomes complete by \
+             itself" => becomes_complete;
             "exec.event.stays_complete": "once complete it stays so" => stays_complete;
-            "exec.event.new_record_replaces": "after a second record, it tells of that one" => record_again;
-            "exec.event.record_on_another_stream": "an event can move to another stream" => record_elsewhere;
-            "exec.event.records_from_threads": "eight threads record 100 times each on their own streams" => record_threads;
+            "exec.event.new_record_replaces": "after a second record, it tells of that \
+             one" => record_again;
+            "exec.event.record_on_another_stream": "an event can move to another \
+             stream" => record_elsewhere;
+            "exec.event.records_from_threads": "eight threads record 100 times each on their own \
+             streams" => record_threads;
         ],
     },
     Group {
@@ -53,40 +68,57 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "event_sync waits for the event; a failure of the work before is the status.",
         usually: "It returns at once, never, or spins through the time limit.",
         tests: tests_alone![
-            "exec.event.sync_waits": "when it returns, the work before the record has ended" => sync_waits;
-            "exec.event.sync_by_several_threads": "eight threads wait for one event, all return" => sync_threads;
+            "exec.event.sync_waits": "when it returns, the work before the record has \
+             ended" => sync_waits;
+            "exec.event.sync_by_several_threads": "eight threads wait for one event, all \
+             return" => sync_threads;
             "exec.event.sync_twice": "a second wait returns at once" => sync_twice;
-            "exec.event.wait_times_out": "wait(50 ms) of a pending event is DTL_ERROR_TIMEOUT, not early, not late" => wait_times_out;
-            "exec.event.wait_zero_only_looks": "wait(0) of a pending event is DTL_ERROR_TIMEOUT at once" => wait_zero;
-            "exec.event.wait_after_timeout_succeeds": "after a time-out the event can still be waited for" => wait_after;
-            "exec.event.wait_long_returns_early": "wait(10 s) returns when the event is complete" => wait_long;
+            "exec.event.wait_times_out": "wait(50 ms) of a pending event is DTL_ERROR_TIMEOUT, not \
+             early, not late" => wait_times_out;
+            "exec.event.wait_zero_only_looks": "wait(0) of a pending event is DTL_ERROR_TIMEOUT at \
+             once" => wait_zero;
+            "exec.event.wait_after_timeout_succeeds": "after a time-out the event can still be \
+             waited for" => wait_after;
+            "exec.event.wait_long_returns_early": "wait(10 s) returns when the event is \
+             complete" => wait_long;
         ],
     },
     Group {
         slot: "exec.event_query, event_sync, stream_wait_event",
         needs: NEEDS,
         rule: "A failure of the work before the record is the event's status.",
-        usually: "The failure stays with the stream, or is reported as success by a completed event.",
+        usually: "The failure stays with the stream, or is reported as success by a completed \
+            event.",
         tests: tests_alone![
-            "exec.event.sync_carries_the_failure": "sync answers the status of the work that failed" => failure_sync;
+            "exec.event.sync_carries_the_failure": "sync answers the status of the work that \
+             failed" => failure_sync;
             "exec.event.query_carries_the_failure": "so does query" => failure_query;
-            "exec.event.success_after_a_reported_failure": "a record after the failure was reported is clean" => failure_cleared;
-            "exec.event.failure_of_another_stream_stays_there": "an event of a well stream knows nothing of it" => failure_elsewhere;
+            "exec.event.success_after_a_reported_failure": "a record after the failure was \
+             reported is clean" => failure_cleared;
+            "exec.event.failure_of_another_stream_stays_there": "an event of a well stream knows \
+             nothing of it" => failure_elsewhere;
         ],
     },
     Group {
         slot: "exec.event_elapsed",
         needs: NEEDS,
         rule: "event_elapsed gives nanoseconds between two recorded, completed events.",
-        usually: "Microseconds or milliseconds are taken for nanoseconds, start and stop are swapped, or the time \
+        usually: "Microseconds or milliseconds are taken for nanoseconds, start and stop are \
+            swapped, or the time \
                   is that of the call of record instead of the work.",
         tests: tests_alone![
-            "exec.event.elapsed_covers_the_work": "30 ms of work between two events take 30 ms at least" => elapsed_covers;
-            "exec.event.elapsed_not_longer_than_the_wall": "and not longer than the test's own clock says" => elapsed_bounded;
-            "exec.event.elapsed_adds_up": "first to second and second to third are first to third" => elapsed_adds;
-            "exec.event.elapsed_to_itself_is_zero": "from an event to itself it is 0" => elapsed_self;
-            "exec.event.elapsed_backwards_refused": "from a later event to an earlier one is an error" => elapsed_backwards;
-            "exec.event.elapsed_without_timing_refused": "an event with DTL_EVENT_NO_TIMING has no time" => elapsed_untimed;
+            "exec.event.elapsed_covers_the_work": "30 ms of work between two events take 30 ms at \
+             least" => elapsed_covers;
+            "exec.event.elapsed_not_longer_than_the_wall": "and not longer than the test's own \
+             clock says" => elapsed_bounded;
+            "exec.event.elapsed_adds_up": "first to second and second to third are first to \
+             third" => elapsed_adds;
+            "exec.event.elapsed_to_itself_is_zero": "from an event to itself it is \
+             0" => elapsed_self;
+            "exec.event.elapsed_backwards_refused": "from a later event to an earlier one is an \
+             error" => elapsed_backwards;
+            "exec.event.elapsed_without_timing_refused": "an event with DTL_EVENT_NO_TIMING has no \
+             time" => elapsed_untimed;
         ],
     },
 ];
@@ -140,8 +172,16 @@ fn leave_nothing(s: &Subject) -> Outcome {
     (0..20_000).try_for_each(|_| round())?;
     stream.synchronize()?;
     let grown = resident_bytes().saturating_sub(memory);
-    ensure!(grown < 16 << 20, "{} MiB more after 20 000 events were made and destroyed", grown >> 20);
-    ensure!(open_files() <= files + 4, "{} files are open; there were {files} before", open_files());
+    ensure!(
+        grown < 16 << 20,
+        "{} MiB more after 20 000 events were made and destroyed",
+        grown >> 20
+    );
+    ensure!(
+        open_files() <= files + 4,
+        "{} files are open; there were {files} before",
+        open_files()
+    );
     Ok(())
 }
 
@@ -157,7 +197,11 @@ fn destroy_pending(s: &Subject) -> Outcome {
 }
 
 fn flags_refused(s: &Subject) -> Outcome {
-    refused(Event::with_flags(s.backend, 1 << 40), DTL_ERROR_INVALID_ARGUMENT, "event flags 1 << 40")
+    refused(
+        Event::with_flags(s.backend, 1 << 40),
+        DTL_ERROR_INVALID_ARGUMENT,
+        "event flags 1 << 40",
+    )
 }
 
 fn never_recorded(s: &Subject) -> Outcome {
@@ -210,7 +254,10 @@ fn needs_all(s: &Subject) -> Outcome {
     last.release();
     event.sync()?;
     let runs = job.runs() + last.job.runs();
-    ensure!(begun && !is_early && runs == 20, "the event is complete before the last of 20 pieces of work");
+    ensure!(
+        begun && !is_early && runs == 20,
+        "the event is complete before the last of 20 pieces of work"
+    );
     Ok(())
 }
 
@@ -243,7 +290,10 @@ fn stays_complete(s: &Subject) -> Outcome {
     event.sync()?;
     stream.callback(slow(10))?;
     for _ in 0..100 {
-        ensure!(event.is_complete()?, "a complete event became pending when work was queued behind it");
+        ensure!(
+            event.is_complete()?,
+            "a complete event became pending when work was queued behind it"
+        );
     }
     Ok(stream.synchronize()?)
 }
@@ -365,8 +415,8 @@ fn wait_long(s: &Subject) -> Outcome {
     })
 }
 
-/// A stream whose work has failed: a kernel's, which the backend does itself if it launches. What callbacks answer is the
-/// library's to carry.
+/// A stream whose work has failed: a kernel's, which the backend does itself if it launches. What
+/// callbacks answer is the library's to carry.
 pub(crate) fn failed(s: &Subject) -> Outcome<(Stream, Kernel)> {
     if !s.computes {
         skip!("the backend computes nothing, so nothing fails in it");
@@ -432,7 +482,10 @@ fn elapsed_covers(s: &Subject) -> Outcome {
 
 fn elapsed_bounded(s: &Subject) -> Outcome {
     let (ns, wall) = timed(s, 30)?;
-    ensure!(ns <= wall + wall / 20 + 1_000_000, "the events say {ns} ns, the test's clock {wall} ns");
+    ensure!(
+        ns <= wall + wall / 20 + 1_000_000,
+        "the events say {ns} ns, the test's clock {wall} ns"
+    );
     Ok(())
 }
 
@@ -445,7 +498,9 @@ fn elapsed_adds(s: &Subject) -> Outcome {
     }
     stream.synchronize()?;
     let [a, b, c] = &events;
-    let Some(whole) = optional(a.elapsed(c))? else { skip!("the backend does not time its events") };
+    let Some(whole) = optional(a.elapsed(c))? else {
+        skip!("the backend does not time its events")
+    };
     let parts = a.elapsed(b)? + b.elapsed(c)?;
     ensure!(whole.abs_diff(parts) <= 2000, "{whole} ns in all, {parts} ns in two parts");
     Ok(())

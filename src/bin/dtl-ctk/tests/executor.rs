@@ -20,64 +20,95 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "execute runs fn(user) and returns when it has run; its status is the result.",
         usually: "It returns before the function has ended, runs it twice, or drops its status.",
         tests: tests_alone![
-            "exec.executor.run_calls_once": "each of 300 functions is called exactly once" => run_once;
-            "exec.executor.run_returns_when_it_has_run": "a slow function has ended when run returns" => run_waits;
-            "exec.executor.run_passes_the_status": "the function's status is the result" => run_status;
-            "exec.executor.run_from_threads_at_once": "eight threads run 100 functions each" => run_threads;
-            "exec.executor.run_nested": "a function may run another one on the same executor" => run_nested;
-            "exec.executor.async_runs_once": "functions that were started run once, in their time" => async_once;
-            "exec.executor.async_failure_is_synchronizes": "the failure of one is synchronize's, once" => async_failure;
-            "exec.executor.async_event_follows": "the event of a start is complete when the function has run" => async_event;
-            "exec.executor.async_event_carries_failure": "and has its failure" => async_event_failure;
-            "exec.executor.destroy_waits_for_started": "destroy loses nothing that was started" => destroy_waits;
-            "exec.executor.destroyed_executors_leave_nothing": "200 executors leave no threads and little memory" => leave_nothing;
+            "exec.executor.run_calls_once": "each of 300 functions is called exactly \
+             once" => run_once;
+            "exec.executor.run_returns_when_it_has_run": "a slow function has ended when run \
+             returns" => run_waits;
+            "exec.executor.run_passes_the_status": "the function's status is the \
+             result" => run_status;
+            "exec.executor.run_from_threads_at_once": "eight threads run 100 functions \
+             each" => run_threads;
+            "exec.executor.run_nested": "a function may run another one on the same \
+             executor" => run_nested;
+            "exec.executor.async_runs_once": "functions that were started run once, in their \
+             time" => async_once;
+            "exec.executor.async_failure_is_synchronizes": "the failure of one is synchronize's, \
+             once" => async_failure;
+            "exec.executor.async_event_follows": "the event of a start is complete when the \
+             function has run" => async_event;
+            "exec.executor.async_event_carries_failure": "and has its \
+             failure" => async_event_failure;
+            "exec.executor.destroy_waits_for_started": "destroy loses nothing that was \
+             started" => destroy_waits;
+            "exec.executor.destroyed_executors_leave_nothing": "200 executors leave no threads and \
+             little memory" => leave_nothing;
         ],
     },
     Group {
         slot: "exec.parallel_for",
         needs: NEEDS,
-        rule: "parallel_for runs begin … end-1 in pieces of at most grain and returns when all have run; the \
+        rule: "parallel_for runs begin … end-1 in pieces of at most grain and returns when all \
+            have run; the \
                first failing status of a piece is the result.",
-        usually: "The last piece is cut off or runs over the end, an iteration is done twice, the grain is taken \
+        usually: "The last piece is cut off or runs over the end, an iteration is done twice, the \
+            grain is taken \
                   for the number of pieces, or the call returns with pieces still running.",
         tests: tests_alone![
-            "exec.executor.for_each_once": "lengths 1 to 100 000: every iteration exactly once" => for_once;
+            "exec.executor.for_each_once": "lengths 1 to 100 000: every iteration exactly \
+             once" => for_once;
             "exec.executor.for_every_grain": "grains 1 to 5000, and 0" => for_grains;
-            "exec.executor.for_pieces_within_grain": "no piece has more iterations than the grain" => for_piece_size;
-            "exec.executor.for_pieces_are_not_empty": "no piece is empty or backwards" => for_piece_order;
+            "exec.executor.for_pieces_within_grain": "no piece has more iterations than the \
+             grain" => for_piece_size;
+            "exec.executor.for_pieces_are_not_empty": "no piece is empty or \
+             backwards" => for_piece_order;
             "exec.executor.for_begin_is_kept": "ranges that do not begin at 0" => for_begin;
             "exec.executor.for_huge_indices": "ranges near 2^64" => for_huge;
-            "exec.executor.for_grain_larger_than_range": "a grain of 2^63 is one piece" => for_huge_grain;
-            "exec.executor.for_empty_range": "an empty range calls nothing and succeeds" => for_empty;
-            "exec.executor.for_backwards_refused": "begin > end is DTL_ERROR_INVALID_ARGUMENT" => for_backwards;
-            "exec.executor.for_returns_when_all_ran": "all pieces have ended when the call returns" => for_waits;
+            "exec.executor.for_grain_larger_than_range": "a grain of 2^63 is one \
+             piece" => for_huge_grain;
+            "exec.executor.for_empty_range": "an empty range calls nothing and \
+             succeeds" => for_empty;
+            "exec.executor.for_backwards_refused": "begin > end is \
+             DTL_ERROR_INVALID_ARGUMENT" => for_backwards;
+            "exec.executor.for_returns_when_all_ran": "all pieces have ended when the call \
+             returns" => for_waits;
             "exec.executor.for_passes_the_failure": "a piece's status is the result" => for_failure;
-            "exec.executor.for_works_after_a_failure": "the next loop does all its iterations" => for_after_failure;
+            "exec.executor.for_works_after_a_failure": "the next loop does all its \
+             iterations" => for_after_failure;
             "exec.executor.for_nested": "a loop in a loop does all iterations" => for_nested;
-            "exec.executor.for_from_threads_at_once": "four threads with loops of their own" => for_threads;
-            "exec.executor.for_not_wider_than_said": "not more pieces at once than max_parallelism" => for_width;
-            "exec.executor.for_10000_short_loops": "many short loops lose no iteration" => for_short;
+            "exec.executor.for_from_threads_at_once": "four threads with loops of their \
+             own" => for_threads;
+            "exec.executor.for_not_wider_than_said": "not more pieces at once than \
+             max_parallelism" => for_width;
+            "exec.executor.for_10000_short_loops": "many short loops lose no \
+             iteration" => for_short;
         ],
     },
     Group {
         slot: "exec.max_parallelism, suggested_parallelism",
         needs: NEEDS,
-        rule: "Most iterations that ever run at the same time, at least 1; into how many pieces a loop is best cut.",
-        usually: "The number of cores of the machine is given although the backend has fewer threads, or 0.",
+        rule: "Most iterations that ever run at the same time, at least 1; into how many pieces a \
+            loop is best cut.",
+        usually: "The number of cores of the machine is given although the backend has fewer \
+            threads, or 0.",
         tests: tests_alone![
-            "exec.executor.parallelism_at_least_one": "both numbers are between 1 and 65 536" => info_range;
+            "exec.executor.parallelism_at_least_one": "both numbers are between 1 and 65 \
+             536" => info_range;
             "exec.executor.parallelism_same_each_time": "and do not change" => info_stable;
         ],
     },
     Group {
         slot: "exec.parallel_for (reductions)",
         needs: NEEDS,
-        rule: "Partial results are combined in the order of iterations: the result does not depend on threads.",
-        usually: "A piece is missing, folded twice, or pieces are not those that the grain asks for.",
+        rule: "Partial results are combined in the order of iterations: the result does not depend \
+            on threads.",
+        usually: "A piece is missing, folded twice, or pieces are not those that the grain asks \
+            for.",
         tests: tests_alone![
-            "exec.executor.reduce_exact": "a reduction that does not commute, against a serial one" => reduce_exact;
+            "exec.executor.reduce_exact": "a reduction that does not commute, against a serial \
+             one" => reduce_exact;
             "exec.executor.reduce_same_each_time": "50 runs give the same bits" => reduce_stable;
-            "exec.executor.reduce_empty_is_identity": "an empty range gives the identity" => reduce_empty;
+            "exec.executor.reduce_empty_is_identity": "an empty range gives the \
+             identity" => reduce_empty;
         ],
     },
 ];
@@ -201,7 +232,8 @@ fn leave_nothing(s: &Subject) -> Outcome {
     (0..10).try_for_each(|_| round())?;
     let (threads, memory) = (thread_count(), resident_bytes());
     (0..200).try_for_each(|_| round())?;
-    let few = crate::kit::subject::becomes(Duration::from_secs(5), || thread_count() <= threads + 8);
+    let few =
+        crate::kit::subject::becomes(Duration::from_secs(5), || thread_count() <= threads + 8);
     ensure!(
         few,
         "{} threads run; there were {threads} before 200 executors were made and destroyed",
@@ -228,7 +260,11 @@ fn counted(executor: &Executor, begin: u64, length: u64, grain: u64) -> Outcome 
     });
     executor.each(begin, begin + length, grain, piece)?;
     let outside = outside.load(Ordering::Relaxed);
-    ensure!(outside == 0, "{outside} iteration(s) outside of {begin}..{} (grain {grain})", begin + length);
+    ensure!(
+        outside == 0,
+        "{outside} iteration(s) outside of {begin}..{} (grain {grain})",
+        begin + length
+    );
     let wrong = counts.iter().position(|count| count.load(Ordering::Relaxed) != 1);
     if let Some(at) = wrong {
         let times = counts[at].load(Ordering::Relaxed);
@@ -239,7 +275,9 @@ fn counted(executor: &Executor, begin: u64, length: u64, grain: u64) -> Outcome 
 
 fn for_once(s: &Subject) -> Outcome {
     let executor = executor(s)?;
-    [1, 2, 3, 7, 64, 100, 1000, 4097, 100_000].iter().try_for_each(|length| counted(&executor, 0, *length, 0))
+    [1, 2, 3, 7, 64, 100, 1000, 4097, 100_000]
+        .iter()
+        .try_for_each(|length| counted(&executor, 0, *length, 0))
 }
 
 fn for_grains(s: &Subject) -> Outcome {
@@ -266,7 +304,8 @@ fn pieces(executor: &Executor, begin: u64, end: u64, grain: u64) -> Outcome<Vec<
 fn for_piece_size(s: &Subject) -> Outcome {
     let executor = executor(s)?;
     for grain in [1, 3, 10, 64, 500] {
-        let large = pieces(&executor, 0, 1003, grain)?.into_iter().find(|(from, to)| to - from > grain);
+        let large =
+            pieces(&executor, 0, 1003, grain)?.into_iter().find(|(from, to)| to - from > grain);
         ensure!(large.is_none(), "a piece is {large:?}, the grain {grain}");
     }
     Ok(())
@@ -332,8 +371,9 @@ fn for_waits(s: &Subject) -> Outcome {
 fn for_failure(s: &Subject) -> Outcome {
     let executor = executor(s)?;
     for at in [0, 50, 99] {
-        let piece =
-            Piece::new(move |from, to| if (from..to).contains(&at) { DTL_ERROR_OUT_OF_BOUNDS } else { 0 });
+        let piece = Piece::new(
+            move |from, to| if (from..to).contains(&at) { DTL_ERROR_OUT_OF_BOUNDS } else { 0 },
+        );
         refused(
             executor.each(0, 100, 1, piece),
             DTL_ERROR_OUT_OF_BOUNDS,
@@ -359,7 +399,9 @@ fn for_nested(s: &Subject) -> Outcome {
         0
     });
     let outer = Piece::new(move |from, to| {
-        (from..to).find_map(|_| within.each(0, 100, 10, inner).err()).map_or(0, |refused| refused.status)
+        (from..to)
+            .find_map(|_| within.each(0, 100, 10, inner).err())
+            .map_or(0, |refused| refused.status)
     });
     executor.each(0, 20, 1, outer)?;
     let count = count.load(Ordering::Relaxed);
@@ -411,7 +453,10 @@ fn for_short(s: &Subject) -> Outcome {
 fn info_range(s: &Subject) -> Outcome {
     let info = executor(s)?.info()?;
     let (most, best) = (info.max_parallelism, info.suggested_parallelism);
-    ensure!((1..=65_536).contains(&most) && (1..=65_536).contains(&best), "max {most}, suggested {best}");
+    ensure!(
+        (1..=65_536).contains(&most) && (1..=65_536).contains(&best),
+        "max {most}, suggested {best}"
+    );
     Ok(())
 }
 

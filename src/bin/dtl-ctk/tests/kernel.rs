@@ -17,25 +17,34 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "exec.launch (grid)",
         needs: NEEDS,
-        rule: "A launch calls the kernel for every thread of every block, with its place in the context.",
-        usually: "A block or thread is left out or done twice, x and z are swapped, or a dimension is cut to 16 bits.",
+        rule: "A launch calls the kernel for every thread of every block, with its place in the \
+            context.",
+        usually: "A block or thread is left out or done twice, x and z are swapped, or a dimension \
+            is cut to 16 bits.",
         tests: tests_alone![
-            "exec.kernel.every_thread_once": "grids of one to three dimensions: each thread exactly once" => every_thread;
+            "exec.kernel.every_thread_once": "grids of one to three dimensions: each thread \
+             exactly once" => every_thread;
             "exec.kernel.one_thread": "the smallest launch" => one_thread;
             "exec.kernel.many_blocks": "70 000 blocks in x" => many_blocks;
-            "exec.kernel.context_tells_the_launch": "grid, block and shared bytes are those of the launch" => context;
-            "exec.kernel.indices_stay_inside": "block and thread indices are below their sizes" => indices;
-            "exec.kernel.gets_its_own_user_pointer": "two kernels at once keep their pointers" => user_pointer;
+            "exec.kernel.context_tells_the_launch": "grid, block and shared bytes are those of the \
+             launch" => context;
+            "exec.kernel.indices_stay_inside": "block and thread indices are below their \
+             sizes" => indices;
+            "exec.kernel.gets_its_own_user_pointer": "two kernels at once keep their \
+             pointers" => user_pointer;
         ],
     },
     Group {
         slot: "exec.launch (shared memory)",
         needs: NEEDS,
-        rule: "shared points to memory of the block, zeroed before its first thread; NULL if none was asked for.",
-        usually: "Blocks that run at the same time share their memory, or a block finds what the last one left.",
+        rule: "shared points to memory of the block, zeroed before its first thread; NULL if none \
+            was asked for.",
+        usually: "Blocks that run at the same time share their memory, or a block finds what the \
+            last one left.",
         tests: tests_alone![
             "exec.kernel.shared_memory_starts_as_zero": "every block finds zeros" => shared_zero;
-            "exec.kernel.shared_memory_is_the_blocks": "threads of a block see each other's writes, and no other block's" => shared_block;
+            "exec.kernel.shared_memory_is_the_blocks": "threads of a block see each other's \
+             writes, and no other block's" => shared_block;
             "exec.kernel.no_shared_memory_is_null": "a launch without any has none" => shared_none;
         ],
     },
@@ -46,28 +55,41 @@ pub(crate) const GROUPS: &[Group] = &[
         usually: "The caller's memory is read when the kernel runs, or sizes are mixed up.",
         tests: tests_alone![
             "exec.kernel.arguments_arrive": "ten numbers arrive in order" => arguments;
-            "exec.kernel.arguments_are_copied": "changes after the launch are not seen" => arguments_copied;
-            "exec.kernel.large_argument": "an argument of 4000 bytes arrives whole" => large_argument;
-            "exec.kernel.forty_arguments": "more arguments than fit in any small array" => many_arguments;
-            "exec.kernel.launches_keep_their_arguments": "100 launches of one kernel, each with its own" => arguments_of_launches;
+            "exec.kernel.arguments_are_copied": "changes after the launch are not \
+             seen" => arguments_copied;
+            "exec.kernel.large_argument": "an argument of 4000 bytes arrives \
+             whole" => large_argument;
+            "exec.kernel.forty_arguments": "more arguments than fit in any small \
+             array" => many_arguments;
+            "exec.kernel.launches_keep_their_arguments": "100 launches of one kernel, each with \
+             its own" => arguments_of_launches;
         ],
     },
     Group {
         slot: "exec.launch (order and failure)",
         needs: NEEDS,
-        rule: "A launch is work of its stream: in order, waited for, and its failure is the stream's. Zero sizes \
+        rule: "A launch is work of its stream: in order, waited for, and its failure is the \
+            stream's. Zero sizes \
                and too large blocks are DTL_ERROR_INVALID_ARGUMENT.",
-        usually: "The launch returns before it is queued in order, or a failing thread is not noticed.",
+        usually: "The launch returns before it is queued in order, or a failing thread is not \
+            noticed.",
         tests: tests_alone![
-            "exec.kernel.launches_in_order": "200 launches of one stream run one after another" => order;
-            "exec.kernel.after_earlier_work": "a launch begins when the slow work before it has ended" => after_work;
-            "exec.kernel.before_later_work": "work behind a launch sees all its threads done" => before_work;
-            "exec.kernel.event_waits_for_the_launch": "an event behind a launch is complete after its last thread" => event_after;
+            "exec.kernel.launches_in_order": "200 launches of one stream run one after \
+             another" => order;
+            "exec.kernel.after_earlier_work": "a launch begins when the slow work before it has \
+             ended" => after_work;
+            "exec.kernel.before_later_work": "work behind a launch sees all its threads \
+             done" => before_work;
+            "exec.kernel.event_waits_for_the_launch": "an event behind a launch is complete after \
+             its last thread" => event_after;
             "exec.kernel.failure_is_the_streams": "a failing thread's status" => failure;
-            "exec.kernel.query_tells_the_failure": "and a query of the stream answers it, too" => query_failure;
-            "exec.kernel.destroyed_kernel_still_runs": "what was queued runs though the kernel's handle is gone" => destroyed;
+            "exec.kernel.query_tells_the_failure": "and a query of the stream answers it, \
+             too" => query_failure;
+            "exec.kernel.destroyed_kernel_still_runs": "what was queued runs though the kernel's \
+             handle is gone" => destroyed;
             "exec.kernel.zero_grid_refused": "a grid or block of size 0 is refused" => zero_grid;
-            "exec.kernel.from_threads_at_once": "eight threads launch on streams of their own" => threads;
+            "exec.kernel.from_threads_at_once": "eight threads launch on streams of their \
+             own" => threads;
         ],
     },
 ];
@@ -81,13 +103,14 @@ fn counted(s: &Subject, grid: [u32; 3], block: [u32; 3]) -> Outcome {
     let threads: u64 = grid.iter().chain(&block).map(|size| u64::from(*size)).product();
     let counts: Arc<Vec<AtomicU64>> = Arc::new((0..threads).map(|_| AtomicU64::new(0)).collect());
     let seen = Arc::clone(&counts);
-    let kernel = Kernel::new(s.backend, move |thread| match seen.get(thread.number_of_all() as usize) {
-        Some(count) => {
-            count.fetch_add(1, Ordering::Relaxed);
-            0
-        }
-        None => DTL_ERROR_OUT_OF_BOUNDS,
-    })?;
+    let kernel =
+        Kernel::new(s.backend, move |thread| match seen.get(thread.number_of_all() as usize) {
+            Some(count) => {
+                count.fetch_add(1, Ordering::Relaxed);
+                0
+            }
+            None => DTL_ERROR_OUT_OF_BOUNDS,
+        })?;
     let stream = stream(s)?;
     stream.launch(&kernel, &shape(grid, block, 0), &[])?;
     stream.synchronize()?;
@@ -154,7 +177,8 @@ fn context(s: &Subject) -> Outcome {
 }
 
 fn indices(s: &Subject) -> Outcome {
-    let below = |index: [u32; 3], size: [u32; 3]| index.iter().zip(size).all(|(index, size)| *index < size);
+    let below =
+        |index: [u32; 3], size: [u32; 3]| index.iter().zip(size).all(|(index, size)| *index < size);
     checked(
         s,
         shape([3, 4, 2], [2, 3, 5], 0),
@@ -190,7 +214,8 @@ fn shared_zero(s: &Subject) -> Outcome {
         s,
         shape([200, 1, 1], [2, 1, 1], 128),
         |thread| {
-            let fresh = thread.context.thread_index[0] > 0 || thread.shared().iter().all(|byte| *byte == 0);
+            let fresh =
+                thread.context.thread_index[0] > 0 || thread.shared().iter().all(|byte| *byte == 0);
             thread.shared().fill(0xFF);
             fresh
         },
@@ -214,7 +239,12 @@ fn shared_block(s: &Subject) -> Outcome {
 }
 
 fn shared_none(s: &Subject) -> Outcome {
-    checked(s, shape([4, 1, 1], [2, 1, 1], 0), |thread| thread.context.shared.is_null(), "shared is not NULL")
+    checked(
+        s,
+        shape([4, 1, 1], [2, 1, 1], 0),
+        |thread| thread.context.shared.is_null(),
+        "shared is not NULL",
+    )
 }
 
 /// Launches once with these numbers; what the kernel saw of them.
@@ -236,7 +266,8 @@ fn numbers_seen(s: &Subject, numbers: &[u64]) -> Outcome<Vec<u64>> {
 }
 
 fn arguments(s: &Subject) -> Outcome {
-    let numbers: Vec<u64> = (0..10).map(|index| 0x0123_4567_89ab_cdef_u64.rotate_left(index * 5)).collect();
+    let numbers: Vec<u64> =
+        (0..10).map(|index| 0x0123_4567_89ab_cdef_u64.rotate_left(index * 5)).collect();
     let seen = numbers_seen(s, &numbers)?;
     ensure!(seen == numbers, "the kernel saw {seen:x?} for {numbers:x?}");
     Ok(())
@@ -264,7 +295,8 @@ fn arguments_copied(s: &Subject) -> Outcome {
     stream.launch(&kernel, &shape([1; 3], [1; 3], 0), &[&number])?;
     number.fill(0xFF);
     std::hint::black_box(&number);
-    // The library hands the backend a copy of its own, which ends with the call: the next launch writes in its place.
+    // The library hands the backend a copy of its own, which ends with the call: the next launch
+    // writes in its place.
     let other = Kernel::new(s.backend, |_| 0)?;
     stream.launch(&other, &shape([1; 3], [1; 3], 0), &[&number])?;
     stream.synchronize()?;
@@ -346,7 +378,10 @@ fn after_work(s: &Subject) -> Outcome {
     stream.callback(job)?;
     stream.launch(&kernel, &shape([4, 1, 1], [1; 3], 0), &[])?;
     stream.synchronize()?;
-    ensure!(!early.load(Ordering::SeqCst), "the launch began before the work in front of it had ended");
+    ensure!(
+        !early.load(Ordering::SeqCst),
+        "the launch began before the work in front of it had ended"
+    );
     Ok(())
 }
 
@@ -355,7 +390,10 @@ fn before_work(s: &Subject) -> Outcome {
     let kernel = slow_threads(s, &runs)?;
     stream.launch(&kernel, &shape([6, 1, 1], [1; 3], 0), &[])?;
     stream.callback(Job::new(move || i32::from(runs.load(Ordering::SeqCst) != 6)))?;
-    ensure!(stream.synchronize().is_ok(), "work behind the launch ran before all its threads were done");
+    ensure!(
+        stream.synchronize().is_ok(),
+        "work behind the launch ran before all its threads were done"
+    );
     Ok(())
 }
 
@@ -377,7 +415,11 @@ fn failure(s: &Subject) -> Outcome {
         };
         let kernel = Kernel::new(s.backend, fails)?;
         stream.launch(&kernel, &shape([10, 1, 1], [1; 3], 0), &[])?;
-        refused(stream.synchronize(), DTL_ERROR_OUT_OF_BOUNDS, "synchronize after a thread that failed")?;
+        refused(
+            stream.synchronize(),
+            DTL_ERROR_OUT_OF_BOUNDS,
+            "synchronize after a thread that failed",
+        )?;
     }
     Ok(())
 }

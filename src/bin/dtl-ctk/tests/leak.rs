@@ -1,5 +1,5 @@
-//! Tests of memory that operations keep: a few bytes for each message are nothing in a short run, and the end of
-//! a long one. Opening and closing: `presence`, `life`.
+//! Tests of memory that operations keep: a few bytes for each message are nothing in a short run,
+//! and the end of a long one. Opening and closing: `presence`, `life`.
 
 use crate::kit::catalog::{Group, tests_of_ranks};
 use crate::kit::outcome::{Outcome, skip, wrong};
@@ -13,7 +13,8 @@ pub(crate) const GROUPS: &[Group] = &[Group {
     rule: "An operation is over when `test` says so: nothing of it is kept.",
     usually: "What isend or irecv allocates for an operation is freed on no path, or not on all.",
     tests: tests_of_ranks![
-        1 "comm.p2p.small_messages_keep_no_memory": "memory does not grow with the number of small messages" => small;
+        1 "comm.p2p.small_messages_keep_no_memory": "memory does not grow with the number of small \
+            messages" => small;
         1 "comm.p2p.large_messages_keep_no_memory": "nor with that of messages of 20 KiB" => large;
     ],
 }];
@@ -21,14 +22,15 @@ pub(crate) const GROUPS: &[Group] = &[Group {
 /// Rounds at most, and the first ones that do not count: pools grow in them.
 const ROUNDS: usize = 14;
 const WARM: usize = 2;
-/// Messages of each rank that are under way at once: where ranks take turns on a core, each turn is a few of them.
+/// Messages of each rank that are under way at once: where ranks take turns on a core, each turn is
+/// a few of them.
 const TOGETHER: u32 = 20;
-/// Growth for each message that is less than any leak: malloc's blocks have 32 bytes, and some messages may travel
-/// as one.
+/// Growth for each message that is less than any leak: malloc's blocks have 32 bytes, and some
+/// messages may travel as one.
 const LEAST: u32 = 8;
 
-/// Sends in rounds, until memory has not grown in one of them. What grows in every one, and with the messages, is a
-/// leak: caches and pools come to an end.
+/// Sends in rounds, until memory has not grown in one of them. What grows in every one, and with
+/// the messages, is a leak: caches and pools come to an end.
 fn keeps_nothing(p: &Peer, messages: u32, bytes: u64) -> Outcome {
     let sent = vec![7; bytes as usize];
     let mut grown = Vec::new();
@@ -48,7 +50,8 @@ fn keeps_nothing(p: &Peer, messages: u32, bytes: u64) -> Outcome {
     }
     let least = grown.iter().copied().min().unwrap_or(0) / i64::from(messages);
     wrong!(
-        "memory grows by {least} bytes or more with each message, on some rank: here {grown:?} bytes in rounds of {messages}"
+        "memory grows by {least} bytes or more with each message, on some rank: here {grown:?} \
+         bytes in rounds of {messages}"
     )
 }
 

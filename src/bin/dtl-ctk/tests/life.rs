@@ -12,16 +12,21 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.open",
         needs: &[],
-        rule: "open gives the communicator, this process' rank and the number of ranks; it is collective.",
-        usually: "The rank or the size is taken from the wrong place, or open returns before the others are there.",
+        rule: "open gives the communicator, this process' rank and the number of ranks; it is \
+            collective.",
+        usually: "The rank or the size is taken from the wrong place, or open returns before the \
+            others are there.",
         tests: tests_of_ranks![
             1 "comm.open.opens": "all ranks can open the communicator, in time" => opens;
-            1 "comm.open.size_is_the_launchers": "as many ranks as the launcher started" => size_launched;
+            1 "comm.open.size_is_the_launchers": "as many ranks as the launcher \
+                started" => size_launched;
             1 "comm.open.rank_is_below_size": "0 <= rank < size" => rank_range;
             1 "comm.open.ranks_are_distinct": "every rank is there once" => ranks_distinct;
             1 "comm.open.size_is_the_same_everywhere": "all ranks have one size" => size_same;
-            1 "comm.open.info_agrees": "dtl_comm_info tells rank, size and kind of the communicator" => info;
-            1 "comm.open.nobody_has_failed": "a new communicator has no failed ranks" => none_failed;
+            1 "comm.open.info_agrees": "dtl_comm_info tells rank, size and kind of the \
+                communicator" => info;
+            1 "comm.open.nobody_has_failed": "a new communicator has no failed \
+                ranks" => none_failed;
         ],
     },
     Group {
@@ -30,15 +35,20 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "Communicators made from one another share the transport; their messages never mix.",
         usually: "The match word is compared in part, or not at all for large messages.",
         tests: tests_of_ranks![
-            1 "comm.dup.messages_stay_apart": "one tag on a communicator and its duplicate: each gets its own" => dup_apart;
+            1 "comm.dup.messages_stay_apart": "one tag on a communicator and its duplicate: each \
+                gets its own" => dup_apart;
             1 "comm.dup.large_messages_stay_apart": "the same with 300 KiB" => dup_apart_large;
             1 "comm.dup.forty_at_once": "40 duplicates with messages in flight on each" => dup_many;
             1 "comm.dup.of_a_dup": "ten generations deep" => dup_deep;
-            1 "comm.dup.original_stays": "the original works after its duplicate ended" => dup_original;
-            1 "comm.dup.destroyed_leave_nothing": "100 duplicates leave no threads, files or much memory" => dup_leak;
-            2 "comm.split.halves_talk_at_once": "even and odd ranks exchange in their own communicators" => split_halves;
+            1 "comm.dup.original_stays": "the original works after its duplicate \
+                ended" => dup_original;
+            1 "comm.dup.destroyed_leave_nothing": "100 duplicates leave no threads, files or much \
+                memory" => dup_leak;
+            2 "comm.split.halves_talk_at_once": "even and odd ranks exchange in their own \
+                communicators" => split_halves;
             2 "comm.split.keys_order_ranks": "descending keys turn the order round" => split_order;
-            1 "comm.split.undefined_is_in_none": "DTL_UNDEFINED gives no communicator" => split_undefined;
+            1 "comm.split.undefined_is_in_none": "DTL_UNDEFINED gives no \
+                communicator" => split_undefined;
             1 "comm.split.alone": "each rank in a communicator of its own" => split_alone;
             2 "comm.split.messages_stay_apart": "one tag in the whole and in a part" => split_apart;
         ],
@@ -46,14 +56,20 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.close, cancel",
         needs: &[],
-        rule: "Destroying a communicator ends what waits on it on this rank; what was sent stays receivable.",
-        usually: "An operation that is pending at the end keeps a buffer, hangs the close, or sent messages are dropped.",
+        rule: "Destroying a communicator ends what waits on it on this rank; what was sent stays \
+            receivable.",
+        usually: "An operation that is pending at the end keeps a buffer, hangs the close, or sent \
+            messages are dropped.",
         tests: tests_of_ranks![
-            1 "comm.close.pending_receive_ends": "a receive that nothing matched ends when its communicator does" => close_pending;
+            1 "comm.close.pending_receive_ends": "a receive that nothing matched ends when its \
+                communicator does" => close_pending;
             1 "comm.close.many_pending_receives": "so do 100 of them" => close_many;
-            2 "comm.close.sent_message_is_received": "a message sent before the sender's destroy arrives" => close_sent;
-            2 "comm.close.large_sent_message_is_received": "so does one of 1 MiB whose send has ended" => close_sent_large;
-            1 "comm.close.stale_handle_refused": "a destroyed communicator is DTL_ERROR_INVALID_HANDLE" => close_stale;
+            2 "comm.close.sent_message_is_received": "a message sent before the sender's destroy \
+                arrives" => close_sent;
+            2 "comm.close.large_sent_message_is_received": "so does one of 1 MiB whose send has \
+                ended" => close_sent_large;
+            1 "comm.close.stale_handle_refused": "a destroyed communicator is \
+                DTL_ERROR_INVALID_HANDLE" => close_stale;
         ],
     },
 ];
@@ -66,7 +82,9 @@ fn opens(p: &Peer) -> Outcome {
 fn size_launched(p: &Peer) -> Outcome {
     let told = ["DTL_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
     let told = told.iter().find_map(|name| std::env::var(name).ok()?.parse::<i32>().ok());
-    let Some(launched) = told.filter(|_| p.kind != "self") else { skip!("no launcher started the ranks") };
+    let Some(launched) = told.filter(|_| p.kind != "self") else {
+        skip!("no launcher started the ranks")
+    };
     ensure!(p.size == launched, "{launched} ranks were started, the communicator has {}", p.size);
     Ok(())
 }
@@ -78,8 +96,9 @@ fn rank_range(p: &Peer) -> Outcome {
 
 /// Everybody's number, by plain messages.
 fn gathered(p: &Peer, mine: i32) -> Outcome<Vec<i32>> {
-    let sent: Vec<_> =
-        (0..p.size).map(|other| p.isend(mine.to_le_bytes().to_vec(), other, 3)).collect::<Result<_, _>>()?;
+    let sent: Vec<_> = (0..p.size)
+        .map(|other| p.isend(mine.to_le_bytes().to_vec(), other, 3))
+        .collect::<Result<_, _>>()?;
     let mut all = Vec::new();
     for other in 0..p.size {
         let got = p.recv(4, other, 3)?;
@@ -256,7 +275,9 @@ fn close_pending(p: &Peer) -> Outcome {
     dup.destroy()?;
     let (_, ended) = p.end(flight, p.timeout_ns);
     match ended {
-        Err(refused) if [DTL_ERROR_INVALID_HANDLE, DTL_ERROR_CANCELED].contains(&refused.status) => {
+        Err(refused)
+            if [DTL_ERROR_INVALID_HANDLE, DTL_ERROR_CANCELED].contains(&refused.status) =>
+        {
             ring(p, 100, 1)
         }
         Err(refused) => Err(refused.into()),
@@ -301,7 +322,11 @@ fn close_stale(p: &Peer) -> Outcome {
     dup.destroy()?;
     let mut rank = -1;
     let result = crate::kit::outcome::call!(dtl_comm_rank(handle, &raw mut rank));
-    crate::kit::outcome::refused(result, DTL_ERROR_INVALID_HANDLE, "a call on a destroyed communicator")
+    crate::kit::outcome::refused(
+        result,
+        DTL_ERROR_INVALID_HANDLE,
+        "a call on a destroyed communicator",
+    )
 }
 
 use dtl::ffi::comm::dtl_comm_rank;

@@ -15,15 +15,20 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "A receive takes the oldest message whose match word is its own under the mask.",
         usually: "Some bits of the word are not compared, compared as signed numbers, or cut off.",
         tests: tests_of_ranks![
-            1 "comm.match.tag_selects": "of two messages the one with the tag asked for" => tag_selects;
+            1 "comm.match.tag_selects": "of two messages the one with the tag asked \
+                for" => tag_selects;
             1 "comm.match.tags_in_reverse": "50 tags received last to first" => tags_reverse;
             1 "comm.match.tag_zero": "tag 0 is a tag like others" => tag_zero;
             1 "comm.match.largest_tag": "DTL_TAG_MAX and its neighbours" => tag_max;
-            1 "comm.match.every_bit_counts": "28 tags of one bit each, received in another order" => tag_bits;
-            1 "comm.match.every_bit_counts_large": "the same with messages of 20 000 bytes" => tag_bits_large;
+            1 "comm.match.every_bit_counts": "28 tags of one bit each, received in another \
+                order" => tag_bits;
+            1 "comm.match.every_bit_counts_large": "the same with messages of 20 000 \
+                bytes" => tag_bits_large;
             1 "comm.match.two_thousand_tags": "2000 tags in a mixed order" => tag_many;
-            1 "comm.match.wrong_tag_is_not_taken": "a receive stays pending while other tags come" => tag_wrong;
-            1 "comm.match.posted_tags_in_any_order": "100 posted tags, sent in reverse" => tag_posted;
+            1 "comm.match.wrong_tag_is_not_taken": "a receive stays pending while other tags \
+                come" => tag_wrong;
+            1 "comm.match.posted_tags_in_any_order": "100 posted tags, sent in \
+                reverse" => tag_posted;
         ],
     },
     Group {
@@ -32,30 +37,43 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "DTL_ANY_TAG takes the oldest message of the sender.",
         usually: "The oldest of one tag's queue is taken instead of the oldest of all.",
         tests: tests_of_ranks![
-            1 "comm.match.any_tag_takes_the_oldest": "100 messages of mixed tags in the order sent" => any_tag;
+            1 "comm.match.any_tag_takes_the_oldest": "100 messages of mixed tags in the order \
+                sent" => any_tag;
             1 "comm.match.any_tag_tells_the_tag": "the info has the message's tag" => any_tag_tells;
-            1 "comm.match.any_tag_and_tag_by_turns": "alternating receives keep both orders" => any_tag_turns;
-            1 "comm.match.earlier_post_wins": "a posted any-tag receive is served before a later exact one" => post_any_first;
+            1 "comm.match.any_tag_and_tag_by_turns": "alternating receives keep both \
+                orders" => any_tag_turns;
+            1 "comm.match.earlier_post_wins": "a posted any-tag receive is served before a later \
+                exact one" => post_any_first;
             1 "comm.match.earlier_exact_post_wins": "and the other way round" => post_exact_first;
-            1 "comm.match.any_tag_sees_no_collective": "an any-tag receive is not served by a barrier's or allreduce's messages" => any_tag_collective;
+            1 "comm.match.any_tag_sees_no_collective": "an any-tag receive is not served by a \
+                barrier's or allreduce's messages" => any_tag_collective;
         ],
     },
     Group {
         slot: "comm.irecv (sources)",
         needs: &[],
         rule: "A receive names its source or takes from any; each message is taken once.",
-        usually: "The sender's rank is that of another communicator, or one sender's messages are served for ever.",
+        usually: "The sender's rank is that of another communicator, or one sender's messages are \
+            served for ever.",
         tests: tests_of_ranks![
-            2 "comm.match.source_selects": "of all ranks' messages those of the one asked for" => source_selects;
+            2 "comm.match.source_selects": "of all ranks' messages those of the one asked \
+                for" => source_selects;
             2 "comm.match.same_tag_of_two_senders": "are kept apart" => source_same_tag;
-            1 "comm.match.any_source_tells_the_sender": "source and contents agree" => any_source_tells;
-            2 "comm.match.any_source_takes_each_once": "200 messages of each rank: each exactly once" => any_source_once;
-            2 "comm.match.any_source_keeps_each_order": "of each sender, in the order sent" => any_source_order;
-            2 "comm.match.any_source_starves_nobody": "while all send all the time, each is heard soon" => any_source_fair;
-            2 "comm.match.any_source_and_source_by_turns": "wildcards do not take what is left for exact ones" => any_source_turns;
+            1 "comm.match.any_source_tells_the_sender": "source and contents \
+                agree" => any_source_tells;
+            2 "comm.match.any_source_takes_each_once": "200 messages of each rank: each exactly \
+                once" => any_source_once;
+            2 "comm.match.any_source_keeps_each_order": "of each sender, in the order \
+                sent" => any_source_order;
+            2 "comm.match.any_source_starves_nobody": "while all send all the time, each is heard \
+                soon" => any_source_fair;
+            2 "comm.match.any_source_and_source_by_turns": "wildcards do not take what is left for \
+                exact ones" => any_source_turns;
             2 "comm.match.any_source_large": "large messages of all ranks" => any_source_large;
-            3 "comm.match.large_of_a_late_sender": "a quick sender's large message is not taken for a late one's" => late_sender_large;
-            2 "comm.match.any_source_posted_first": "wildcards posted before anything was sent" => any_source_posted;
+            3 "comm.match.large_of_a_late_sender": "a quick sender's large message is not taken \
+                for a late one's" => late_sender_large;
+            2 "comm.match.any_source_posted_first": "wildcards posted before anything was \
+                sent" => any_source_posted;
             1 "comm.match.any_source_any_tag": "takes everything, once" => any_any;
         ],
     },
@@ -65,10 +83,14 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "Messages of other communicators and of collectives never match.",
         usually: "The context's bits are dropped from the word.",
         tests: tests_of_ranks![
-            1 "comm.match.wildcards_stay_in_their_communicator": "any source, any tag on a duplicate sees nothing of the original" => wildcard_context;
-            1 "comm.match.fifty_contexts_one_tag": "50 duplicates, one tag, wildcards on each" => contexts;
-            2 "comm.match.split_ranks_are_its_own": "the source is the rank in the part, not in the whole" => split_sources;
-            1 "comm.match.collectives_between_messages": "barriers between sends and receives change nothing" => collectives_between;
+            1 "comm.match.wildcards_stay_in_their_communicator": "any source, any tag on a \
+                duplicate sees nothing of the original" => wildcard_context;
+            1 "comm.match.fifty_contexts_one_tag": "50 duplicates, one tag, wildcards on \
+                each" => contexts;
+            2 "comm.match.split_ranks_are_its_own": "the source is the rank in the part, not in \
+                the whole" => split_sources;
+            1 "comm.match.collectives_between_messages": "barriers between sends and receives \
+                change nothing" => collectives_between;
         ],
     },
 ];
@@ -163,7 +185,11 @@ fn tag_posted(p: &Peer) -> Outcome {
         sends.push(start(p, tag, tag * 20, tag as i32)?);
     }
     for (flight, tag) in posted.into_iter().zip(0..) {
-        p.wait(flight)?.is(&message(p.previous(), p.rank, tag, tag * 20), p.previous(), tag as i32)?;
+        p.wait(flight)?.is(
+            &message(p.previous(), p.rank, tag, tag * 20),
+            p.previous(),
+            tag as i32,
+        )?;
     }
     done(p, sends)
 }
@@ -175,7 +201,11 @@ fn any_tag(p: &Peer) -> Outcome {
     }
     for number in 0..100 {
         let got = p.recv(80, p.previous(), DTL_ANY_TAG)?;
-        got.is(&message(p.previous(), p.rank, number, 80), p.previous(), (number * 37 % 11) as i32)?;
+        got.is(
+            &message(p.previous(), p.rank, number, 80),
+            p.previous(),
+            (number * 37 % 11) as i32,
+        )?;
     }
     done(p, sends)
 }
@@ -210,7 +240,8 @@ fn any_tag_turns(p: &Peer) -> Outcome {
 fn posted(p: &Peer, first: i32, second: i32) -> Outcome {
     let dup = p.dup()?;
     for size in [50, 30_000] {
-        let receives = [dup.irecv(size, p.previous(), first)?, dup.irecv(size, p.previous(), second)?];
+        let receives =
+            [dup.irecv(size, p.previous(), first)?, dup.irecv(size, p.previous(), second)?];
         p.meet(8)?;
         let sends = vec![start(&dup, 1, size, 7)?, start(&dup, 2, size, 7)?];
         for (receive, number) in receives.into_iter().zip(1..) {
@@ -280,7 +311,10 @@ fn any_source_tells(p: &Peer) -> Outcome {
             let got = p.recv(size, DTL_ANY_SOURCE, 1)?;
             let from = got.info.source;
             got.is(&message(from, p.rank, 0, size), from, 1)?;
-            ensure!(seen.insert(from), "two messages are said to be from rank {from}, which sent one");
+            ensure!(
+                seen.insert(from),
+                "two messages are said to be from rank {from}, which sent one"
+            );
         }
         done(p, sends)?;
         p.meet(2)?;
@@ -294,7 +328,11 @@ fn take_all(p: &Peer, rounds: u64, size: u64, tag: i32) -> Outcome {
     for _ in 0..rounds * p.size as u64 {
         let got = p.recv(size, DTL_ANY_SOURCE, tag)?;
         let from = got.info.source;
-        ensure!((0..p.size).contains(&from), "a message is said to be from rank {from} of {}", p.size);
+        ensure!(
+            (0..p.size).contains(&from),
+            "a message is said to be from rank {from} of {}",
+            p.size
+        );
         let number = &mut next[from as usize];
         got.is(&message(from, p.rank, *number, size), from, tag)?;
         *number += 1;
@@ -353,8 +391,8 @@ fn any_source_fair(p: &Peer) -> Outcome {
         (heard[from], last[from]) = (heard[from] + 1, now);
         p.send(&[], from as i32, 2)?;
         // Everybody sends all the time, so silence this long is not chance.
-        let silent =
-            (1..p.size as usize).find(|rank| heard[*rank] < ROUNDS && now - last[*rank] > 150 * others);
+        let silent = (1..p.size as usize)
+            .find(|rank| heard[*rank] < ROUNDS && now - last[*rank] > 150 * others);
         ensure!(silent.is_none(), "rank {silent:?} was not heard for {} messages", 150 * others);
     }
     p.meet(3)
@@ -366,7 +404,11 @@ fn any_source_turns(p: &Peer) -> Outcome {
     for number in 0..20 {
         p.expect(&message(p.next(), p.rank, number, 40), p.next(), 2)?;
         let got = p.recv(40, DTL_ANY_SOURCE, 1)?;
-        ensure!(got.info.tag == 1, "a message of tag {} was taken by a receive of tag 1", got.info.tag);
+        ensure!(
+            got.info.tag == 1,
+            "a message of tag {} was taken by a receive of tag 1",
+            got.info.tag
+        );
     }
     for other in (0..p.size).filter(|other| *other != p.next()) {
         (0..20).try_for_each(|number| p.expect(&message(other, p.rank, number, 40), other, 2))?;
@@ -443,7 +485,10 @@ fn wildcard_context(p: &Peer) -> Outcome {
     let mut waiting = dup.irecv(100_000, DTL_ANY_SOURCE, DTL_ANY_TAG)?;
     for size in [0, 50, 50_000] {
         ring(p, size, 3)?;
-        ensure!(!dup.is_done(&mut waiting)?, "a wildcard on a duplicate took a message of the original");
+        ensure!(
+            !dup.is_done(&mut waiting)?,
+            "a wildcard on a duplicate took a message of the original"
+        );
     }
     p.meet(5)?;
     let send = dup.isend(message(p.rank, p.next(), 1, 10), p.next(), 4)?;
@@ -454,8 +499,10 @@ fn wildcard_context(p: &Peer) -> Outcome {
 
 fn contexts(p: &Peer) -> Outcome {
     let dups: Vec<Peer> = (0..50).map(|_| p.dup()).collect::<Result<_, _>>()?;
-    let receives: Vec<Flight> =
-        dups.iter().map(|dup| dup.irecv(64, DTL_ANY_SOURCE, DTL_ANY_TAG)).collect::<Result<_, _>>()?;
+    let receives: Vec<Flight> = dups
+        .iter()
+        .map(|dup| dup.irecv(64, DTL_ANY_SOURCE, DTL_ANY_TAG))
+        .collect::<Result<_, _>>()?;
     let mut sends = Vec::new();
     for (number, dup) in dups.iter().enumerate().rev() {
         sends.push((dup, dup.isend(message(p.rank, p.next(), number as u64, 64), p.next(), 1)?));

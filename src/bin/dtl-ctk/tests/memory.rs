@@ -1,4 +1,5 @@
-//! Tests of the memory table that hold for a backend as a whole. Those of each kind: `memory_kinds`.
+//! Tests of the memory table that hold for a backend as a whole. Those of each kind:
+//! `memory_kinds`.
 
 use crate::kit::calls::UNTOUCHED;
 use crate::kit::catalog::{Group, Need, tests_alone};
@@ -16,34 +17,46 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "memory.alloc",
         needs: &[Need::Memory],
-        rule: "alloc gives size_bytes aligned as asked; an unknown kind is DTL_ERROR_NOT_SUPPORTED. A failed \
+        rule: "alloc gives size_bytes aligned as asked; an unknown kind is \
+            DTL_ERROR_NOT_SUPPORTED. A failed \
                call writes no outputs.",
         usually: "The kind is not looked at, or every failure is answered with one status.",
         tests: tests_alone![
             "memory.alloc.some_kind_works": "there is a kind that gives memory" => some_kind;
-            "memory.alloc.unknown_kind_refused": "an unknown kind is DTL_ERROR_NOT_SUPPORTED" => unknown_kind;
+            "memory.alloc.unknown_kind_refused": "an unknown kind is \
+             DTL_ERROR_NOT_SUPPORTED" => unknown_kind;
             "memory.alloc.zero_kind_refused": "kind 0 is DTL_ERROR_NOT_SUPPORTED" => zero_kind;
-            "memory.alloc.absent_kinds_refused": "a kind that kind_info denies is denied by alloc, too" => absent_kinds;
+            "memory.alloc.absent_kinds_refused": "a kind that kind_info denies is denied by alloc, \
+             too" => absent_kinds;
             "memory.alloc.no_bytes_refused": "0 bytes are DTL_ERROR_INVALID_ARGUMENT" => no_bytes;
-            "memory.alloc.odd_alignment_refused": "an alignment of 24 is DTL_ERROR_INVALID_ARGUMENT" => odd_alignment;
-            "memory.alloc.refusal_leaves_the_output": "a refused call does not write *out" => refusal_leaves;
-            "memory.alloc.works_after_a_refusal": "after 100 refused calls memory is given as before" => after_refusals;
-            "memory.alloc.kinds_do_not_share_bytes": "live allocations of all kinds are apart" => kinds_apart;
+            "memory.alloc.odd_alignment_refused": "an alignment of 24 is \
+             DTL_ERROR_INVALID_ARGUMENT" => odd_alignment;
+            "memory.alloc.refusal_leaves_the_output": "a refused call does not write \
+             *out" => refusal_leaves;
+            "memory.alloc.works_after_a_refusal": "after 100 refused calls memory is given as \
+             before" => after_refusals;
+            "memory.alloc.kinds_do_not_share_bytes": "live allocations of all kinds are \
+             apart" => kinds_apart;
         ],
     },
     Group {
         slot: "memory.free",
         needs: &[Need::Memory],
-        rule: "free takes back what alloc gave, with the alloc's size, alignment and kind. NULL is success; \
+        rule: "free takes back what alloc gave, with the alloc's size, alignment and kind. NULL is \
+            success; \
                what is no live allocation is DTL_ERROR_INVALID_ARGUMENT.",
         usually: "Memory is kept for ever, given back to another kind, or freed with another size.",
         tests: tests_alone![
             "memory.free.null_is_success": "dtl_mem_free(NULL) does nothing" => free_null;
-            "memory.free.twice_refused": "the second free is DTL_ERROR_INVALID_ARGUMENT" => free_twice;
-            "memory.free.inside_refused": "an address inside of an allocation cannot be freed" => free_inside;
+            "memory.free.twice_refused": "the second free is \
+             DTL_ERROR_INVALID_ARGUMENT" => free_twice;
+            "memory.free.inside_refused": "an address inside of an allocation cannot be \
+             freed" => free_inside;
             "memory.free.any_order": "100 allocations are freed in a mixed order" => free_any_order;
-            "memory.free.mixed_kinds": "allocations of all kinds freed alternately keep their neighbours" => free_mixed;
-            "memory.free.all_counted_back": "statistics are as before after everything was freed" => free_counts;
+            "memory.free.mixed_kinds": "allocations of all kinds freed alternately keep their \
+             neighbours" => free_mixed;
+            "memory.free.all_counted_back": "statistics are as before after everything was \
+             freed" => free_counts;
         ],
     },
     Group {
@@ -52,8 +65,10 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "kind_info describes a kind; an unknown one is DTL_ERROR_NOT_SUPPORTED.",
         usually: "All kinds are described as the first one is.",
         tests: tests_alone![
-            "memory.kind_info.unknown_kind_refused": "an unknown kind is DTL_ERROR_NOT_SUPPORTED" => info_unknown;
-            "memory.kind_info.same_on_every_thread": "threads that ask at once get one answer" => info_threads;
+            "memory.kind_info.unknown_kind_refused": "an unknown kind is \
+             DTL_ERROR_NOT_SUPPORTED" => info_unknown;
+            "memory.kind_info.same_on_every_thread": "threads that ask at once get one \
+             answer" => info_threads;
         ],
     },
     Group {
@@ -62,7 +77,8 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "All slots: any thread, no locks held.",
         usually: "A list or counter of the backend's is not protected, or a lock is taken twice.",
         tests: tests_alone![
-            "memory.threads.mixed_kinds_at_once": "eight threads take and free all kinds; contents stay" => threads_mixed;
+            "memory.threads.mixed_kinds_at_once": "eight threads take and free all kinds; contents \
+             stay" => threads_mixed;
             "memory.threads.handed_over": "what one thread took another frees" => threads_hand_over;
         ],
     },
@@ -87,7 +103,11 @@ fn zero_kind(s: &Subject) -> Outcome {
 fn absent_kinds(s: &Subject) -> Outcome {
     for (word, name) in KINDS {
         if s.backend.kind_info(word).is_err() {
-            refused(s.backend.alloc(word, 64, 0), DTL_ERROR_NOT_SUPPORTED, &format!("alloc of kind {name}"))?;
+            refused(
+                s.backend.alloc(word, 64, 0),
+                DTL_ERROR_NOT_SUPPORTED,
+                &format!("alloc of kind {name}"),
+            )?;
         }
     }
     Ok(())
@@ -135,7 +155,8 @@ fn kinds_apart(s: &Subject) -> Outcome {
             blocks.push(s.backend.alloc(kind.word, 100 + round * 37, 0)?);
         }
     }
-    let mut ranges: Vec<(u64, u64)> = blocks.iter().map(|block| (block.address(), block.size)).collect();
+    let mut ranges: Vec<(u64, u64)> =
+        blocks.iter().map(|block| (block.address(), block.size)).collect();
     ranges.sort_unstable();
     let shared = ranges.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0);
     ensure!(shared.is_none(), "two live allocations share bytes: {shared:x?}");
@@ -168,7 +189,10 @@ fn free_any_order(s: &Subject) -> Outcome {
     }
     for step in 0..100 {
         let (index, block) = blocks.swap_remove((step * 37) % blocks.len());
-        ensure!(block.all()? == pattern(index, block.size), "allocation {index} changed before it was freed");
+        ensure!(
+            block.all()? == pattern(index, block.size),
+            "allocation {index} changed before it was freed"
+        );
         block.free()?;
     }
     Ok(())
@@ -178,7 +202,8 @@ fn free_mixed(s: &Subject) -> Outcome {
     let mut kept = Vec::new();
     for round in 0..30u64 {
         for kind in &s.kinds {
-            let (gone, stays) = (s.backend.alloc(kind.word, 300, 0)?, s.backend.alloc(kind.word, 300, 0)?);
+            let (gone, stays) =
+                (s.backend.alloc(kind.word, 300, 0)?, s.backend.alloc(kind.word, 300, 0)?);
             stays.write(0, &pattern(round ^ kind.word, 300))?;
             gone.write(0, &[0xEE; 300])?;
             gone.free()?;
@@ -186,7 +211,10 @@ fn free_mixed(s: &Subject) -> Outcome {
         }
     }
     for (seed, block) in &kept {
-        ensure!(block.all()? == pattern(*seed, 300), "an allocation changed when others were freed");
+        ensure!(
+            block.all()? == pattern(*seed, 300),
+            "an allocation changed when others were freed"
+        );
     }
     Ok(())
 }
@@ -241,7 +269,9 @@ fn threads_hand_over(s: &Subject) -> Outcome {
     let (send, take) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let freeing = scope.spawn(move || -> Outcome {
-            take.iter().try_for_each(|block: crate::kit::calls::Block| block.free()).map_err(Into::into)
+            take.iter()
+                .try_for_each(|block: crate::kit::calls::Block| block.free())
+                .map_err(Into::into)
         });
         for size in 1..200 {
             let block = s.backend.alloc(kind, size, 0)?;

@@ -1,6 +1,6 @@
-//! Tests of memory that crosses to other processes: export_handle, import_handle, close_handle; and to other drivers:
-//! export_dmabuf. Here a process imports
-//! what it has exported itself; a backend that cannot do that says so, and the tests that need it are skipped.
+//! Tests of memory that crosses to other processes: export_handle, import_handle, close_handle; and
+//! to other drivers: export_dmabuf. Here a process imports what it has exported itself; a backend
+//! that cannot do that says so, and the tests that need it are skipped.
 
 use crate::kit::calls::Block;
 use crate::kit::catalog::{Group, Need, tests_alone};
@@ -21,28 +21,39 @@ pub(crate) const GROUPS: &[Group] = &[HANDLES, DMABUF];
 const HANDLES: Group = Group {
     slot: "memory.export_handle, import_handle, close_handle",
     needs: &[Need::Memory],
-    rule: "A kind with DTL_MEMORY_EXPORTABLE can be exported, another is DTL_ERROR_NOT_SUPPORTED. What is imported is the \
+    rule: "A kind with DTL_MEMORY_EXPORTABLE can be exported, another is DTL_ERROR_NOT_SUPPORTED. \
+        What is imported is the \
            same memory; it stays when the exporter frees it, and goes with close_handle.",
-    usually: "The property and the slot do not agree, import_handle copies, or close_handle frees the exporter's memory.",
+    usually: "The property and the slot do not agree, import_handle copies, or close_handle frees \
+        the exporter's memory.",
     tests: tests_alone![
-        "memory.handle.as_the_property_says": "exportable kinds are exported, others are DTL_ERROR_NOT_SUPPORTED" => as_declared;
+        "memory.handle.as_the_property_says": "exportable kinds are exported, others are \
+         DTL_ERROR_NOT_SUPPORTED" => as_declared;
         "memory.handle.is_the_same_memory": "what one side writes the other reads" => same_memory;
-        "memory.handle.aligned_as_exported": "an import begins where the alignment of the alloc lets it" => aligned;
-        "memory.handle.survives_the_exporter": "imported memory stays when the exporter has freed it" => survives;
-        "memory.handle.close_leaves_the_exporter": "the exporter's bytes stay when the import is closed" => close_leaves;
-        "memory.handle.stale_after_free": "what was freed cannot be imported: DTL_ERROR_INVALID_HANDLE" => stale;
-        "memory.handle.leaves_nothing": "statistics and open files are as before after 100 imports" => leaves_nothing;
+        "memory.handle.aligned_as_exported": "an import begins where the alignment of the alloc \
+         lets it" => aligned;
+        "memory.handle.survives_the_exporter": "imported memory stays when the exporter has freed \
+         it" => survives;
+        "memory.handle.close_leaves_the_exporter": "the exporter's bytes stay when the import is \
+         closed" => close_leaves;
+        "memory.handle.stale_after_free": "what was freed cannot be imported: \
+         DTL_ERROR_INVALID_HANDLE" => stale;
+        "memory.handle.leaves_nothing": "statistics and open files are as before after 100 \
+         imports" => leaves_nothing;
     ],
 };
 
 const DMABUF: Group = Group {
     slot: "memory.export_dmabuf",
     needs: &[Need::Memory],
-    rule: "A range of an allocation has a dma-buf: a new file descriptor, the caller's, and where in it the range begins.",
+    rule: "A range of an allocation has a dma-buf: a new file descriptor, the caller's, and where \
+        in it the range begins.",
     usually: "The descriptor is the backend's own, or the offset is not that of the range.",
     tests: tests_alone![
-        "memory.dmabuf.holds_the_range": "what is in the range is in the file, from its offset on" => holds_the_range;
-        "memory.dmabuf.descriptors_are_the_callers": "each call gives another one, and closing them harms nothing" => descriptors;
+        "memory.dmabuf.holds_the_range": "what is in the range is in the file, from its offset \
+         on" => holds_the_range;
+        "memory.dmabuf.descriptors_are_the_callers": "each call gives another one, and closing \
+         them harms nothing" => descriptors;
     ],
 };
 
@@ -54,7 +65,12 @@ fn export(block: &Block) -> Called<dtl_mem_handle_t> {
 
 fn import(s: &Subject, handle: &dtl_mem_handle_t) -> Called<Block> {
     let (mut pointer, mut size) = (ptr::null_mut(), 0);
-    call!(dtl_mem_import(s.backend.handle, ptr::from_ref(handle), &raw mut pointer, &raw mut size))?;
+    call!(dtl_mem_import(
+        s.backend.handle,
+        ptr::from_ref(handle),
+        &raw mut pointer,
+        &raw mut size
+    ))?;
     Ok(Block { backend: s.backend, pointer: pointer.cast(), size })
 }
 
@@ -99,7 +115,11 @@ fn as_declared(s: &Subject) -> Outcome {
         if kind.properties & DTL_MEMORY_EXPORTABLE != 0 {
             export(&block)?;
         } else {
-            refused(export(&block), DTL_ERROR_NOT_SUPPORTED, "export of a kind that is not exportable")?;
+            refused(
+                export(&block),
+                DTL_ERROR_NOT_SUPPORTED,
+                "export of a kind that is not exportable",
+            )?;
         }
     }
     Ok(())
@@ -115,7 +135,10 @@ fn same_memory(s: &Subject) -> Outcome {
                 wrong!("what was written on one side is not on the other: {what}");
             }
         }
-        ensure!(second.query(second.size - 1)?.size_bytes == first.size, "the import has another size");
+        ensure!(
+            second.query(second.size - 1)?.size_bytes == first.size,
+            "the import has another size"
+        );
     }
     Ok(())
 }
@@ -123,7 +146,11 @@ fn same_memory(s: &Subject) -> Outcome {
 fn aligned(s: &Subject) -> Outcome {
     const ALIGNMENT: u64 = 1 << 20;
     for (_, _, second) in aligned_pairs(s, ALIGNMENT)? {
-        ensure!(second.address() % ALIGNMENT == 0, "{:#x} is not aligned to {ALIGNMENT}", second.address());
+        ensure!(
+            second.address() % ALIGNMENT == 0,
+            "{:#x} is not aligned to {ALIGNMENT}",
+            second.address()
+        );
     }
     Ok(())
 }
@@ -152,7 +179,8 @@ fn close_leaves(s: &Subject) -> Outcome {
     Ok(())
 }
 
-/// The dma-buf of a range, and where that begins in it; `None`: the backend, or this memory, has none.
+/// The dma-buf of a range, and where that begins in it; `None`: the backend, or this memory, has
+/// none.
 fn dmabuf(block: &Block, begin: u64) -> Called<Option<(File, u64)>> {
     let (mut fd, mut offset) = (-1, 0);
     let size = block.size - begin;
@@ -181,13 +209,18 @@ fn holds_the_range(s: &Subject) -> Outcome {
         let bytes = pattern(5, block.size);
         block.write(0, &bytes)?;
         for begin in [0, 4096] {
-            let Some((mut file, offset)) = dmabuf(&block, begin)? else { skip!("it gives none of a part") };
+            let Some((mut file, offset)) = dmabuf(&block, begin)? else {
+                skip!("it gives none of a part")
+            };
             let (end, size) = (file.seek(SeekFrom::End(0)).unwrap_or(0), block.size - begin);
             ensure!(offset + size <= end, "{size} bytes at {offset} are not in a file of {end}");
             let mut there = vec![0; size as usize];
             // Drivers' dma-bufs are not read by read.
             if file.read_exact_at(&mut there, offset).is_ok() {
-                ensure!(bytes.ends_with(&there), "the bytes from {offset} on are not those from {begin} on");
+                ensure!(
+                    bytes.ends_with(&there),
+                    "the bytes from {offset} on are not those from {begin} on"
+                );
             }
         }
     }
@@ -199,14 +232,19 @@ fn descriptors(s: &Subject) -> Outcome {
         let before = open_files();
         for _ in 0..3 {
             let (one, other) = (dmabuf(&block, 0)?, dmabuf(&block, 0)?);
-            let number = |made: &Option<(File, u64)>| made.as_ref().map(|(file, _)| file.as_raw_fd());
+            let number =
+                |made: &Option<(File, u64)>| made.as_ref().map(|(file, _)| file.as_raw_fd());
             let are_two = number(&one) != number(&other);
             if !are_two {
                 std::mem::forget(other); // it is the same one
             }
             ensure!(are_two, "two calls gave one descriptor");
         }
-        ensure!(open_files() == before, "{} files are open; there were {before} before", open_files());
+        ensure!(
+            open_files() == before,
+            "{} files are open; there were {before} before",
+            open_files()
+        );
         block.write(0, &pattern(6, block.size))?;
     }
     Ok(())

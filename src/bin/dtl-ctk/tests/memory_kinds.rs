@@ -1,4 +1,5 @@
-//! Tests of each memory kind: what is taken, whether it keeps what is written, whether it comes back.
+//! Tests of each memory kind: what is taken, whether it keeps what is written, whether it comes
+//! back.
 
 use crate::kit::calls::{Block, field};
 use crate::kit::catalog::{Group, Need, Test, alone};
@@ -78,7 +79,11 @@ macro_rules! of_kind {
                 "eight threads take, write, compare and free",
                 threads::<$word>,
             ),
-            alone(concat!("memory.", $name, ".named"), "kind_info gives a name with its NUL", named::<$word>),
+            alone(
+                concat!("memory.", $name, ".named"),
+                "kind_info gives a name with its NUL",
+                named::<$word>,
+            ),
             alone(
                 concat!("memory.", $name, ".alignment_is_a_power_of_two"),
                 "kind_info's alignment is one",
@@ -103,9 +108,12 @@ macro_rules! of_kind {
     };
 }
 
-const RULE: &str = "alloc gives size_bytes aligned as asked, free takes them back with size, alignment and kind of \
-                    the alloc; kind_info tells who can access them and how they are aligned at least.";
-const USUALLY: &str = "A size or alignment that is passed on to the wrong parameter, a free that gives nothing \
+const RULE: &str = "alloc gives size_bytes aligned as asked, free takes them back with size, \
+    alignment and kind of \
+                    the alloc; kind_info tells who can access them and how they are aligned at \
+                    least.";
+const USUALLY: &str = "A size or alignment that is passed on to the wrong parameter, a free that \
+    gives nothing \
                        back, or a kind_info that promises more than alloc keeps.";
 
 pub(crate) const GROUPS: &[Group] = &[
@@ -162,7 +170,11 @@ fn aligned_as_asked<const K: u64>(s: &Subject) -> Outcome {
         for size in [1, 3, 100, 5000] {
             let block = take(s, K, size, 1 << bits)?;
             let address = block.address();
-            ensure!(address % (1 << bits) == 0, "{size} bytes aligned to {} are at {address:#x}", 1 << bits);
+            ensure!(
+                address % (1 << bits) == 0,
+                "{size} bytes aligned to {} are at {address:#x}",
+                1 << bits
+            );
         }
     }
     Ok(())
@@ -170,7 +182,8 @@ fn aligned_as_asked<const K: u64>(s: &Subject) -> Outcome {
 
 fn aligned_as_declared<const K: u64>(s: &Subject) -> Outcome {
     let alignment = kind(s, K)?.alignment.max(1);
-    let blocks: Vec<Block> = (1..100).map(|size| take(s, K, size * 7, 0)).collect::<Result<_, _>>()?;
+    let blocks: Vec<Block> =
+        (1..100).map(|size| take(s, K, size * 7, 0)).collect::<Result<_, _>>()?;
     for block in &blocks {
         let address = block.address();
         ensure!(
@@ -215,7 +228,8 @@ fn large_block<const K: u64>(s: &Subject) -> Outcome {
 fn apart<const K: u64>(s: &Subject) -> Outcome {
     let blocks: Vec<Block> =
         (0..200).map(|index| take(s, K, 1 + index * 29 % 3000, 0)).collect::<Result<_, _>>()?;
-    let mut ranges: Vec<(u64, u64)> = blocks.iter().map(|block| (block.address(), block.size)).collect();
+    let mut ranges: Vec<(u64, u64)> =
+        blocks.iter().map(|block| (block.address(), block.size)).collect();
     ranges.sort_unstable();
     let shared = ranges.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0);
     ensure!(shared.is_none(), "two live allocations share bytes: {shared:x?}");
@@ -224,7 +238,8 @@ fn apart<const K: u64>(s: &Subject) -> Outcome {
 
 fn survives<const K: u64>(s: &Subject) -> Outcome {
     let sizes = [1, 17, 64, 100, 1000, 4096, 10_000];
-    let kept: Vec<Block> = sizes.iter().map(|size| take(s, K, *size, 0)).collect::<Result<_, _>>()?;
+    let kept: Vec<Block> =
+        sizes.iter().map(|size| take(s, K, *size, 0)).collect::<Result<_, _>>()?;
     for (block, seed) in kept.iter().zip(0..) {
         block.write(0, &pattern(seed, block.size))?;
     }
@@ -235,8 +250,13 @@ fn survives<const K: u64>(s: &Subject) -> Outcome {
         }
     }
     for (block, seed) in kept.iter().zip(0..) {
-        let Some(difference) = difference(&block.all()?, &pattern(seed, block.size)) else { continue };
-        wrong!("an allocation of {} bytes changed while others came and went: {difference}", block.size);
+        let Some(difference) = difference(&block.all()?, &pattern(seed, block.size)) else {
+            continue;
+        };
+        wrong!(
+            "an allocation of {} bytes changed while others came and went: {difference}",
+            block.size
+        );
     }
     Ok(())
 }
@@ -280,7 +300,11 @@ fn many_small<const K: u64>(s: &Subject) -> Outcome {
 
 fn too_much<const K: u64>(s: &Subject) -> Outcome {
     refused(take(s, K, 1 << 55, 0), DTL_ERROR_OUT_OF_MEMORY, "alloc of 2^55 bytes")?;
-    refused(take(s, K, (1 << 55) + 4095, 4096), DTL_ERROR_OUT_OF_MEMORY, "alloc of 2^55 + 4095 bytes")
+    refused(
+        take(s, K, (1 << 55) + 4095, 4096),
+        DTL_ERROR_OUT_OF_MEMORY,
+        "alloc of 2^55 + 4095 bytes",
+    )
 }
 
 fn after_too_much<const K: u64>(s: &Subject) -> Outcome {
@@ -351,7 +375,10 @@ fn properties<const K: u64>(s: &Subject) -> Outcome {
     );
     ensure!(K != DTL_MEMORY_HOST || has(DTL_MEMORY_HOST_ACCESSIBLE), "HOST is not host accessible");
     ensure!(K != DTL_MEMORY_PINNED || !has(DTL_MEMORY_PAGEABLE), "PINNED is pageable");
-    ensure!(K != DTL_MEMORY_MANAGED || both, "MANAGED is not accessible from both sides ({properties:#x})");
+    ensure!(
+        K != DTL_MEMORY_MANAGED || both,
+        "MANAGED is not accessible from both sides ({properties:#x})"
+    );
     Ok(())
 }
 
@@ -376,7 +403,8 @@ fn found<const K: u64>(s: &Subject) -> Outcome {
     let block = take(s, K, 1000, 0)?;
     for offset in [0, 1, 500, 999] {
         let info = block.query(offset)?;
-        let same = info.kind == K && info.size_bytes == 1000 && info.base.addr() as u64 == block.address();
+        let same =
+            info.kind == K && info.size_bytes == 1000 && info.base.addr() as u64 == block.address();
         ensure!(
             same,
             "offset {offset}: {} bytes at {:?} of kind {:#x}",
@@ -386,7 +414,9 @@ fn found<const K: u64>(s: &Subject) -> Outcome {
         );
     }
     match block.query(1000) {
-        Ok(info) if info.base.addr() as u64 == block.address() => wrong!("the byte behind it leads to it"),
+        Ok(info) if info.base.addr() as u64 == block.address() => {
+            wrong!("the byte behind it leads to it")
+        }
         _ => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of memory in a stream's order, of host memory that a backend is told of, and of prefetches. A backend without the slots
-//! has the library's way, to which the same rules apply.
+//! Tests of memory in a stream's order, of host memory that a backend is told of, and of
+//! prefetches. A backend without the slots has the library's way, to which the same rules apply.
 
 use crate::kit::calls::{Block, UNTOUCHED, copy};
 use crate::kit::catalog::{Group, Need, tests_alone};
@@ -19,33 +19,44 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "memory.alloc_async, free_async",
         needs: &[Need::Memory],
-        rule: "alloc_async gives memory for the work that is queued later; free_async frees behind the work that is in the stream.",
-        usually: "free_async frees at once, or never; alloc_async does not look at kind or alignment.",
+        rule: "alloc_async gives memory for the work that is queued later; free_async frees behind \
+            the work that is in the stream.",
+        usually: "free_async frees at once, or never; alloc_async does not look at kind or \
+            alignment.",
         tests: tests_alone![
-            "memory.alloc_async.aligned_as_asked": "of every kind, at alignments up to 4096" => aligned;
+            "memory.alloc_async.aligned_as_asked": "of every kind, at alignments up to \
+             4096" => aligned;
             "memory.alloc_async.unknown_kind_refused": "as alloc refuses it; *out stays" => unknown;
-            "memory.free_async.twice_refused": "what was freed in order is no allocation any more" => twice;
-            "memory.free_async.comes_back": "150 times 1 MiB of every kind is counted back and does not add up" => comes_back;
+            "memory.free_async.twice_refused": "what was freed in order is no allocation any \
+             more" => twice;
+            "memory.free_async.comes_back": "150 times 1 MiB of every kind is counted back and \
+             does not add up" => comes_back;
             "memory.free_async.frees_what_alloc_gave": "and free what alloc_async gave" => crossed;
         ],
     },
     Group {
         slot: "memory.alloc_async, free_async",
         needs: &[Need::Memory, Need::Compute],
-        rule: "alloc_async gives memory for the work that is queued later; free_async frees behind the work that is in the stream.",
+        rule: "alloc_async gives memory for the work that is queued later; free_async frees behind \
+            the work that is in the stream.",
         usually: "Memory is handed out again while queued work still uses it.",
         tests: tests_alone![
-            "memory.alloc_async.holds_what_is_queued": "bytes go in and out by queued copies" => holds;
-            "memory.free_async.after_earlier_work": "work in the stream still finds the bytes of freed memory" => in_order;
+            "memory.alloc_async.holds_what_is_queued": "bytes go in and out by queued \
+             copies" => holds;
+            "memory.free_async.after_earlier_work": "work in the stream still finds the bytes of \
+             freed memory" => in_order;
         ],
     },
     Group {
         slot: "memory.register_host, unregister_host",
         needs: &[Need::Memory],
-        rule: "register_host makes memory of the program's PINNED memory of the backend; unregister_host takes that back.",
-        usually: "A size that is no multiple of a page is refused, or a second registration of the same memory fails.",
+        rule: "register_host makes memory of the program's PINNED memory of the backend; \
+            unregister_host takes that back.",
+        usually: "A size that is no multiple of a page is refused, or a second registration of the \
+            same memory fails.",
         tests: tests_alone![
-            "memory.register_host.known_as_pinned": "odd ranges are PINNED memory of the backend, until they are taken back" => registered;
+            "memory.register_host.known_as_pinned": "odd ranges are PINNED memory of the backend, \
+             until they are taken back" => registered;
             "memory.register_host.again_and_again": "the same memory 100 times" => again;
         ],
     },
@@ -55,7 +66,8 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "prefetch moves memory; it changes no bytes.",
         usually: "The kind is not looked at, or the range is taken for all of the allocation.",
         tests: tests_alone![
-            "transfer.prefetch.bytes_stay": "of every kind, to the device and to the host" => prefetched;
+            "transfer.prefetch.bytes_stay": "of every kind, to the device and to the \
+             host" => prefetched;
         ],
     },
 ];
@@ -78,7 +90,11 @@ fn aligned(s: &Subject) -> Outcome {
     for kind in &s.kinds {
         for alignment in [1, 64, 4096] {
             let block = take(s, &stream, kind.word, SIZE, alignment)?;
-            ensure!(block.address() % alignment == 0, "{:#x} is not aligned to {alignment}", block.address());
+            ensure!(
+                block.address() % alignment == 0,
+                "{:#x} is not aligned to {alignment}",
+                block.address()
+            );
             let info = block.query(SIZE - 1)?;
             ensure!(
                 info.kind == kind.word && info.size_bytes == SIZE,
@@ -92,7 +108,8 @@ fn aligned(s: &Subject) -> Outcome {
 
 fn unknown(s: &Subject) -> Outcome {
     let (stream, mut out) = (stream(s)?, UNTOUCHED);
-    let asked = call!(dtl_mem_alloc_async(stream.handle, 0x0001_7ffe_0000_0000, 64, 0, &raw mut out));
+    let asked =
+        call!(dtl_mem_alloc_async(stream.handle, 0x0001_7ffe_0000_0000, 64, 0, &raw mut out));
     refused(asked, DTL_ERROR_NOT_SUPPORTED, "alloc_async of an unknown kind")?;
     ensure!(std::ptr::eq(out, UNTOUCHED), "the refused call wrote {out:?}");
     for (word, name) in KINDS {
@@ -135,7 +152,12 @@ fn comes_back(s: &Subject) -> Outcome {
         (0..150).try_for_each(|_| round())?;
         let after = (s.backend.stats()?.live_bytes, resident_bytes());
         ensure!(before.0 == after.0, "{} bytes were live, and {} are", before.0, after.0);
-        ensure!(after.1 < before.1 + 64 * MIB, "memory grew from {} to {} bytes", before.1, after.1);
+        ensure!(
+            after.1 < before.1 + 64 * MIB,
+            "memory grew from {} to {} bytes",
+            before.1,
+            after.1
+        );
     }
     Ok(())
 }
@@ -195,7 +217,11 @@ fn in_order(s: &Subject) -> Outcome {
 }
 
 fn register(s: &Subject, bytes: &mut [u8]) -> Outcome {
-    let told = call!(dtl_mem_register_host(s.backend.handle, bytes.as_mut_ptr().cast(), bytes.len() as u64));
+    let told = call!(dtl_mem_register_host(
+        s.backend.handle,
+        bytes.as_mut_ptr().cast(),
+        bytes.len() as u64
+    ));
     match optional(told)? {
         Some(()) => Ok(()),
         None => skip!("it registers no memory of the program's"),
@@ -246,7 +272,9 @@ fn prefetched(s: &Subject) -> Outcome {
     for (number, kind) in (1..).zip(&s.kinds) {
         let (block, bytes) = (s.backend.alloc(kind.word, SIZE, 0)?, pattern(number, SIZE));
         block.write(0, &bytes)?;
-        for (begin, size, device) in [(0, SIZE, 0), (100, 5000, DTL_PREFETCH_HOST), (SIZE - 1, 1, 0)] {
+        for (begin, size, device) in
+            [(0, SIZE, 0), (100, 5000, DTL_PREFETCH_HOST), (SIZE - 1, 1, 0)]
+        {
             call!(dtl_mem_prefetch(stream.handle, block.at(begin), size, device))?;
         }
         stream.synchronize()?;

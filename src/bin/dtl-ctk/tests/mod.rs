@@ -1,5 +1,6 @@
-//! The named tests, a file for each part of the interface. A test is one short function; its name and one
-//! line about it are in the table at the top of its file, with the rule of the header that it comes from.
+//! The named tests, a file for each part of the interface. A test is one short function; its name
+//! and one line about it are in the table at the top of its file, with the rule of the header that
+//! it comes from.
 
 pub(crate) mod abi;
 pub(crate) mod abi_answers;

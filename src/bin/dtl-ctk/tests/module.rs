@@ -1,4 +1,5 @@
-//! Tests of kernels from source: the modules slots of an exec table, with text that any backend compiles (dtl_kernel.h).
+//! Tests of kernels from source: the modules slots of an exec table, with text that any backend
+//! compiles (dtl_kernel.h).
 
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Hold, Kernel, Stream, shape};
@@ -23,15 +24,21 @@ pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "exec.module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch",
     needs: &[Need::Compute],
     rule: "Source of language 0 is compiled with dtl_kernel.h, where a backend compiles source \
-           (or --binary names a file); errors in it are DTL_ERROR_COMPILE_FAILED with the compiler's \
+           (or --binary names a file); errors in it are DTL_ERROR_COMPILE_FAILED with the \
+           compiler's \
            log, unknown kernels DTL_ERROR_NOT_FOUND. A launch is work of its stream.",
-    usually: "The log is not handed over, an error of the compiler becomes another status, or the launch is not in order.",
+    usually: "The log is not handed over, an error of the compiler becomes another status, or the \
+        launch is not in order.",
     tests: tests_alone![
         "exec.module.computes": "a compiled kernel does each thread of its launch" => computes;
-        "exec.module.errors_have_a_log": "bad source is DTL_ERROR_COMPILE_FAILED, and there is a log" => errors;
-        "exec.module.unknown_kernel_not_found": "a kernel that is not in the source is DTL_ERROR_NOT_FOUND" => unknown;
-        "exec.module.launch_after_earlier_work": "a launch begins when the work before it has ended" => ordered;
-        "exec.module.destroy_succeeds": "modules and kernels are destroyed without a warning" => destroyed;
+        "exec.module.errors_have_a_log": "bad source is DTL_ERROR_COMPILE_FAILED, and there is a \
+         log" => errors;
+        "exec.module.unknown_kernel_not_found": "a kernel that is not in the source is \
+         DTL_ERROR_NOT_FOUND" => unknown;
+        "exec.module.launch_after_earlier_work": "a launch begins when the work before it has \
+         ended" => ordered;
+        "exec.module.destroy_succeeds": "modules and kernels are destroyed without a \
+         warning" => destroyed;
     ],
 }];
 
@@ -46,7 +53,9 @@ const ADDS: &str = "pi";
 
 /// The file that was named, with its language.
 fn binary() -> Outcome<Option<(Vec<u8>, dtl_enum_word_t)>> {
-    let Some(path) = KERNELS.get().and_then(|kernels| kernels.binary.as_ref()) else { return Ok(None) };
+    let Some(path) = KERNELS.get().and_then(|kernels| kernels.binary.as_ref()) else {
+        return Ok(None);
+    };
     let language = match path.extension().and_then(|ending| ending.to_str()) {
         Some("ptx") => DTL_LANGUAGE_PTX,
         Some("spv") => DTL_LANGUAGE_SPIRV,
@@ -123,7 +132,8 @@ fn needed(s: &Subject) -> Outcome {
         Err(refused) if refused.status == DTL_ERROR_UNAVAILABLE => skip!("{}", refused.text),
         Err(refused) if refused.status == DTL_ERROR_NOT_SUPPORTED => {
             skip!(
-                "it does not compile language 0 ({}); --binary FILE --kernel NAME tests a file that it takes",
+                "it does not compile language 0 ({}); --binary FILE --kernel NAME tests a file \
+                 that it takes",
                 refused.text
             )
         }
@@ -161,14 +171,20 @@ fn launched(s: &Subject) -> Outcome {
 }
 
 fn memory_kind(s: &Subject) -> Outcome<u64> {
-    let kind = [DTL_MEMORY_DEVICE, DTL_MEMORY_HOST].into_iter().find(|kind| s.kind(*kind).is_some());
+    let kind =
+        [DTL_MEMORY_DEVICE, DTL_MEMORY_HOST].into_iter().find(|kind| s.kind(*kind).is_some());
     let Some(kind) = kind else { skip!("it has no memory") };
     Ok(kind)
 }
 
 /// Adds 5 to 1000 numbers, behind what is in the stream; what they are after a while, before
 /// `then`.
-fn add(s: &Subject, stream: &Stream, wait: Duration, then: impl FnOnce() -> Outcome) -> Outcome<Vec<u8>> {
+fn add(
+    s: &Subject,
+    stream: &Stream,
+    wait: Duration,
+    then: impl FnOnce() -> Outcome,
+) -> Outcome<Vec<u8>> {
     let block = s.backend.alloc(memory_kind(s)?, 4000, 0)?;
     block.fill(0, 0, 4000)?;
     let kernel = named(&module(s)?)?;

@@ -1,5 +1,6 @@
-//! Tests of opening beyond the first time: again in the same job, with a rank that does not come, what is left in
-//! folders that programs share. The first time: `life`; warnings and files that stay open: `presence`.
+//! Tests of opening beyond the first time: again in the same job, with a rank that does not come,
+//! what is left in folders that programs share. The first time: `life`; warnings and files that
+//! stay open: `presence`.
 
 use crate::api::Comm;
 use crate::kit::catalog::{Group, tests_of_ranks};
@@ -19,37 +20,49 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.open",
         needs: &[],
-        rule: "open is called as often as the program opens one of this kind, with the same job each time; all ranks do \
-               so in one order. It waits until timeout_ns has passed, then DTL_ERROR_TIMEOUT names the ranks that are \
+        rule: "open is called as often as the program opens one of this kind, with the same job \
+            each time; all ranks do \
+               so in one order. It waits until timeout_ns has passed, then DTL_ERROR_TIMEOUT names \
+               the ranks that are \
                missing; a failed open leaves nothing behind.",
-        usually: "The second open finds the names or channels of the first, timeout_ns is not looked at in every wait, or \
+        usually: "The second open finds the names or channels of the first, timeout_ns is not \
+            looked at in every wait, or \
                   the way out after a failure does not close everything.",
         tests: tests_of_ranks![
-            1 "comm.open.again_in_the_same_job": "a second and a third, a barrier after each, beside the first" => again_beside;
-            1 "comm.open.one_after_the_other": "five in one job, each closed before the next is opened, by ranks in no step" => in_a_row;
-            1 "comm.open.missing_rank_ends_in_time": "with a rank that never opens, DTL_ERROR_TIMEOUT within 3 times the limit" => missing_ends;
-            1 "comm.open.missing_rank_is_named": "the text of some rank names the one that is missing" => missing_named;
-            1 "comm.open.failed_leaves_no_open_files": "such a failed open leaves no open files" => missing_leaves;
+            1 "comm.open.again_in_the_same_job": "a second and a third, a barrier after each, \
+                beside the first" => again_beside;
+            1 "comm.open.one_after_the_other": "five in one job, each closed before the next is \
+                opened, by ranks in no step" => in_a_row;
+            1 "comm.open.missing_rank_ends_in_time": "with a rank that never opens, \
+                DTL_ERROR_TIMEOUT within 3 times the limit" => missing_ends;
+            1 "comm.open.missing_rank_is_named": "the text of some rank names the one that is \
+                missing" => missing_named;
+            1 "comm.open.failed_leaves_no_open_files": "such a failed open leaves no open \
+                files" => missing_leaves;
         ],
     },
     Group {
         slot: "comm.isend",
         needs: &[],
-        rule: "isend moves at once what there is room for: to the program a small send is over, and its next call may be \
+        rule: "isend moves at once what there is room for: to the program a small send is over, \
+            and its next call may be \
                far away.",
         usually: "isend only queues, and the queue moves when `test` is called.",
         tests: tests_of_ranks![
-            2 "comm.isend.small_leaves_at_once": "a small message arrives while its sender computes and calls nothing" => leaves_at_once;
+            2 "comm.isend.small_leaves_at_once": "a small message arrives while its sender \
+                computes and calls nothing" => leaves_at_once;
         ],
     },
     Group {
         slot: "comm.close",
         needs: &[],
         rule: "close closes what open gave; no file or name of a communicator outlives it.",
-        usually: "A file, a socket's name or shared memory in /dev/shm is not unlinked when all ranks have come, or at the \
+        usually: "A file, a socket's name or shared memory in /dev/shm is not unlinked when all \
+            ranks have come, or at the \
                   end.",
         tests: tests_of_ranks![
-            1 "comm.close.leaves_no_names": "nothing stays in /dev/shm, the folder for temporary files or the current one" => leaves_no_names;
+            1 "comm.close.leaves_no_names": "nothing stays in /dev/shm, the folder for temporary \
+                files or the current one" => leaves_no_names;
         ],
     },
 ];
@@ -59,7 +72,14 @@ fn again(p: &Peer) -> Outcome<Peer> {
     on_its_own(p)?;
     let other = accepted(p, Comm::open(&p.kind, None, p.timeout_ns))?;
     let (is, should) = ((other.rank, other.size), (p.rank, p.size));
-    ensure!(is == should, "rank {} of {} is rank {} of {} in the next", should.0, should.1, is.0, is.1);
+    ensure!(
+        is == should,
+        "rank {} of {} is rank {} of {} in the next",
+        should.0,
+        should.1,
+        is.0,
+        is.1
+    );
     Ok(other)
 }
 
@@ -71,7 +91,8 @@ fn again_beside(p: &Peer) -> Outcome {
     third.barrier()?;
     // One tag on all of them: the message of each is received last first.
     let all = [p, &second, &third];
-    let number = |peer: usize, from: i32, to: i32| message(from, to, peer as u64, 100 + peer as u64);
+    let number =
+        |peer: usize, from: i32, to: i32| message(from, to, peer as u64, 100 + peer as u64);
     let sent: Vec<_> = (0..)
         .zip(all)
         .map(|(at, peer)| peer.isend(number(at, p.rank, p.next()), p.next(), 4))
@@ -106,7 +127,8 @@ struct Missing {
     took: Duration,
 }
 
-/// Opens with one rank missing. Under a name of its own, and as often on all ranks: who counts stays in step.
+/// Opens with one rank missing. Under a name of its own, and as often on all ranks: who counts
+/// stays in step.
 fn missing(p: &Peer, limit: Duration) -> Outcome<Missing> {
     on_its_own(p)?;
     if p.kind == "self" {
@@ -127,7 +149,10 @@ fn missing(p: &Peer, limit: Duration) -> Outcome<Missing> {
         Err(failure) => Ok(Missing { text: failure.text, took }),
         Ok(comm) => match Peer::of(comm, &p.kind, p.timeout_ns, p.no_time_limit)? {
             other if other.size == p.size => {
-                skip!("the ranks are the launcher's, whatever the description says: none can be missing")
+                skip!(
+                    "the ranks are the launcher's, whatever the description says: none can be \
+                     missing"
+                )
             }
             other => wrong!("it is open with {} ranks, {} have come", other.size, p.size),
         },
@@ -190,7 +215,10 @@ fn missing_leaves(p: &Peer) -> Outcome {
     missing(p, limit)?;
     missing(p, limit)?;
     let after = open_files();
-    ensure!(after < before + 2, "{after} files are open; there were {before} before two failed opens");
+    ensure!(
+        after < before + 2,
+        "{after} files are open; there were {before} before two failed opens"
+    );
     Ok(())
 }
 
@@ -220,7 +248,10 @@ fn leaves_at_once(p: &Peer) -> Outcome {
             return Ok(());
         }
     }
-    wrong!("a message of 1 byte arrives only when its sender calls the library again, {SILENCE:?} later")
+    wrong!(
+        "a message of 1 byte arrives only when its sender calls the library again, {SILENCE:?} \
+         later"
+    )
 }
 
 /// The folders where a forgotten file would be.
@@ -233,11 +264,13 @@ fn folders() -> Vec<PathBuf> {
 }
 
 fn names() -> HashSet<PathBuf> {
-    let entries = folders().into_iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
+    let entries =
+        folders().into_iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
-/// The user's names that come with the work and stay. The ranks are in step: none works while another one looks.
+/// The user's names that come with the work and stay. The ranks are in step: none works while
+/// another one looks.
 fn left_by(p: &Peer, work: impl FnOnce() -> Outcome) -> Outcome<Vec<PathBuf>> {
     p.barrier()?;
     let before = names();
@@ -256,8 +289,8 @@ fn is_marked(path: &Path) -> bool {
     (job.len() > 4 && name.contains(&job)) || (pid.len() > 3 && has_pid)
 }
 
-/// Other programs make files, too. So names count that come to a folder each time a communicator is opened and
-/// closed, while none come when nothing happens for as long.
+/// Other programs make files, too. So names count that come to a folder each time a communicator is
+/// opened and closed, while none come when nothing happens for as long.
 fn leaves_no_names(p: &Peer) -> Outcome {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..4 {
@@ -281,9 +314,14 @@ fn leaves_no_names(p: &Peer) -> Outcome {
         let each_time = with.iter().all(|round| round.iter().any(|path| is_in(&path)));
         let marked = left.iter().find(|path| is_marked(path));
         match marked.or(left.first()) {
-            Some(path) if each_time && (marked.is_some() || !without.iter().any(|path| is_in(&path))) => {
+            Some(path)
+                if each_time && (marked.is_some() || !without.iter().any(|path| is_in(&path))) =>
+            {
                 let (count, path) = (left.len(), path.display());
-                wrong!("four communicators are closed, {count} names have come and stay, for example {path}")
+                wrong!(
+                    "four communicators are closed, {count} names have come and stay, for example \
+                     {path}"
+                )
             }
             Some(path) if each_time => unsure = Some(path.display().to_string()),
             _ => {}
@@ -291,7 +329,10 @@ fn leaves_no_names(p: &Peer) -> Outcome {
     }
     match unsure {
         Some(path) => {
-            skip!("other programs make files here, too, so nobody can tell whose {path} is, which stays")
+            skip!(
+                "other programs make files here, too, so nobody can tell whose {path} is, which \
+                 stays"
+            )
         }
         None => Ok(()),
     }

@@ -14,9 +14,11 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.isend, irecv, test (sizes)",
         needs: &[],
-        rule: "isend and irecv move bytes from and to the caller's buffers. Messages of up to 8 KiB travel in \
+        rule: "isend and irecv move bytes from and to the caller's buffers. Messages of up to 8 \
+            KiB travel in \
                frames, larger ones alone under a match word of their own.",
-        usually: "A size is cut to 16 or 32 bits, a partial write or read is not continued, or the last bytes are \
+        usually: "A size is cut to 16 or 32 bits, a partial write or read is not continued, or the \
+            last bytes are \
                   taken from another message.",
         tests: tests_of_ranks![
             1 "comm.p2p.empty_message_arrives": "0 bytes, round the ring, 50 times" => size_0;
@@ -36,75 +38,105 @@ pub(crate) const GROUPS: &[Group] = &[
         slot: "comm.isend, irecv, test (routes)",
         needs: &[],
         rule: "A message goes to the rank that is named, once.",
-        usually: "Ranks of the communicator and of the transport are mixed up, or messages to oneself are sent away.",
+        usually: "Ranks of the communicator and of the transport are mixed up, or messages to \
+            oneself are sent away.",
         tests: tests_of_ranks![
-            2 "comm.p2p.every_pair_exchanges": "each rank to each rank, contents tell who sent" => every_pair;
+            2 "comm.p2p.every_pair_exchanges": "each rank to each rank, contents tell who \
+                sent" => every_pair;
             1 "comm.p2p.message_to_itself": "small and large" => to_itself;
-            2 "comm.p2p.nobody_else_gets_it": "a message for one rank is seen by no other" => nobody_else;
-            2 "comm.p2p.all_to_one": "500 messages of each rank to rank 0: none lost, none twice" => all_to_one;
+            2 "comm.p2p.nobody_else_gets_it": "a message for one rank is seen by no \
+                other" => nobody_else;
+            2 "comm.p2p.all_to_one": "500 messages of each rank to rank 0: none lost, none \
+                twice" => all_to_one;
             2 "comm.p2p.one_to_all": "rank 0 to all others, 300 each" => one_to_all;
-            1 "comm.p2p.nobody_is_a_partner": "DTL_PROC_NULL sends and receives nothing" => proc_null;
-            1 "comm.p2p.rank_beyond_size_refused": "a rank that is none is DTL_ERROR_INVALID_RANK" => bad_rank;
-            1 "comm.p2p.tag_out_of_range_refused": "tag -5 and DTL_TAG_MAX + 1 are DTL_ERROR_INVALID_ARGUMENT" => bad_tag;
+            1 "comm.p2p.nobody_is_a_partner": "DTL_PROC_NULL sends and receives \
+                nothing" => proc_null;
+            1 "comm.p2p.rank_beyond_size_refused": "a rank that is none is \
+                DTL_ERROR_INVALID_RANK" => bad_rank;
+            1 "comm.p2p.tag_out_of_range_refused": "tag -5 and DTL_TAG_MAX + 1 are \
+                DTL_ERROR_INVALID_ARGUMENT" => bad_tag;
         ],
     },
     Group {
         slot: "comm.isend, irecv (order)",
         needs: &[],
-        rule: "Two messages of one rank under one word are received in the order sent, by receives in the order \
+        rule: "Two messages of one rank under one word are received in the order sent, by receives \
+            in the order \
                posted.",
-        usually: "Two channels for small and large messages race, or a retry after DTL_ERROR_BUSY overtakes.",
+        usually: "Two channels for small and large messages race, or a retry after DTL_ERROR_BUSY \
+            overtakes.",
         tests: tests_of_ranks![
             1 "comm.p2p.small_messages_in_order": "1000 of 20 bytes" => order_small;
             1 "comm.p2p.large_messages_in_order": "20 of 200 000 bytes" => order_large;
             1 "comm.p2p.mixed_sizes_in_order": "300 alternately small and large" => order_mixed;
-            1 "comm.p2p.posted_receives_in_order": "200 receives posted before the messages come" => order_posted;
+            1 "comm.p2p.posted_receives_in_order": "200 receives posted before the messages \
+                come" => order_posted;
             1 "comm.p2p.empty_messages_in_order": "empty ones between full ones" => order_empty;
-            2 "comm.p2p.order_from_each_sender": "all send to all, each pair in order" => order_pairs;
+            2 "comm.p2p.order_from_each_sender": "all send to all, each pair in \
+                order" => order_pairs;
         ],
     },
     Group {
         slot: "comm.isend, irecv, test (many at once)",
         needs: &[],
         rule: "Any number of operations may be in flight; DTL_ERROR_BUSY means no room now.",
-        usually: "A queue of fixed length overflows, an operation's number is used again too early, or test makes \
+        usually: "A queue of fixed length overflows, an operation's number is used again too \
+            early, or test makes \
                   progress on one operation only.",
         tests: tests_of_ranks![
-            1 "comm.p2p.thousand_sends_in_flight": "1000 sends are started before the first receive" => flight_sends;
-            1 "comm.p2p.thousand_receives_in_flight": "1000 receives are posted before the first send" => flight_receives;
+            1 "comm.p2p.thousand_sends_in_flight": "1000 sends are started before the first \
+                receive" => flight_sends;
+            1 "comm.p2p.thousand_receives_in_flight": "1000 receives are posted before the first \
+                send" => flight_receives;
             1 "comm.p2p.large_ones_in_flight": "16 of 1 MiB each way at once" => flight_large;
-            2 "comm.p2p.flood_both_ways": "both sides send 200 of 64 KiB before they receive" => flood;
-            1 "comm.p2p.waited_for_in_reverse": "requests are waited for last to first" => wait_reverse;
-            1 "comm.p2p.several_threads_at_once": "four threads of each rank with their own tags" => threads;
+            2 "comm.p2p.flood_both_ways": "both sides send 200 of 64 KiB before they \
+                receive" => flood;
+            1 "comm.p2p.waited_for_in_reverse": "requests are waited for last to \
+                first" => wait_reverse;
+            1 "comm.p2p.several_threads_at_once": "four threads of each rank with their own \
+                tags" => threads;
             2 "comm.p2p.ten_thousand_messages": "one after another, none lost" => ten_thousand;
         ],
     },
     Group {
         slot: "comm.irecv (buffers)",
         needs: &[],
-        rule: "A receive writes its message and nothing else; a longer message is DTL_ERROR_TRUNCATED with its true \
+        rule: "A receive writes its message and nothing else; a longer message is \
+            DTL_ERROR_TRUNCATED with its true \
                size. A send's buffer is read before the operation is done.",
-        usually: "A whole packet is copied into a shorter buffer, or the buffer is read when the receiver asks, \
+        usually: "A whole packet is copied into a shorter buffer, or the buffer is read when the \
+            receiver asks, \
                   after the send was reported done.",
         tests: tests_of_ranks![
-            1 "comm.p2p.nothing_behind_a_short_message": "a larger buffer keeps its tail" => short_message;
-            1 "comm.p2p.small_message_truncated": "status, true size, full buffer" => truncate_small, if Cut;
-            1 "comm.p2p.large_message_truncated": "the same with 1 MiB into 1000 bytes" => truncate_large, if Cut;
-            1 "comm.p2p.truncated_to_nothing": "a receive of 0 bytes of a message of 10" => truncate_all, if Cut;
-            1 "comm.p2p.truncation_is_told": "10 to 100 bytes into less: DTL_ERROR_TRUNCATED, nothing behind the end, later messages arrive" => truncate_told;
-            1 "comm.p2p.truncation_to_nothing_is_told": "the same with a receive of 0 bytes" => truncate_all_told;
-            1 "comm.p2p.works_after_truncation": "messages behind a truncated one arrive whole" => truncate_after, if Cut;
-            1 "comm.p2p.sent_buffer_may_change": "changing a buffer after its send is done does not change the message" => reuse_small;
+            1 "comm.p2p.nothing_behind_a_short_message": "a larger buffer keeps its \
+                tail" => short_message;
+            1 "comm.p2p.small_message_truncated": "status, true size, full \
+                buffer" => truncate_small, if Cut;
+            1 "comm.p2p.large_message_truncated": "the same with 1 MiB into 1000 \
+                bytes" => truncate_large, if Cut;
+            1 "comm.p2p.truncated_to_nothing": "a receive of 0 bytes of a message of \
+                10" => truncate_all, if Cut;
+            1 "comm.p2p.truncation_is_told": "10 to 100 bytes into less: DTL_ERROR_TRUNCATED, \
+                nothing behind the end, later messages arrive" => truncate_told;
+            1 "comm.p2p.truncation_to_nothing_is_told": "the same with a receive of 0 \
+                bytes" => truncate_all_told;
+            1 "comm.p2p.works_after_truncation": "messages behind a truncated one arrive \
+                whole" => truncate_after, if Cut;
+            1 "comm.p2p.sent_buffer_may_change": "changing a buffer after its send is done does \
+                not change the message" => reuse_small;
             1 "comm.p2p.large_sent_buffer_may_change": "the same with 1 MiB" => reuse_large;
-            1 "comm.p2p.huge_sent_buffer_may_change": "the same with 24 MiB, more than a system keeps" => reuse_huge;
-            1 "comm.p2p.receive_of_zeros_is_written": "a message of zeros overwrites what was in the buffer" => zeros;
+            1 "comm.p2p.huge_sent_buffer_may_change": "the same with 24 MiB, more than a system \
+                keeps" => reuse_huge;
+            1 "comm.p2p.receive_of_zeros_is_written": "a message of zeros overwrites what was in \
+                the buffer" => zeros;
         ],
     },
 ];
 
 /// Round the ring: everybody sends to the next and receives from the one before.
 pub(crate) fn ring(p: &Peer, size: u64, tag: i32) -> Outcome {
-    let got = p.sendrecv(&message(p.rank, p.next(), size, size), p.next(), size, p.previous(), tag)?;
+    let got =
+        p.sendrecv(&message(p.rank, p.next(), size, size), p.next(), size, p.previous(), tag)?;
     got.is(&message(p.previous(), p.rank, size, size), p.previous(), tag)
 }
 
@@ -210,7 +242,11 @@ fn nobody_else(p: &Peer) -> Outcome {
     }
     p.meet(9)?;
     let stray = p.iprobe(dtl::abi::comm::DTL_ANY_SOURCE, 8)?;
-    ensure!(stray.is_none(), "rank {} sees a message that was sent once, to rank 1: {stray:?}", p.rank);
+    ensure!(
+        stray.is_none(),
+        "rank {} sees a message that was sent once, to rank 1: {stray:?}",
+        p.rank
+    );
     Ok(())
 }
 
@@ -244,13 +280,21 @@ fn one_to_all(p: &Peer) -> Outcome {
 fn proc_null(p: &Peer) -> Outcome {
     p.send(&[1, 2, 3], DTL_PROC_NULL, 1)?;
     let got = p.recv(10, DTL_PROC_NULL, 1)?;
-    ensure!(got.info.size_bytes == 0 && got.bytes == [0xA5; 10], "nobody sent {} bytes", got.info.size_bytes);
+    ensure!(
+        got.info.size_bytes == 0 && got.bytes == [0xA5; 10],
+        "nobody sent {} bytes",
+        got.info.size_bytes
+    );
     ring(p, 10, 1)
 }
 
 fn bad_rank(p: &Peer) -> Outcome {
     refused(p.send(&[1], p.size, 1), DTL_ERROR_INVALID_RANK, "a send to rank size")?;
-    refused(p.recv(1, p.size + 5, 1).map(|_| ()), DTL_ERROR_INVALID_RANK, "a receive from rank size + 5")?;
+    refused(
+        p.recv(1, p.size + 5, 1).map(|_| ()),
+        DTL_ERROR_INVALID_RANK,
+        "a receive from rank size + 5",
+    )?;
     refused(p.send(&[1], -1, 1), DTL_ERROR_INVALID_RANK, "a send to rank -1")
 }
 
@@ -265,10 +309,12 @@ fn bad_tag(p: &Peer) -> Outcome {
 
 /// Messages of these sizes to the next rank, received in order.
 fn in_order(p: &Peer, sizes: &[u64], tag: i32) -> Outcome {
-    let numbered =
-        |from, to| sizes.iter().zip(0..).map(move |(size, number)| message(from, to, number, *size));
-    let sends: Vec<Flight> =
-        numbered(p.rank, p.next()).map(|bytes| p.isend(bytes, p.next(), tag)).collect::<Result<_, _>>()?;
+    let numbered = |from, to| {
+        sizes.iter().zip(0..).map(move |(size, number)| message(from, to, number, *size))
+    };
+    let sends: Vec<Flight> = numbered(p.rank, p.next())
+        .map(|bytes| p.isend(bytes, p.next(), tag))
+        .collect::<Result<_, _>>()?;
     for bytes in numbered(p.previous(), p.rank) {
         p.expect(&bytes, p.previous(), tag)?;
     }
@@ -354,7 +400,11 @@ fn wait_reverse(p: &Peer) -> Outcome {
         sends.push(p.isend(message(p.rank, p.next(), number, size), p.next(), number as i32)?);
     }
     for (number, size, flight) in receives.into_iter().rev() {
-        p.wait(flight)?.is(&message(p.previous(), p.rank, number, size), p.previous(), number as i32)?;
+        p.wait(flight)?.is(
+            &message(p.previous(), p.rank, number, size),
+            p.previous(),
+            number as i32,
+        )?;
     }
     sends.reverse();
     done(p, sends)
@@ -364,8 +414,11 @@ fn threads(p: &Peer) -> Outcome {
     crate::tests::device::in_threads(4, |thread| {
         for number in 0..50 {
             let size = 50 + number * 397;
-            let send =
-                p.isend(message(p.rank, p.next(), (thread as u64) << 10 | number, size), p.next(), thread)?;
+            let send = p.isend(
+                message(p.rank, p.next(), (thread as u64) << 10 | number, size),
+                p.next(),
+                thread,
+            )?;
             let should = message(p.previous(), p.rank, (thread as u64) << 10 | number, size);
             p.expect(&should, p.previous(), thread)?;
             p.wait(send)?;
@@ -398,7 +451,11 @@ fn truncated(p: &Peer, size: u64, room: u64) -> Outcome {
     let should = message(p.previous(), p.rank, size, size);
     let (_, sent) = p.end(send, p.timeout_ns);
     refused(status, DTL_ERROR_TRUNCATED, &format!("{size} bytes into {room}"))?;
-    ensure!(got.info.size_bytes == size, "a message of {size} bytes is said to have {}", got.info.size_bytes);
+    ensure!(
+        got.info.size_bytes == size,
+        "a message of {size} bytes is said to have {}",
+        got.info.size_bytes
+    );
     ensure!(
         got.info.source == p.previous() && got.info.tag == 1,
         "it is said to be from {}, tag {}",
@@ -417,7 +474,9 @@ fn truncate_small(p: &Peer) -> Outcome {
 }
 
 fn truncate_large(p: &Peer) -> Outcome {
-    [(1 << 20, 1000), (100_000, 99_999)].iter().try_for_each(|&(size, room)| truncated(p, size, room))
+    [(1 << 20, 1000), (100_000, 99_999)]
+        .iter()
+        .try_for_each(|&(size, room)| truncated(p, size, room))
 }
 
 fn truncate_all(p: &Peer) -> Outcome {
@@ -431,11 +490,15 @@ fn told(p: &Peer, sizes: &[(u64, u64)]) -> Outcome {
         let mut buffer = vec![0xA5u8; 200];
         let (into, mut info) = (buffer.as_mut_ptr().cast(), crate::api::no_info());
         let (source, out) = (p.previous(), &raw mut info);
-        let status = call!(dtl_comm_recv(p.comm.handle, into, room, DTL_DTYPE_BYTE, source, 1, out));
+        let status =
+            call!(dtl_comm_recv(p.comm.handle, into, room, DTL_DTYPE_BYTE, source, 1, out));
         p.wait(send)?;
         refused(status, DTL_ERROR_TRUNCATED, &format!("{size} bytes into {room}"))?;
         let behind = buffer.iter().skip(room as usize).position(|byte| *byte != 0xA5);
-        ensure!(behind.is_none(), "{size} bytes into {room}: byte {behind:?} behind the buffer was written");
+        ensure!(
+            behind.is_none(),
+            "{size} bytes into {room}: byte {behind:?} behind the buffer was written"
+        );
         ring(p, size, 1)?;
     }
     Ok(())
@@ -464,13 +527,15 @@ fn reused(p: &Peer, size: u64, rounds: u64) -> Outcome {
         p.meet(2)?;
         let send = p.isend(message(p.rank, p.next(), number, size), p.next(), 1)?;
         // A large message need not leave before it is received.
-        let (early, send) = if receive.is_some() { (Some(p.wait(send)?), None) } else { (None, Some(send)) };
+        let (early, send) =
+            if receive.is_some() { (Some(p.wait(send)?), None) } else { (None, Some(send)) };
         if let Some(mut sent) = early {
             sent.bytes.fill(0xEE);
             std::hint::black_box(&sent.bytes);
             thread::sleep(Duration::from_micros(100));
         }
-        let got = receive.map_or_else(|| p.recv(size, p.previous(), 1), |receive| p.wait(receive))?;
+        let got =
+            receive.map_or_else(|| p.recv(size, p.previous(), 1), |receive| p.wait(receive))?;
         got.is(&message(p.previous(), p.rank, number, size), p.previous(), 1)?;
         done(p, send.into_iter().collect())?;
     }

@@ -1,4 +1,5 @@
-//! Tests of the rest of point to point: synchronous sends, probes, time limits, withdrawal, late partners.
+//! Tests of the rest of point to point: synchronous sends, probes, time limits, withdrawal, late
+//! partners.
 
 use crate::kit::catalog::{Group, tests_of_ranks};
 use crate::kit::outcome::{Outcome, ensure, refused, wrong};
@@ -17,10 +18,13 @@ pub(crate) const GROUPS: &[Group] = &[
         slot: "comm.isend, test (synchronous)",
         needs: &[],
         rule: "A synchronous send is done when a receive has begun to take it.",
-        usually: "The acknowledgement is sent when the message arrives instead of when it is matched.",
+        usually: "The acknowledgement is sent when the message arrives instead of when it is \
+            matched.",
         tests: tests_of_ranks![
-            2 "comm.p2p.synchronous_send_waits": "ssend returns only after the receive began" => ssend_waits;
-            1 "comm.p2p.synchronous_request_is_pending": "issend is not done before the receive is posted" => issend_pending;
+            2 "comm.p2p.synchronous_send_waits": "ssend returns only after the receive \
+                began" => ssend_waits;
+            1 "comm.p2p.synchronous_request_is_pending": "issend is not done before the receive is \
+                posted" => issend_pending;
             1 "comm.p2p.synchronous_sizes": "issend of 0 bytes to 1 MiB" => issend_sizes;
         ],
     },
@@ -30,36 +34,52 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "A probe tells a message's source, tag and size and leaves it to be received.",
         usually: "The size is that of the packet, or a probed message is lost or delivered twice.",
         tests: tests_of_ranks![
-            1 "comm.p2p.probe_tells_the_message": "source, tag and size of small and large messages" => probe_tells;
-            1 "comm.p2p.probe_leaves_the_message": "it is received after ten probes, once" => probe_leaves;
-            1 "comm.p2p.iprobe_finds_nothing": "where nothing was sent there is nothing" => iprobe_nothing;
-            1 "comm.p2p.iprobe_finds_in_the_end": "asked again and again it finds what comes late" => iprobe_late;
-            1 "comm.p2p.mprobe_takes_the_message": "a message taken by mprobe is not received by another call" => mprobe;
+            1 "comm.p2p.probe_tells_the_message": "source, tag and size of small and large \
+                messages" => probe_tells;
+            1 "comm.p2p.probe_leaves_the_message": "it is received after ten probes, \
+                once" => probe_leaves;
+            1 "comm.p2p.iprobe_finds_nothing": "where nothing was sent there is \
+                nothing" => iprobe_nothing;
+            1 "comm.p2p.iprobe_finds_in_the_end": "asked again and again it finds what comes \
+                late" => iprobe_late;
+            1 "comm.p2p.mprobe_takes_the_message": "a message taken by mprobe is not received by \
+                another call" => mprobe;
         ],
     },
     Group {
         slot: "comm.test (time limits)",
         needs: &[],
-        rule: "isend, irecv and test do not block; a wait ends at its time limit and the operation lives on.",
-        usually: "test waits inside the transport, or an operation that was given up on writes its buffer later.",
+        rule: "isend, irecv and test do not block; a wait ends at its time limit and the operation \
+            lives on.",
+        usually: "test waits inside the transport, or an operation that was given up on writes its \
+            buffer later.",
         tests: tests_of_ranks![
-            1 "comm.p2p.wait_times_out": "wait(50 ms) without a message is DTL_ERROR_TIMEOUT, not early, not late" => wait_timeout;
-            1 "comm.p2p.request_lives_after_timeout": "the message that comes then is received" => wait_after_timeout;
-            1 "comm.p2p.test_does_not_wait": "1000 tests of a pending receive take no time" => test_quick;
-            1 "comm.p2p.not_done_without_a_message": "a receive is not done before anything was sent" => not_done;
+            1 "comm.p2p.wait_times_out": "wait(50 ms) without a message is DTL_ERROR_TIMEOUT, not \
+                early, not late" => wait_timeout;
+            1 "comm.p2p.request_lives_after_timeout": "the message that comes then is \
+                received" => wait_after_timeout;
+            1 "comm.p2p.test_does_not_wait": "1000 tests of a pending receive take no \
+                time" => test_quick;
+            1 "comm.p2p.not_done_without_a_message": "a receive is not done before anything was \
+                sent" => not_done;
         ],
     },
     Group {
         slot: "comm.cancel",
         needs: &[],
-        rule: "A withdrawn receive ends with DTL_ERROR_CANCELED and takes nothing; one that was matched ends as usual.",
-        usually: "The receive stays posted and swallows the next message, or a matched message is lost.",
+        rule: "A withdrawn receive ends with DTL_ERROR_CANCELED and takes nothing; one that was \
+            matched ends as usual.",
+        usually: "The receive stays posted and swallows the next message, or a matched message is \
+            lost.",
         tests: tests_of_ranks![
             1 "comm.p2p.canceled_receive_ends": "it ends with DTL_ERROR_CANCELED" => cancel_ends;
-            1 "comm.p2p.cancel_loses_no_message": "the message that comes afterwards is received by another" => cancel_keeps;
+            1 "comm.p2p.cancel_loses_no_message": "the message that comes afterwards is received \
+                by another" => cancel_keeps;
             1 "comm.p2p.cancel_of_large_receive": "the same with room for 1 MiB" => cancel_large;
-            1 "comm.p2p.cancel_race_loses_nothing": "200 receives canceled while their messages come: each message is there once" => cancel_race;
-            1 "comm.p2p.canceled_buffer_stays": "the buffer of a withdrawn receive is not written later" => cancel_buffer;
+            1 "comm.p2p.cancel_race_loses_nothing": "200 receives canceled while their messages \
+                come: each message is there once" => cancel_race;
+            1 "comm.p2p.canceled_buffer_stays": "the buffer of a withdrawn receive is not written \
+                later" => cancel_buffer;
         ],
     },
     Group {
@@ -68,21 +88,27 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "Sender and receiver may come in either order, and do other things between.",
         usually: "An early message overflows a queue, or nothing moves unless both are in a call.",
         tests: tests_of_ranks![
-            2 "comm.p2p.late_receiver_small": "the receive is posted 30 ms after the send" => late_receiver_small;
+            2 "comm.p2p.late_receiver_small": "the receive is posted 30 ms after the \
+                send" => late_receiver_small;
             2 "comm.p2p.late_receiver_large": "the same with 2 MiB" => late_receiver_large;
             2 "comm.p2p.late_sender": "the send comes 30 ms after the receive" => late_sender;
-            1 "comm.p2p.early_messages_are_kept": "300 messages of 5000 bytes, received in reverse" => early;
-            2 "comm.p2p.idle_ranks_do_not_matter": "ranks that compute do not hold up the others" => idle;
+            1 "comm.p2p.early_messages_are_kept": "300 messages of 5000 bytes, received in \
+                reverse" => early;
+            2 "comm.p2p.idle_ranks_do_not_matter": "ranks that compute do not hold up the \
+                others" => idle;
             1 "comm.p2p.exchange_after_a_pause": "messages after 100 ms of nothing" => pause;
-            1 "comm.p2p.small_ones_pass_a_large_one": "small messages under other tags arrive while a large one is in flight" => small_pass;
-            1 "comm.p2p.failed_call_changes_nothing": "after refused calls all goes on" => after_refusals;
+            1 "comm.p2p.small_ones_pass_a_large_one": "small messages under other tags arrive \
+                while a large one is in flight" => small_pass;
+            1 "comm.p2p.failed_call_changes_nothing": "after refused calls all goes \
+                on" => after_refusals;
         ],
     },
 ];
 
 fn ssend_waits(p: &Peer) -> Outcome {
     for size in [10, 100_000] {
-        // Before the ranks meet: so before the receiver goes to sleep, however long this rank is kept from running.
+        // Before the ranks meet: so before the receiver goes to sleep, however long this rank is
+        // kept from running.
         let begin = Instant::now();
         p.meet(1)?;
         if p.rank == 0 {
@@ -233,7 +259,10 @@ fn not_done(p: &Peer) -> Outcome {
         let mut receive = p.irecv(size, p.previous(), 1)?;
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(5) {
-            ensure!(!p.is_done(&mut receive)?, "a receive of {size} bytes is done, nothing was sent");
+            ensure!(
+                !p.is_done(&mut receive)?,
+                "a receive of {size} bytes is done, nothing was sent"
+            );
         }
         p.meet(2)?;
         let send = p.isend(message(p.rank, p.next(), 1, size), p.next(), 1)?;
@@ -286,7 +315,9 @@ fn cancel_race(p: &Peer) -> Outcome {
         let (got, ended) = p.end(receive, p.timeout_ns);
         match ended {
             Ok(()) => got.is(&should, p.previous(), 5)?,
-            Err(refused) if refused.status == DTL_ERROR_CANCELED => p.expect(&should, p.previous(), 5)?,
+            Err(refused) if refused.status == DTL_ERROR_CANCELED => {
+                p.expect(&should, p.previous(), 5)?
+            }
             Err(refused) => return Err(refused.into()),
         }
         p.wait(send)?;
@@ -303,7 +334,10 @@ fn cancel_buffer(p: &Peer) -> Outcome {
     refused(ended, DTL_ERROR_CANCELED, "a receive that was withdrawn")?;
     p.meet(1)?;
     ring(p, 5000, 77)?;
-    ensure!(got.bytes.iter().all(|byte| *byte == 0xA5), "the buffer of the withdrawn receive was written");
+    ensure!(
+        got.bytes.iter().all(|byte| *byte == 0xA5),
+        "the buffer of the withdrawn receive was written"
+    );
     Ok(())
 }
 
@@ -349,7 +383,8 @@ fn early(p: &Peer) -> Outcome {
 }
 
 fn idle(p: &Peer) -> Outcome {
-    // The last rank does nothing for a while; the others exchange (with fewer than three, nobody is left).
+    // The last rank does nothing for a while; the others exchange (with fewer than three, nobody is
+    // left).
     let last = p.size - 1;
     if p.rank == last {
         thread::sleep(Duration::from_millis(150));
@@ -362,7 +397,10 @@ fn idle(p: &Peer) -> Outcome {
             got.is(&message(from, p.rank, number, 300), from, 1)?;
             least = least.min(begin.elapsed());
         }
-        ensure!(least < Duration::from_millis(250), "a round took {least:?} while one rank was idle");
+        ensure!(
+            least < Duration::from_millis(250),
+            "a round took {least:?} while one rank was idle"
+        );
     }
     p.meet(2)
 }

@@ -12,13 +12,17 @@ const SIZE: u64 = 24 << 20;
 pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "device.set, memory.alloc, memory.free",
     needs: &[Need::TwoDevices, Need::Memory],
-    rule: "The memory component works on the calling thread's current device; what alloc gave can be freed from any \
+    rule: "The memory component works on the calling thread's current device; what alloc gave can \
+        be freed from any \
            thread, whatever its device is.",
-    usually: "alloc takes the first device, or the device that another thread has set; free looks on the caller's device \
+    usually: "alloc takes the first device, or the device that another thread has set; free looks \
+        on the caller's device \
               only.",
     tests: tests_alone![
-        "memory.alloc.comes_from_the_current_device": "if free bytes fall anywhere, then on the current device" => comes_from;
-        "memory.free.of_another_device": "memory of each device is freed by threads that use each other one" => of_another;
+        "memory.alloc.comes_from_the_current_device": "if free bytes fall anywhere, then on the \
+         current device" => comes_from;
+        "memory.free.of_another_device": "memory of each device is freed by threads that use each \
+         other one" => of_another;
     ],
 }];
 
@@ -48,11 +52,17 @@ fn comes_from(s: &Subject) -> Outcome {
             let before = free_bytes(s)?;
             let _block = s.backend.alloc(kind, SIZE, 0)?;
             let after = free_bytes(s)?;
-            let fell: Vec<bool> =
-                before.iter().zip(&after).map(|(was, is)| was.saturating_sub(*is) >= SIZE).collect();
+            let fell: Vec<bool> = before
+                .iter()
+                .zip(&after)
+                .map(|(was, is)| was.saturating_sub(*is) >= SIZE)
+                .collect();
             let own = fell.get(device as usize).copied().unwrap_or(false);
             let elsewhere = fell.iter().position(|fell| *fell);
-            ensure!(own || elsewhere.is_none(), "device {device} is current, memory came from {elsewhere:?}");
+            ensure!(
+                own || elsewhere.is_none(),
+                "device {device} is current, memory came from {elsewhere:?}"
+            );
             Ok(())
         })?;
     }

@@ -1,5 +1,5 @@
-//! Tests of what a backend says of itself before anything is done with it, and of how what it made ends: there
-//! the library has nobody to tell of a failure but the log.
+//! Tests of what a backend says of itself before anything is done with it, and of how what it made
+//! ends: there the library has nobody to tell of a failure but the log.
 
 use crate::api::{Comm, Failure};
 use crate::kit::calls::Backend;
@@ -23,12 +23,16 @@ use std::time::{Duration, Instant};
 pub(crate) const BEFORE: &[Group] = &[Group {
     slot: "is_available",
     needs: &[],
-    rule: "is_available must not fail on a machine without the hardware; if it answers 0, `why` says why not.",
-    usually: "The slot passes on a failure of the driver, or answers 0 without a reason: then nothing of the \
+    rule: "is_available must not fail on a machine without the hardware; if it answers 0, `why` \
+        says why not.",
+    usually: "The slot passes on a failure of the driver, or answers 0 without a reason: then \
+        nothing of the \
               backend is tested, and nobody knows why.",
     tests: tests_of_backends![
-        "device.available.asking_succeeds": "is_available answers yes or no, and does not fail" => asking_succeeds;
-        "device.available.says_why_not": "if it cannot run here there is a reason, and it is text" => says_why_not;
+        "device.available.asking_succeeds": "is_available answers yes or no, and does not \
+         fail" => asking_succeeds;
+        "device.available.says_why_not": "if it cannot run here there is a reason, and it is \
+         text" => says_why_not;
     ],
 }];
 
@@ -36,20 +40,26 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "exec.stream_destroy, event_destroy",
         needs: &[Need::Streams],
-        rule: "destroy slots succeed for what create slots made. The library has no caller to tell of their failure: it \
+        rule: "destroy slots succeed for what create slots made. The library has no caller to tell \
+            of their failure: it \
                logs a warning.",
-        usually: "The slot refuses its own streams or events, or answers what a driver's call answered.",
+        usually: "The slot refuses its own streams or events, or answers what a driver's call \
+            answered.",
         tests: tests_alone![
-            "exec.stream.destroy_succeeds": "20 streams with work are destroyed without a warning" => stream_destroy;
-            "exec.event.new_one_knows_no_old_record": "events made where others were destroyed are as never recorded" => event_new;
-            "exec.event.destroy_succeeds": "20 recorded events are destroyed without a warning" => event_destroy;
+            "exec.stream.destroy_succeeds": "20 streams with work are destroyed without a \
+             warning" => stream_destroy;
+            "exec.event.new_one_knows_no_old_record": "events made where others were destroyed are \
+             as never recorded" => event_new;
+            "exec.event.destroy_succeeds": "20 recorded events are destroyed without a \
+             warning" => event_destroy;
         ],
     },
     Group {
         slot: "comm.close, cancel",
         needs: &[],
         rule: "close closes what open gave; cancel ends the receives that are still posted then.",
-        usually: "A socket or file stays open, receives are not ended, or the slot answers a failure.",
+        usually: "A socket or file stays open, receives are not ended, or the slot answers a \
+            failure.",
         tests: &[
             ranks(
                 1,
@@ -88,7 +98,10 @@ fn asking_succeeds(backend: Backend) -> Outcome {
 
 fn says_why_not(backend: Backend) -> Outcome {
     if let Err(why) = backend.available()? {
-        ensure!(!why.is_empty() && why != "it gives no reason", "it cannot run here and does not say why");
+        ensure!(
+            !why.is_empty() && why != "it gives no reason",
+            "it cannot run here and does not say why"
+        );
         ensure!(!why.contains('\u{FFFD}'), "the reason is no UTF-8 text: {why}");
     }
     Ok(())
@@ -108,12 +121,16 @@ extern "C" fn note(_level: i32, text: *const c_char, _user: *mut c_void) {
 /// Fails if the work makes the library log a warning of this beginning.
 pub(crate) fn without_warning(begins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     let listen = |function: dtl_log_fn_t| {
-        called("dtl_log_set_callback", dtl_log_set_callback(function, ptr::null_mut(), DTL_LOG_WARN))
+        called(
+            "dtl_log_set_callback",
+            dtl_log_set_callback(function, ptr::null_mut(), DTL_LOG_WARN),
+        )
     };
     listen(Some(note))?;
     let outcome = work();
     listen(None)?;
-    let warnings = WARNINGS.lock().map(|mut warnings| std::mem::take(&mut *warnings)).unwrap_or_default();
+    let warnings =
+        WARNINGS.lock().map(|mut warnings| std::mem::take(&mut *warnings)).unwrap_or_default();
     outcome?;
     match warnings.iter().find(|warning| warning.contains(begins)) {
         Some(warning) => wrong!("the library warns: {warning}"),
@@ -128,7 +145,9 @@ fn busy_stream(s: &Subject) -> Outcome<Stream> {
 }
 
 fn stream_destroy(s: &Subject) -> Outcome {
-    without_warning("destroying a stream", || (0..20).try_for_each(|_| Ok(busy_stream(s)?.destroy()?)))
+    without_warning("destroying a stream", || {
+        (0..20).try_for_each(|_| Ok(busy_stream(s)?.destroy()?))
+    })
 }
 
 fn event_destroy(s: &Subject) -> Outcome {
@@ -147,7 +166,10 @@ fn event_new(s: &Subject) -> Outcome {
     let pending = new.iter().filter(|event| !event.is_complete().unwrap_or(false)).count();
     go.release();
     held.synchronize()?;
-    ensure!(pending == 0, "{pending} of 8 new events are pending with the records of destroyed ones");
+    ensure!(
+        pending == 0,
+        "{pending} of 8 new events are pending with the records of destroyed ones"
+    );
     Ok(())
 }
 
@@ -185,7 +207,10 @@ fn another(p: &Peer) -> Outcome<Peer> {
 /// Skips where no rank can open a communicator by itself.
 pub(crate) fn on_its_own(p: &Peer) -> Outcome {
     if IN_THREADS.load(Ordering::Relaxed) {
-        skip!("the ranks are threads of one process, where {} opens for all of them or has no job", p.kind);
+        skip!(
+            "the ranks are threads of one process, where {} opens for all of them or has no job",
+            p.kind
+        );
     }
     Ok(())
 }
@@ -226,7 +251,10 @@ fn close_leaves(p: &Peer) -> Outcome {
     let before = open_files();
     (0..10).try_for_each(|_| closed(p).map(|_| ()))?;
     let after = open_files();
-    ensure!(after < before + 8, "{after} files are open; there were {before} before ten communicators");
+    ensure!(
+        after < before + 8,
+        "{after} files are open; there were {before} before ten communicators"
+    );
     Ok(())
 }
 

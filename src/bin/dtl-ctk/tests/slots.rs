@@ -1,5 +1,5 @@
-//! First stage: every slot of the tables of one process is called once, by itself. A slot that crashes,
-//! hangs or throws is named, and no other test is run.
+//! First stage: every slot of the tables of one process is called once, by itself. A slot that
+//! crashes, hangs or throws is named, and no other test is run.
 
 use crate::kit::bare::{Bare, slot};
 use crate::kit::catalog::{Body, Group, Test};
@@ -21,7 +21,8 @@ pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "every slot of one process",
     needs: &[],
     rule: "A slot returns a status. It does not end the process, and no exception leaves it.",
-    usually: "The slot crashes, waits for something that never comes, throws, or calls exit. It is named; the tests \
+    usually: "The slot crashes, waits for something that never comes, throws, or calls exit. It is \
+        named; the tests \
               behind it are not run.",
     tests: &[
         slots(
@@ -34,7 +35,11 @@ pub(crate) const GROUPS: &[Group] = &[Group {
             "alloc and free of each kind, called by themselves, return",
             memory,
         ),
-        slots("transfer.slots.each_returns", "copy and fill, called by themselves, move 64 bytes", transfer),
+        slots(
+            "transfer.slots.each_returns",
+            "copy and fill, called by themselves, move 64 bytes",
+            transfer,
+        ),
         slots(
             "exec.slots.each_returns",
             "streams, events and host execution, called by themselves, return",
@@ -52,7 +57,10 @@ fn device(bare: &Bare) -> Outcome {
     }
     if let Some(function) = table.get {
         Bare::check("device.get", slot!(bare, "device.get", function, &raw mut current))?;
-        ensure!((0..count).contains(&current), "device.get wrote {current}; device.count is {count}");
+        ensure!(
+            (0..count).contains(&current),
+            "device.get wrote {current}; device.count is {count}"
+        );
     }
     if let Some(function) = table.set {
         Bare::check("device.set", slot!(bare, "device.set", function, current))?;
@@ -102,7 +110,10 @@ impl<'a> Block<'a> {
 
     fn free(self) -> Outcome {
         let Some(free) = self.table.free else { return Ok(()) };
-        Bare::check("memory.free", slot!(self.bare, "memory.free", free, self.pointer, SIZE, 64, self.kind))
+        Bare::check(
+            "memory.free",
+            slot!(self.bare, "memory.free", free, self.pointer, SIZE, 64, self.kind),
+        )
     }
 }
 
@@ -120,7 +131,9 @@ fn memory(bare: &Bare) -> Outcome {
             };
             match slot!(bare, "memory.kind_info", function, kind, &raw mut info) {
                 DTL_ERROR_NOT_SUPPORTED => continue,
-                status => Bare::check(&format!("memory.kind_info of kind {}", kind_name(kind)), status)?,
+                status => {
+                    Bare::check(&format!("memory.kind_info of kind {}", kind_name(kind)), status)?
+                }
             }
         }
         if let Some(block) = Block::new(bare, table, kind)? {
@@ -152,9 +165,16 @@ fn transfer(bare: &Bare) -> Outcome {
             Bare::check("transfer.fill", slot!(bare, "transfer.fill", fill, at, kind, 7, 8))?;
             sent[..8].fill(7);
         }
-        Bare::check(name, slot!(bare, name, copy, into, DTL_MEMORY_HOST, at.cast_const(), kind, SIZE))?;
+        Bare::check(
+            name,
+            slot!(bare, name, copy, into, DTL_MEMORY_HOST, at.cast_const(), kind, SIZE),
+        )?;
         let difference = difference(&back, &sent);
-        ensure!(difference.is_none(), "{name} to kind {} and back: {difference:?}", kind_name(kind));
+        ensure!(
+            difference.is_none(),
+            "{name} to kind {} and back: {difference:?}",
+            kind_name(kind)
+        );
         block.free()?;
     }
     Ok(())
@@ -188,7 +208,10 @@ fn exec(bare: &Bare) -> Outcome {
     }
     if let Some(function) = table.parallel_for {
         let name = "exec.parallel_for";
-        Bare::check(name, slot!(bare, name, function, 0, 100, 7, Some(count_range), ptr::null_mut()))?;
+        Bare::check(
+            name,
+            slot!(bare, name, function, 0, 100, 7, Some(count_range), ptr::null_mut()),
+        )?;
         calls_are(name, 100)?;
     }
     let mut threads = 0;
@@ -210,7 +233,10 @@ fn streams(bare: &Bare, table: &dtl_exec_vtable_t) -> Outcome {
         return Ok(());
     };
     let mut stream = ptr::null_mut();
-    Bare::check("exec.stream_create", slot!(bare, "exec.stream_create", create, 0, 0, &raw mut stream))?;
+    Bare::check(
+        "exec.stream_create",
+        slot!(bare, "exec.stream_create", create, 0, 0, &raw mut stream),
+    )?;
     ensure!(!stream.is_null(), "exec.stream_create succeeded and wrote NULL");
     let work = u64::from(table.stream_host_callback.is_some());
     if let Some(function) = table.stream_host_callback {
@@ -218,7 +244,10 @@ fn streams(bare: &Bare, table: &dtl_exec_vtable_t) -> Outcome {
         Bare::check(name, slot!(bare, name, function, stream, Some(count_call), ptr::null_mut()))?;
     }
     events(bare, table, stream)?;
-    Bare::check("exec.stream_synchronize", slot!(bare, "exec.stream_synchronize", synchronize, stream))?;
+    Bare::check(
+        "exec.stream_synchronize",
+        slot!(bare, "exec.stream_synchronize", synchronize, stream),
+    )?;
     calls_are("exec.stream_host_callback", work)?;
     let mut done = -1;
     if let Some(function) = table.stream_query {
@@ -247,6 +276,9 @@ fn events(bare: &Bare, table: &dtl_exec_vtable_t, stream: *mut c_void) -> Outcom
         Bare::check("exec.event_sync", slot!(bare, "exec.event_sync", function, event))?;
     }
     Bare::check("exec.event_query", slot!(bare, "exec.event_query", query, event, &raw mut done))?;
-    ensure!([0, 1].contains(&done), "exec.event_query wrote {done} into its boolean output: use 0 or 1");
+    ensure!(
+        [0, 1].contains(&done),
+        "exec.event_query wrote {done} into its boolean output: use 0 or 1"
+    );
     Bare::check("exec.event_destroy", slot!(bare, "exec.event_destroy", destroy, event))
 }

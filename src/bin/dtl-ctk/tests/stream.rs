@@ -18,52 +18,80 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "exec.stream_create, stream_destroy",
         needs: NEEDS,
-        rule: "stream_create makes a stream on a device, not NULL; stream_destroy ends it, and work in it may \
+        rule: "stream_create makes a stream on a device, not NULL; stream_destroy ends it, and \
+            work in it may \
                finish first.",
-        usually: "Streams share an object, are not freed, or take their work with them when they end.",
+        usually: "Streams share an object, are not freed, or take their work with them when they \
+            end.",
         tests: tests_alone![
-            "exec.stream.created_streams_are_distinct": "64 live streams have 64 handles and pointers" => distinct;
-            "exec.stream.destroyed_streams_leave_nothing": "500 streams with work leave no threads and little memory" => leave_nothing;
-            "exec.stream.destroy_does_not_lose_work": "work queued before the destroy runs, once" => destroy_runs_work;
+            "exec.stream.created_streams_are_distinct": "64 live streams have 64 handles and \
+             pointers" => distinct;
+            "exec.stream.destroyed_streams_leave_nothing": "500 streams with work leave no threads \
+             and little memory" => leave_nothing;
+            "exec.stream.destroy_does_not_lose_work": "work queued before the destroy runs, \
+             once" => destroy_runs_work;
             "exec.stream.destroy_while_idle": "an unused stream can be destroyed" => destroy_idle;
-            "exec.stream.unknown_flags_refused": "flags 1 << 40 are DTL_ERROR_INVALID_ARGUMENT" => flags_refused;
-            "exec.stream.device_beyond_count_refused": "a device that does not exist is refused" => device_refused;
-            "exec.stream.default_stays_the_same": "the default stream is the same each time, and works" => default_same;
-            "exec.stream.native_pointers_are_kept": "the backend's own pointer does not change" => native_kept;
-            "exec.stream.wrapped_stream_works": "the native pointer, wrapped, is a stream in which work runs" => wrapped;
+            "exec.stream.unknown_flags_refused": "flags 1 << 40 are \
+             DTL_ERROR_INVALID_ARGUMENT" => flags_refused;
+            "exec.stream.device_beyond_count_refused": "a device that does not exist is \
+             refused" => device_refused;
+            "exec.stream.default_stays_the_same": "the default stream is the same each time, and \
+             works" => default_same;
+            "exec.stream.native_pointers_are_kept": "the backend's own pointer does not \
+             change" => native_kept;
+            "exec.stream.wrapped_stream_works": "the native pointer, wrapped, is a stream in which \
+             work runs" => wrapped;
         ],
     },
     Group {
         slot: "exec.stream_host_callback",
         needs: NEEDS,
-        rule: "stream_host_callback calls fn(user) on a host thread once the work before is done; later work \
+        rule: "stream_host_callback calls fn(user) on a host thread once the work before is done; \
+            later work \
                waits for it. It is called even if work before it failed.",
-        usually: "The function is called at once, twice, or with another pointer; or a failed stream drops it.",
+        usually: "The function is called at once, twice, or with another pointer; or a failed \
+            stream drops it.",
         tests: tests_alone![
-            "exec.stream.callback_runs_once": "each of 200 functions is called exactly once" => callback_once;
-            "exec.stream.callback_gets_its_pointer": "each function gets its own pointer" => callback_pointer;
-            "exec.stream.callbacks_in_order": "1000 functions run in the order queued" => callback_order;
-            "exec.stream.callbacks_never_overlap": "of one stream, never two at a time" => callback_alone;
-            "exec.stream.callback_waits_for_earlier": "a function begins when the slow one before it has ended" => callback_after_slow;
-            "exec.stream.callback_after_a_failure_runs": "a function behind a failed one is called" => callback_after_failure;
-            "exec.stream.callback_may_use_memory": "a function may allocate and free" => callback_memory;
-            "exec.stream.callbacks_of_threads_all_run": "eight threads queue 100 each on one stream: 800 calls" => callback_threads;
+            "exec.stream.callback_runs_once": "each of 200 functions is called exactly \
+             once" => callback_once;
+            "exec.stream.callback_gets_its_pointer": "each function gets its own \
+             pointer" => callback_pointer;
+            "exec.stream.callbacks_in_order": "1000 functions run in the order \
+             queued" => callback_order;
+            "exec.stream.callbacks_never_overlap": "of one stream, never two at a \
+             time" => callback_alone;
+            "exec.stream.callback_waits_for_earlier": "a function begins when the slow one before \
+             it has ended" => callback_after_slow;
+            "exec.stream.callback_after_a_failure_runs": "a function behind a failed one is \
+             called" => callback_after_failure;
+            "exec.stream.callback_may_use_memory": "a function may allocate and \
+             free" => callback_memory;
+            "exec.stream.callbacks_of_threads_all_run": "eight threads queue 100 each on one \
+             stream: 800 calls" => callback_threads;
         ],
     },
     Group {
         slot: "exec.stream_synchronize",
         needs: NEEDS,
-        rule: "stream_synchronize waits for all work in the stream; a failure of that work is the status.",
-        usually: "It waits for what had begun only, or the failure is dropped or changed on the way.",
+        rule: "stream_synchronize waits for all work in the stream; a failure of that work is the \
+            status.",
+        usually: "It waits for what had begun only, or the failure is dropped or changed on the \
+            way.",
         tests: tests_alone![
             "exec.stream.synchronize_empty_returns": "a stream without work is done" => sync_empty;
-            "exec.stream.synchronize_waits_for_slow_work": "slow work has ended when it returns" => sync_slow;
+            "exec.stream.synchronize_waits_for_slow_work": "slow work has ended when it \
+             returns" => sync_slow;
             "exec.stream.synchronize_waits_for_all_work": "so have 30 pieces of work" => sync_all;
-            "exec.stream.synchronize_reports_the_failure": "the status of a function that failed" => sync_failure;
-            "exec.stream.synchronize_reports_the_first_failure": "of two failures, the first" => sync_first;
-            "exec.stream.synchronize_reports_a_failure_once": "after it was reported the stream is well again" => sync_once;
-            "exec.stream.synchronize_by_several_threads": "eight threads wait for one stream, all return" => sync_threads;
-            "exec.stream.synchronize_does_not_wait_for_others": "another stream's work is none of its business" => sync_other;
+            "exec.stream.synchronize_reports_the_failure": "the status of a function that \
+             failed" => sync_failure;
+            "exec.stream.synchronize_reports_the_first_failure": "of two failures, the \
+             first" => sync_first;
+            "exec.stream.synchronize_reports_a_failure_once": "after it was reported the stream is \
+             well again" => sync_once;
+            "exec.stream.synchronize_by_several_threads": "eight threads wait for one stream, all \
+             return" => sync_threads;
+            "exec.stream.synchronize_does_not_wait_for_others": "another stream's work is none of \
+             its business" => sync_other;
         ],
     },
 ];
@@ -86,7 +114,8 @@ pub(crate) fn failing(status: i32) -> &'static Job {
 }
 
 fn distinct(s: &Subject) -> Outcome {
-    let streams: Vec<Stream> = (0..64).map(|_| Stream::new(s.backend, 0)).collect::<Result<_, _>>()?;
+    let streams: Vec<Stream> =
+        (0..64).map(|_| Stream::new(s.backend, 0)).collect::<Result<_, _>>()?;
     let mut handles: Vec<u64> = streams.iter().map(|stream| stream.handle.id).collect();
     handles.sort_unstable();
     handles.dedup();
@@ -128,7 +157,10 @@ fn destroy_runs_work(s: &Subject) -> Outcome {
         stream.callback(first)?;
         stream.callback(last)?;
         stream.destroy()?;
-        ensure!(becomes(LIMIT, || last.runs() > 0), "work that was queued before the destroy did not run");
+        ensure!(
+            becomes(LIMIT, || last.runs() > 0),
+            "work that was queued before the destroy did not run"
+        );
         thread::sleep(Duration::from_millis(1));
         let runs = (first.runs(), last.runs());
         ensure!(runs == (1, 1), "the two functions ran {runs:?} times");
@@ -144,7 +176,11 @@ fn destroy_idle(s: &Subject) -> Outcome {
 }
 
 fn flags_refused(s: &Subject) -> Outcome {
-    refused(Stream::with_flags(s.backend, 0, 1 << 40), DTL_ERROR_INVALID_ARGUMENT, "stream flags 1 << 40")
+    refused(
+        Stream::with_flags(s.backend, 0, 1 << 40),
+        DTL_ERROR_INVALID_ARGUMENT,
+        "stream flags 1 << 40",
+    )
 }
 
 fn device_refused(s: &Subject) -> Outcome {
@@ -249,7 +285,8 @@ fn callback_order(s: &Subject) -> Outcome {
 }
 
 fn callback_alone(s: &Subject) -> Outcome {
-    let (stream, inside, both) = (stream(s)?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (stream, inside, both) =
+        (stream(s)?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let ended = Arc::new(AtomicU64::new(0));
     for _ in 0..20 {
         let (inside, both, ended) = (Arc::clone(&inside), Arc::clone(&both), Arc::clone(&ended));
@@ -289,7 +326,11 @@ fn callback_after_failure(s: &Subject) -> Outcome {
     stream.callback(failing(DTL_ERROR_CANCELED))?;
     stream.callback(after)?;
     let _ = stream.synchronize();
-    ensure!(after.runs() == 1, "the function behind a failed one was called {} times", after.runs());
+    ensure!(
+        after.runs() == 1,
+        "the function behind a failed one was called {} times",
+        after.runs()
+    );
     Ok(())
 }
 

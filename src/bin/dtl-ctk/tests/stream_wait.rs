@@ -20,8 +20,10 @@ pub(crate) const GROUPS: &[Group] = &[
         usually: "It answers done at once, or waits.",
         tests: tests_alone![
             "exec.stream.query_empty_is_done": "a stream without work is done" => query_empty;
-            "exec.stream.query_pending_while_work_runs": "it is not done while work runs" => query_pending;
-            "exec.stream.query_done_in_the_end": "it becomes done without anybody waiting" => query_becomes;
+            "exec.stream.query_pending_while_work_runs": "it is not done while work \
+             runs" => query_pending;
+            "exec.stream.query_done_in_the_end": "it becomes done without anybody \
+             waiting" => query_becomes;
             "exec.stream.query_does_not_wait": "asking a busy stream takes no time" => query_quick;
             "exec.stream.query_tells_the_failure": "a failed stream's status" => query_failure;
         ],
@@ -32,15 +34,23 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "Work queued from now on waits for the event's record; its failure is the stream's.",
         usually: "The wait is forgotten, waits for a later record, or blocks a stream for ever.",
         tests: tests_alone![
-            "exec.stream.wait_event_orders_streams": "work behind the wait begins after the other stream's" => wait_orders;
-            "exec.stream.wait_event_never_recorded_passes": "an event never recorded holds up nothing" => wait_unrecorded;
-            "exec.stream.wait_event_of_same_stream_passes": "a stream may wait for its own event" => wait_own;
-            "exec.stream.wait_event_keeps_its_record": "a record after the wait does not lengthen it" => wait_keeps_record;
-            "exec.stream.wait_event_keeps_its_record_unread": "nor if the waiting stream has not come to it yet" => wait_keeps_unread;
+            "exec.stream.wait_event_orders_streams": "work behind the wait begins after the other \
+             stream's" => wait_orders;
+            "exec.stream.wait_event_never_recorded_passes": "an event never recorded holds up \
+             nothing" => wait_unrecorded;
+            "exec.stream.wait_event_of_same_stream_passes": "a stream may wait for its own \
+             event" => wait_own;
+            "exec.stream.wait_event_keeps_its_record": "a record after the wait does not lengthen \
+             it" => wait_keeps_record;
+            "exec.stream.wait_event_keeps_its_record_unread": "nor if the waiting stream has not \
+             come to it yet" => wait_keeps_unread;
             "exec.stream.wait_event_chain": "ten streams in a chain run in its order" => wait_chain;
-            "exec.stream.wait_event_carries_the_failure": "a failure before the event reaches the waiting stream" => wait_failure;
-            "exec.stream.wait_event_join": "a stream that waits for three others runs last" => wait_join;
-            "exec.stream.wait_event_survives_destroy": "destroying the event does not end the wait" => wait_destroyed;
+            "exec.stream.wait_event_carries_the_failure": "a failure before the event reaches the \
+             waiting stream" => wait_failure;
+            "exec.stream.wait_event_join": "a stream that waits for three others runs \
+             last" => wait_join;
+            "exec.stream.wait_event_survives_destroy": "destroying the event does not end the \
+             wait" => wait_destroyed;
         ],
     },
 ];
@@ -104,7 +114,9 @@ fn wait_orders(s: &Subject) -> Outcome {
         one.callback(first)?;
         let event = Event::on(s.backend, &one)?;
         other.wait_event(&event)?;
-        other.callback(Job::new(move || if first.runs() == 1 { 0 } else { DTL_ERROR_INVALID_STATE }))?;
+        other.callback(Job::new(
+            move || if first.runs() == 1 { 0 } else { DTL_ERROR_INVALID_STATE },
+        ))?;
         match other.synchronize() {
             Err(refused) if refused.status == DTL_ERROR_INVALID_STATE => {
                 wrong!("the waiting stream's work ran too early")

@@ -45,10 +45,13 @@ macro_rules! direction {
     };
 }
 
-const RULE: &str = "copy copies size_bytes and returns when it is done; at least one side is the backend's, the \
+const RULE: &str = "copy copies size_bytes and returns when it is done; at least one side is the \
+    backend's, the \
                     other its own or host memory. The ranges do not overlap.";
-const USUALLY: &str = "Source and destination are swapped, a length is rounded or counted in elements, a kind is \
-                       taken for the other side's, or the copy is not finished when the slot returns.";
+const USUALLY: &str = "Source and destination are swapped, a length is rounded or counted in \
+    elements, a kind is \
+                       taken for the other side's, or the copy is not finished when the slot \
+                       returns.";
 
 /// A group for a direction.
 macro_rules! group {
@@ -76,24 +79,55 @@ pub(crate) const GROUPS: &[Group] = &[
     group!("transfer.copy", &[HOST], "host_to_program", DTL_MEMORY_HOST, PLAIN),
     group!("transfer.copy", &[HOST, DEVICE], "host_to_device", DTL_MEMORY_HOST, DTL_MEMORY_DEVICE),
     group!("transfer.copy", &[HOST, DEVICE], "device_to_host", DTL_MEMORY_DEVICE, DTL_MEMORY_HOST),
-    group!("transfer.copy", &[PINNED, DEVICE], "pinned_to_device", DTL_MEMORY_PINNED, DTL_MEMORY_DEVICE),
-    group!("transfer.copy", &[PINNED, DEVICE], "device_to_pinned", DTL_MEMORY_DEVICE, DTL_MEMORY_PINNED),
-    group!("transfer.copy", &[MANAGED, DEVICE], "managed_to_device", DTL_MEMORY_MANAGED, DTL_MEMORY_DEVICE),
-    group!("transfer.copy", &[MANAGED, DEVICE], "device_to_managed", DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED),
+    group!(
+        "transfer.copy",
+        &[PINNED, DEVICE],
+        "pinned_to_device",
+        DTL_MEMORY_PINNED,
+        DTL_MEMORY_DEVICE
+    ),
+    group!(
+        "transfer.copy",
+        &[PINNED, DEVICE],
+        "device_to_pinned",
+        DTL_MEMORY_DEVICE,
+        DTL_MEMORY_PINNED
+    ),
+    group!(
+        "transfer.copy",
+        &[MANAGED, DEVICE],
+        "managed_to_device",
+        DTL_MEMORY_MANAGED,
+        DTL_MEMORY_DEVICE
+    ),
+    group!(
+        "transfer.copy",
+        &[MANAGED, DEVICE],
+        "device_to_managed",
+        DTL_MEMORY_DEVICE,
+        DTL_MEMORY_MANAGED
+    ),
     Group {
         slot: "transfer.copy",
         needs: &[Need::Memory],
         rule: RULE,
         usually: USUALLY,
         tests: tests_alone![
-            "transfer.copy.no_bytes_touches_nothing": "a copy of 0 bytes writes nothing" => no_bytes;
-            "transfer.copy.past_the_end_refused": "a range over an allocation's end is DTL_ERROR_OUT_OF_BOUNDS" => past_end;
-            "transfer.copy.overlap_refused": "ranges that overlap are DTL_ERROR_INVALID_ARGUMENT" => overlap;
+            "transfer.copy.no_bytes_touches_nothing": "a copy of 0 bytes writes \
+             nothing" => no_bytes;
+            "transfer.copy.past_the_end_refused": "a range over an allocation's end is \
+             DTL_ERROR_OUT_OF_BOUNDS" => past_end;
+            "transfer.copy.overlap_refused": "ranges that overlap are \
+             DTL_ERROR_INVALID_ARGUMENT" => overlap;
             "transfer.copy.within_one_block": "halves of one allocation can be copied" => within;
-            "transfer.copy.there_and_back_100_times": "nothing is lost on the way" => there_and_back;
-            "transfer.copy.from_threads_at_once": "eight threads copy between their own buffers" => threads;
-            "transfer.copy.to_host_and_other_backend": "memory of the backend and of backend host exchange bytes" => other_backend;
-            "transfer.to_device.contents_arrive": "dtl_mem_to_device and dtl_mem_to_host are inverse" => to_device;
+            "transfer.copy.there_and_back_100_times": "nothing is lost on the \
+             way" => there_and_back;
+            "transfer.copy.from_threads_at_once": "eight threads copy between their own \
+             buffers" => threads;
+            "transfer.copy.to_host_and_other_backend": "memory of the backend and of backend host \
+             exchange bytes" => other_backend;
+            "transfer.to_device.contents_arrive": "dtl_mem_to_device and dtl_mem_to_host are \
+             inverse" => to_device;
         ],
     },
 ];
@@ -133,14 +167,17 @@ impl Side {
 fn check(s: &Subject, (from, to): (u64, u64), size: usize, (at, into): (usize, usize)) -> Outcome {
     let source = pattern(size as u64, (size + at + 40) as u64);
     let mut should = pattern(!(size as u64), (size + into + 40) as u64);
-    let (mut src, mut dst) = (Side::new(s.backend, from, &source)?, Side::new(s.backend, to, &should)?);
+    let (mut src, mut dst) =
+        (Side::new(s.backend, from, &source)?, Side::new(s.backend, to, &should)?);
     copy(dst.at(into), src.at(at), size as u64)?;
     should[into..into + size].copy_from_slice(&source[at..at + size]);
     if let Some(difference) = difference(&dst.contents()?, &should) {
         wrong!("{size} bytes from offset {at} to {into}: destination's {difference}");
     }
     match difference(&src.contents()?, &source) {
-        Some(difference) => wrong!("{size} bytes from offset {at} to {into}: source's {difference}"),
+        Some(difference) => {
+            wrong!("{size} bytes from offset {at} to {into}: source's {difference}")
+        }
         None => Ok(()),
     }
 }

@@ -61,7 +61,11 @@ macro_rules! fills {
                 "unaligned beginnings",
                 fill_offsets::<$kind>,
             ),
-            alone(concat!("transfer.fill.", $name, ".large"), "9 MiB and 1 byte", fill_large::<$kind>),
+            alone(
+                concat!("transfer.fill.", $name, ".large"),
+                "9 MiB and 1 byte",
+                fill_large::<$kind>,
+            ),
         ] as &[Test]
     };
 }
@@ -71,7 +75,8 @@ const ROWS_USUALLY: &str =
     "The two pitches are swapped, the pitch is taken for the width, or height and width are.";
 const FILL: &str = "fill sets size_bytes to a value.";
 const FILL_USUALLY: &str = "The size is rounded to words, or the value is widened with its sign.";
-const ASYNC: &str = "copy_async queues a copy on one of the backend's streams: it is made after what is queued \
+const ASYNC: &str = "copy_async queues a copy on one of the backend's streams: it is made after \
+    what is queued \
                      before, and is done when what is queued behind it begins.";
 const ASYNC_USUALLY: &str =
     "The copy is made at once, on another stream, or is not finished when the stream is.";
@@ -136,8 +141,10 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: FILL,
         usually: FILL_USUALLY,
         tests: tests_alone![
-            "transfer.fill.no_bytes_touches_nothing": "a fill of 0 bytes writes nothing" => fill_nothing;
-            "transfer.fill.past_the_end_refused": "a range over an allocation's end is DTL_ERROR_OUT_OF_BOUNDS" => fill_past_end;
+            "transfer.fill.no_bytes_touches_nothing": "a fill of 0 bytes writes \
+             nothing" => fill_nothing;
+            "transfer.fill.past_the_end_refused": "a range over an allocation's end is \
+             DTL_ERROR_OUT_OF_BOUNDS" => fill_past_end;
         ],
     },
     Group {
@@ -146,19 +153,30 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: ASYNC,
         usually: ASYNC_USUALLY,
         tests: tests_alone![
-            "transfer.copy_async.done_after_synchronize": "the bytes are there when the stream is synchronised" => async_done;
-            "transfer.copy_async.nothing_beside": "bytes beside the destination stay" => async_beside;
+            "transfer.copy_async.done_after_synchronize": "the bytes are there when the stream is \
+             synchronised" => async_done;
+            "transfer.copy_async.nothing_beside": "bytes beside the destination \
+             stay" => async_beside;
             "transfer.copy_async.back_to_the_program": "device to program memory" => async_back;
-            "transfer.copy_async.between_two_blocks": "from one allocation to another" => async_between;
-            "transfer.copy_async.after_earlier_work": "a copy behind slow work sees what that work wrote" => async_after_work;
-            "transfer.copy_async.before_later_work": "work behind a copy sees its bytes" => async_before_work;
-            "transfer.copy_async.chain_keeps_its_order": "a chain of 50 copies through two blocks" => async_chain;
-            "transfer.copy_async.done_when_its_event_is": "the bytes are there when an event behind it is done" => async_event;
-            "transfer.copy_async.waits_for_an_event": "a copy behind stream_wait_event sees the other stream's bytes" => async_wait;
+            "transfer.copy_async.between_two_blocks": "from one allocation to \
+             another" => async_between;
+            "transfer.copy_async.after_earlier_work": "a copy behind slow work sees what that work \
+             wrote" => async_after_work;
+            "transfer.copy_async.before_later_work": "work behind a copy sees its \
+             bytes" => async_before_work;
+            "transfer.copy_async.chain_keeps_its_order": "a chain of 50 copies through two \
+             blocks" => async_chain;
+            "transfer.copy_async.done_when_its_event_is": "the bytes are there when an event \
+             behind it is done" => async_event;
+            "transfer.copy_async.waits_for_an_event": "a copy behind stream_wait_event sees the \
+             other stream's bytes" => async_wait;
             "transfer.copy_async.large": "12 MiB and 5 bytes" => async_large;
-            "transfer.copy_async.from_threads_at_once": "eight threads with streams of their own" => async_threads;
-            "transfer.fill_async.exact_bytes": "a fill on a stream fills, and nothing beside" => fill_async;
-            "transfer.fill_async.in_order_with_copies": "fill, copy, fill: each sees the one before" => fill_async_order;
+            "transfer.copy_async.from_threads_at_once": "eight threads with streams of their \
+             own" => async_threads;
+            "transfer.fill_async.exact_bytes": "a fill on a stream fills, and nothing \
+             beside" => fill_async;
+            "transfer.fill_async.in_order_with_copies": "fill, copy, fill: each sees the one \
+             before" => fill_async_order;
         ],
     },
 ];
@@ -172,7 +190,8 @@ fn check_rows(
 ) -> Outcome {
     let source = pattern(1, src_pitch * height + 8);
     let mut should = pattern(2, dst_pitch * height + 8);
-    let (mut src, mut dst) = (Side::new(s.backend, from, &source)?, Side::new(s.backend, to, &should)?);
+    let (mut src, mut dst) =
+        (Side::new(s.backend, from, &source)?, Side::new(s.backend, to, &should)?);
     let (to, from) =
         (Rows { first: dst.at(0), pitch: dst_pitch }, Rows { first: src.at(0), pitch: src_pitch });
     copy_2d(to, from, width, height)?;

@@ -1,5 +1,6 @@
-//! Tests of windows: puts and gets. They hold for every kind, whether the backend has slots for windows or messages
-//! do it. Flushes, locks, making and ending: `win_life`; what accumulates: `win_atomics`.
+//! Tests of windows: puts and gets. They hold for every kind, whether the backend has slots for
+//! windows or messages do it. Flushes, locks, making and ending: `win_life`; what accumulates:
+//! `win_atomics`.
 
 use crate::kit::catalog::{Group, tests_of_ranks};
 use crate::kit::outcome::Outcome;
@@ -11,33 +12,48 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.win_put",
         needs: &[],
-        rule: "A put copies size_bytes (at least 1) to `offset` bytes behind the beginning of the target's memory; it \
+        rule: "A put copies size_bytes (at least 1) to `offset` bytes behind the beginning of the \
+            target's memory; it \
                is done when `buf` is needed no longer.",
-        usually: "An offset counted from elsewhere, a copy that rounds to words, a key that belongs to another rank.",
+        usually: "An offset counted from elsewhere, a copy that rounds to words, a key that \
+            belongs to another rank.",
         tests: tests_of_ranks![
-            1 "comm.win.put_arrives": "sizes from 1 byte to 100000, each byte and its neighbours" => put_arrives;
-            1 "comm.win.put_at_any_offset": "7 bytes at offsets 0 to 40, from addresses 0 to 16" => put_offsets;
-            1 "comm.win.put_leaves_its_buffer": "what was put is unchanged afterwards" => put_leaves;
-            1 "comm.win.put_to_every_target": "every rank to every rank, itself too" => put_everywhere;
-            1 "comm.win.put_from_all_at_once": "all ranks beside each other into one" => put_together;
+            1 "comm.win.put_arrives": "sizes from 1 byte to 100000, each byte and its \
+                neighbours" => put_arrives;
+            1 "comm.win.put_at_any_offset": "7 bytes at offsets 0 to 40, from addresses 0 to \
+                16" => put_offsets;
+            1 "comm.win.put_leaves_its_buffer": "what was put is unchanged \
+                afterwards" => put_leaves;
+            1 "comm.win.put_to_every_target": "every rank to every rank, itself \
+                too" => put_everywhere;
+            1 "comm.win.put_from_all_at_once": "all ranks beside each other into \
+                one" => put_together;
             1 "comm.win.put_large": "3 MiB, and nothing beside them" => put_large;
             1 "comm.win.many_puts_without_a_flush": "3000 of 16 bytes, then one flush" => put_many;
-            1 "comm.win.put_buffer_free_after_local_flush": "it is changed then, and the old bytes arrive" => put_local;
-            1 "comm.win.put_request_lets_go": "the same after the wait for its request" => put_request;
+            1 "comm.win.put_buffer_free_after_local_flush": "it is changed then, and the old bytes \
+                arrive" => put_local;
+            1 "comm.win.put_request_lets_go": "the same after the wait for its \
+                request" => put_request;
         ],
     },
     Group {
         slot: "comm.win_get",
         needs: &[],
         rule: "A get copies from the target; it is done when the bytes are in `buf`.",
-        usually: "Reported when it was sent instead of when its bytes came; source and destination swapped.",
+        usually: "Reported when it was sent instead of when its bytes came; source and destination \
+            swapped.",
         tests: tests_of_ranks![
-            1 "comm.win.get_brings": "sizes from 1 byte to 100000, each byte and its neighbours" => get_brings;
+            1 "comm.win.get_brings": "sizes from 1 byte to 100000, each byte and its \
+                neighbours" => get_brings;
             1 "comm.win.get_leaves_the_target": "what was read is unchanged there" => get_leaves;
-            1 "comm.win.get_from_every_target": "each rank's own part, its own too" => get_everywhere;
-            1 "comm.win.many_gets_without_a_flush": "3000 of 8 bytes, each into its place" => get_many;
-            1 "comm.win.get_request_is_there": "the bytes are there after the wait for its request" => get_request;
-            1 "comm.win.put_and_get_mixed": "puts and gets of other places between each other" => mixed;
+            1 "comm.win.get_from_every_target": "each rank's own part, its own \
+                too" => get_everywhere;
+            1 "comm.win.many_gets_without_a_flush": "3000 of 8 bytes, each into its \
+                place" => get_many;
+            1 "comm.win.get_request_is_there": "the bytes are there after the wait for its \
+                request" => get_request;
+            1 "comm.win.put_and_get_mixed": "puts and gets of other places between each \
+                other" => mixed;
         ],
     },
 ];
@@ -113,7 +129,8 @@ fn put_everywhere(p: &Peer) -> Outcome {
                 win.put(&message(p.rank, target, 5, size), target, size * p.rank as u64)?;
             }
             win.fence()?;
-            let should: Vec<u8> = (0..p.size).flat_map(|from| message(from, p.rank, 5, size)).collect();
+            let should: Vec<u8> =
+                (0..p.size).flat_map(|from| message(from, p.rank, 5, size)).collect();
             win.own_is(&should)
         })?;
     }
@@ -241,7 +258,11 @@ fn get_everywhere(p: &Peer) -> Outcome {
                 (0..p.size).map(|target| win.get(size, target, 0)).collect::<Result<_, _>>()?;
             win.fence()?;
             (0..).zip(slots).try_for_each(|(target, slot)| {
-                win.got_is(slot, &message(target, target, 9, size), &format!("rank {target}'s part"))
+                win.got_is(
+                    slot,
+                    &message(target, target, 9, size),
+                    &format!("rank {target}'s part"),
+                )
             })
         })?;
     }
@@ -251,7 +272,9 @@ fn get_everywhere(p: &Peer) -> Outcome {
 fn get_many(p: &Peer) -> Outcome {
     const MANY: u64 = 3000;
     both(p, MANY * 8, |win| {
-        let all = |rank| -> Vec<u8> { (0..MANY).flat_map(|number| message(rank, 0, number, 8)).collect() };
+        let all = |rank| -> Vec<u8> {
+            (0..MANY).flat_map(|number| message(rank, 0, number, 8)).collect()
+        };
         win.set_own(0, &all(p.rank));
         win.fence()?;
         win.lock_all()?;

@@ -1,5 +1,5 @@
-//! Tests of what accumulates in windows, and of compare and swap: whether the backend has slots for it or the targets
-//! apply it.
+//! Tests of what accumulates in windows, and of compare and swap: whether the backend has slots for
+//! it or the targets apply it.
 
 use crate::data::{self, REDUCTIONS, TYPES, Type, decode, encode};
 use crate::kit::catalog::{Group, tests_of_ranks};
@@ -14,37 +14,49 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.win_accumulate",
         needs: &[],
-        rule: "there[i] = there[i] ∘ buf[i] for `count` elements, each changed as a whole whoever else does so; those of \
+        rule: "there[i] = there[i] op buf[i] for `count` elements, each changed as a whole whoever \
+            else does so; those of \
                one rank happen in the order of the calls; `result` gets what was there before.",
-        usually: "A read and a write that others come between, the wrong width or sign, a dtype that win_atomics should \
+        usually: "A read and a write that others come between, the wrong width or sign, a dtype \
+            that win_atomics should \
                   have denied.",
         tests: tests_of_ranks![
-            1 "comm.win.counters_are_exact": "fetch_op of all ranks at once: every number is given once" => counters;
+            1 "comm.win.counters_are_exact": "fetch_op of all ranks at once: every number is given \
+                once" => counters;
             1 "comm.win.sums_lose_nothing": "all ranks add to one array" => sums;
-            1 "comm.win.every_dtype_and_operation": "what is left, and what was there before" => every_pair;
-            1 "comm.win.accumulate_in_order": "operations of one rank that do not commute" => in_order;
-            1 "comm.win.fetch_sees_earlier_ones": "each fetch of one rank has what the one before left" => sees_own;
+            1 "comm.win.every_dtype_and_operation": "what is left, and what was there \
+                before" => every_pair;
+            1 "comm.win.accumulate_in_order": "operations of one rank that do not \
+                commute" => in_order;
+            1 "comm.win.fetch_sees_earlier_ones": "each fetch of one rank has what the one before \
+                left" => sees_own;
             1 "comm.win.no_op_changes_nothing": "it reads, with and without a buffer" => no_op;
             1 "comm.win.accumulate_beside_nothing": "no byte before or behind is touched" => beside;
-            1 "comm.win.accumulate_at_any_offset": "at displacements that are no multiple of the element" => unaligned;
+            1 "comm.win.accumulate_at_any_offset": "at displacements that are no multiple of the \
+                element" => unaligned;
             1 "comm.win.accumulate_large": "20000 elements of all ranks at once" => large;
             1 "comm.win.accumulate_to_every_target": "its own memory too" => everywhere;
             1 "comm.win.many_accumulates": "2000 without a flush" => many;
-            1 "comm.win.accumulate_buffer_free_after_local_flush": "it is changed then, and the old values count" => local;
+            1 "comm.win.accumulate_buffer_free_after_local_flush": "it is changed then, and the \
+                old values count" => local;
         ],
     },
     Group {
         slot: "comm.win_compare_and_swap",
         needs: &[],
-        rule: "If the element equals *expected, *value is stored; *result gets what it was. As one step.",
-        usually: "Only some bytes compared, the result that of the new value, or a step between the two.",
+        rule: "If the element equals *expected, *value is stored; *result gets what it was. As one \
+            step.",
+        usually: "Only some bytes compared, the result that of the new value, or a step between \
+            the two.",
         tests: tests_of_ranks![
             1 "comm.win.swap_if_equal": "every dtype that is compared" => swap_equal;
-            1 "comm.win.swap_refused_if_not": "nothing is stored, and the result says what is there" => swap_not;
+            1 "comm.win.swap_refused_if_not": "nothing is stored, and the result says what is \
+                there" => swap_not;
             1 "comm.win.swap_compares_every_byte": "values that differ in one byte" => swap_bytes;
             1 "comm.win.swap_has_one_winner": "all ranks at once: one of them" => swap_winner;
             1 "comm.win.swap_counts": "increments by trying again lose nothing" => swap_counts;
-            1 "comm.win.swap_and_add_together": "increments by swaps and by sums of one element" => swap_and_add;
+            1 "comm.win.swap_and_add_together": "increments by swaps and by sums of one \
+                element" => swap_and_add;
         ],
     },
 ];
@@ -120,13 +132,17 @@ fn every_pair(p: &Peer) -> Outcome {
     const COUNT: i64 = 9;
     both(p, COUNT as u64 * 16, |win| {
         for ty in TYPES.into_iter().filter(|ty| ty.dtype != data::USER_DTYPE) {
-            for (op, name) in REDUCTIONS.into_iter().filter(|(op, _)| data::go_together(*op, ty.class)) {
-                let list =
-                    |by| -> Vec<u8> { (0..COUNT).flat_map(|at| element(ty, operand(ty, at, by))).collect() };
+            for (op, name) in
+                REDUCTIONS.into_iter().filter(|(op, _)| data::go_together(*op, ty.class))
+            {
+                let list = |by| -> Vec<u8> {
+                    (0..COUNT).flat_map(|at| element(ty, operand(ty, at, by))).collect()
+                };
                 let (before, bytes) = (list(5), list(3));
                 win.set_own(0, &before);
                 win.fence()?;
-                let slot = win.get_accumulate((ty.dtype, op), (&bytes, COUNT as u64), p.next(), 0)?;
+                let slot =
+                    win.get_accumulate((ty.dtype, op), (&bytes, COUNT as u64), p.next(), 0)?;
                 win.fence()?;
                 let what = format!("{name} of {}", ty.name);
                 win.got_is(slot, &before, &format!("{what}: what was there before"))?;
@@ -172,8 +188,9 @@ fn in_order(p: &Peer) -> Outcome {
 fn sees_own(p: &Peer) -> Outcome {
     both(p, 8 * p.size as u64, |win| {
         let at = 8 * p.rank as u64;
-        let slots: Vec<_> =
-            (0..100).map(|_| win.fetch_op(DTL_OP_SUM, 3, p.next(), at)).collect::<Result<_, _>>()?;
+        let slots: Vec<_> = (0..100)
+            .map(|_| win.fetch_op(DTL_OP_SUM, 3, p.next(), at))
+            .collect::<Result<_, _>>()?;
         win.fence()?;
         for (slot, number) in slots.into_iter().zip(0..) {
             let is = win.integer(slot);
@@ -189,8 +206,11 @@ fn no_op(p: &Peer) -> Outcome {
         win.set_own(0, &mine);
         win.fence()?;
         let theirs = message(p.next(), p.next(), 6, 800);
-        for (dtype, size) in [(DTL_DTYPE_INT32, 4), (DTL_DTYPE_FLOAT64, 8), (DTL_DTYPE_COMPLEX128, 16)] {
-            let slot = win.get_accumulate((dtype, DTL_OP_NO_OP), (&[7; 800], 800 / size), p.next(), 0)?;
+        for (dtype, size) in
+            [(DTL_DTYPE_INT32, 4), (DTL_DTYPE_FLOAT64, 8), (DTL_DTYPE_COMPLEX128, 16)]
+        {
+            let slot =
+                win.get_accumulate((dtype, DTL_OP_NO_OP), (&[7; 800], 800 / size), p.next(), 0)?;
             win.accumulate((dtype, DTL_OP_NO_OP), (&[9; 800], 800 / size), p.next(), 0)?;
             win.fence()?;
             win.got_is(slot, &theirs, "what NO_OP read")?;
@@ -289,7 +309,12 @@ fn local(p: &Peer) -> Outcome {
         win.lock_all()?;
         for _ in 0..10 {
             for at in 0..9 {
-                win.accumulate((DTL_DTYPE_UINT8, DTL_OP_SUM), (&[2; 100], 100), p.next(), at * 100)?;
+                win.accumulate(
+                    (DTL_DTYPE_UINT8, DTL_OP_SUM),
+                    (&[2; 100], 100),
+                    p.next(),
+                    at * 100,
+                )?;
             }
             win.flush_local(p.next())?;
             win.spoil();
@@ -314,8 +339,12 @@ fn swap_equal(p: &Peer) -> Outcome {
             win.set_own(8, &old[..ty.size]);
             win.fence()?;
             let theirs = &message(p.next(), 0, 8, 8)[..ty.size];
-            let slot =
-                win.compare_and_swap(ty.dtype, (&message(p.rank, 1, 9, 8)[..ty.size], theirs), p.next(), 8)?;
+            let slot = win.compare_and_swap(
+                ty.dtype,
+                (&message(p.rank, 1, 9, 8)[..ty.size], theirs),
+                p.next(),
+                8,
+            )?;
             win.fence()?;
             let result = win.got(slot);
             ensure!(
@@ -341,7 +370,11 @@ fn swap_not(p: &Peer) -> Outcome {
             let slot = win.compare_and_swap(ty.dtype, pair, p.next(), 0)?;
             win.fence()?;
             let result = win.got(slot);
-            ensure!(result[..ty.size] == [0x11; 8][..ty.size], "{}: the result is {result:?}", ty.name);
+            ensure!(
+                result[..ty.size] == [0x11; 8][..ty.size],
+                "{}: the result is {result:?}",
+                ty.name
+            );
             win.own_is(&[0x11; 8])?;
             win.fence()?;
         }
@@ -407,7 +440,8 @@ fn swap_counts(p: &Peer) -> Outcome {
         (0..EACH).try_for_each(|_| add_one(win, 8))?;
         win.unlock_all()?;
         win.fence()?;
-        let (is, should) = (win.own_integer(8), if p.rank == 0 { EACH * i64::from(p.size) } else { 0 });
+        let (is, should) =
+            (win.own_integer(8), if p.rank == 0 { EACH * i64::from(p.size) } else { 0 });
         ensure!(is == should, "the sum is {is}, expected {should}");
         Ok(())
     })
@@ -423,7 +457,8 @@ fn swap_and_add(p: &Peer) -> Outcome {
         }
         win.unlock_all()?;
         win.fence()?;
-        let (is, should) = (win.own_integer(8), if p.rank == 0 { 2 * EACH * i64::from(p.size) } else { 0 });
+        let (is, should) =
+            (win.own_integer(8), if p.rank == 0 { 2 * EACH * i64::from(p.size) } else { 0 });
         ensure!(is == should, "the sum is {is}, expected {should}");
         Ok(())
     })

@@ -15,23 +15,29 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         slot: "comm.win_flush",
         needs: &[],
-        rule: "A flush is done when all earlier operations of this rank on that target are done there.",
-        usually: "Done when the operations were sent, or when the last one was, which others may overtake.",
+        rule: "A flush is done when all earlier operations of this rank on that target are done \
+            there.",
+        usually: "Done when the operations were sent, or when the last one was, which others may \
+            overtake.",
         tests: tests_of_ranks![
-            2 "comm.win.flush_means_there": "after flush and a message the target finds what was put" => flush_there;
+            2 "comm.win.flush_means_there": "after flush and a message the target finds what was \
+                put" => flush_there;
             2 "comm.win.flush_waits_for_large": "the same of puts of 700 KiB" => flush_large;
             2 "comm.win.flush_of_one_target": "each target by itself, in turns" => flush_each;
-            2 "comm.win.flush_for_a_third_rank": "put by one, flushed, told to another, who gets it" => flush_third;
+            2 "comm.win.flush_for_a_third_rank": "put by one, flushed, told to another, who gets \
+                it" => flush_third;
             1 "comm.win.flush_of_nothing": "without operations, again and again" => flush_nothing;
             2 "comm.win.unlock_means_there": "after an unlock, as after a flush" => unlock_there;
-            2 "comm.win.exclusive_counts": "reading, adding, writing under an exclusive lock loses nothing" => exclusive;
+            2 "comm.win.exclusive_counts": "reading, adding, writing under an exclusive lock loses \
+                nothing" => exclusive;
         ],
     },
     Group {
         slot: "comm.win_create, win_attach, win_destroy",
         needs: &[],
         rule: "A window is memory of each rank, of any size and at any address, until win_destroy.",
-        usually: "Windows that share a table of addresses, a rank without memory that is not counted, a leak.",
+        usually: "Windows that share a table of addresses, a rank without memory that is not \
+            counted, a leak.",
         tests: tests_of_ranks![
             1 "comm.win.parts_differ": "each rank has another size, some none" => parts_differ;
             1 "comm.win.two_windows_apart": "the same offsets in two windows" => two_windows;
@@ -39,14 +45,21 @@ pub(crate) const GROUPS: &[Group] = &[
             1 "comm.win.of_a_duplicate": "on a duplicate, with messages on both" => of_dup;
             1 "comm.win.of_ranks_turned_round": "on a split in the reverse order" => of_split;
             1 "comm.win.destroy_succeeds": "the library has nothing to warn of" => destroy_succeeds;
-            1 "comm.win.keep_no_memory": "memory does not grow with the number of windows" => keeps_nothing;
-            1 "comm.win.operations_keep_no_memory": "nor with that of puts, gets and flushes" => operations_keep_nothing;
+            1 "comm.win.keep_no_memory": "memory does not grow with the number of \
+                windows" => keeps_nothing;
+            1 "comm.win.operations_keep_no_memory": "nor with that of puts, gets and \
+                flushes" => operations_keep_nothing;
         ],
     },
 ];
 
 /// Rounds of puts to the next rank; `over` makes them be there, then a message says so.
-fn told(p: &Peer, size: u64, over: impl Fn(&Win) -> Outcome, lock: impl Fn(&Win) -> Outcome) -> Outcome {
+fn told(
+    p: &Peer,
+    size: u64,
+    over: impl Fn(&Win) -> Outcome,
+    lock: impl Fn(&Win) -> Outcome,
+) -> Outcome {
     both(p, size, |win| {
         for round in 0..20 {
             lock(win)?;
@@ -139,7 +152,10 @@ fn flush_each(p: &Peer) -> Outcome {
                 let at = SIZE as usize * from as usize;
                 let is = &win.own()[at..at + SIZE as usize];
                 let should = message(from, p.rank, round, SIZE);
-                ensure!(is == should, "what rank {from} has put and flushed in round {round} is not there");
+                ensure!(
+                    is == should,
+                    "what rank {from} has put and flushed in round {round} is not there"
+                );
             }
             sends.into_iter().try_for_each(|send| p.wait(send).map(drop))?;
             p.meet(7)?;
@@ -163,7 +179,11 @@ fn flush_third(p: &Peer) -> Outcome {
             let there = (whose + 2) % p.size;
             let slot = win.get(512, there, 0)?;
             win.flush_local(there)?;
-            win.got_is(slot, &message(whose, there, round, 512), "what another rank has put and flushed")?;
+            win.got_is(
+                slot,
+                &message(whose, there, round, 512),
+                "what another rank has put and flushed",
+            )?;
             p.wait(told)?;
             p.meet(7)?;
         }
@@ -194,7 +214,8 @@ fn exclusive(p: &Peer) -> Outcome {
             win.unlock(0)?;
         }
         win.fence()?;
-        let (is, should) = (win.own_integer(8), if p.rank == 0 { EACH * i64::from(p.size) } else { 0 });
+        let (is, should) =
+            (win.own_integer(8), if p.rank == 0 { EACH * i64::from(p.size) } else { 0 });
         ensure!(is == should, "the sum is {is}, expected {should}");
         Ok(())
     })
@@ -211,7 +232,11 @@ fn parts_differ(p: &Peer) -> Outcome {
         }
         win.fence()?;
         for (target, slot) in slots {
-            win.got_is(slot, &pattern(target as u64, size(target)), &format!("rank {target}'s part"))?;
+            win.got_is(
+                slot,
+                &pattern(target as u64, size(target)),
+                &format!("rank {target}'s part"),
+            )?;
         }
         let from = p.previous() as u8;
         if size(p.next()) > 0 {
@@ -289,12 +314,12 @@ fn of_split(p: &Peer) -> Outcome {
 /// Rounds at most, and the first ones that do not count: pools grow in them.
 const ROUNDS: usize = 60;
 const WARM: usize = 2;
-/// Rounds between two looks that are compared: what malloc and those who leave late keep for a while comes and goes, but is
-/// less than a leak of so many rounds.
+/// Rounds between two looks that are compared: what malloc and those who leave late keep for a
+/// while comes and goes, but is less than a leak of so many rounds.
 const APART: usize = 16;
 
-/// Does something in rounds until memory has not grown from one of them to a later one. `least`: growth of a round that is no
-/// leak.
+/// Does something in rounds until memory has not grown from one of them to a later one. `least`:
+/// growth of a round that is no leak.
 fn without_growth(p: &Peer, least: i64, round: impl Fn() -> Outcome) -> Outcome {
     let (mut levels, mut is_calm) = (Vec::with_capacity(ROUNDS), false);
     for number in 0..ROUNDS {

@@ -1,6 +1,6 @@
-//! Tests of windows: counters that all ranks fetch from at once, and fixed stories (`crate::window`): every dtype and
-//! operation on all targets, every kind of epoch, everything that must be refused. Those called `random` run small
-//! cases of the generator.
+//! Tests of windows: counters that all ranks fetch from at once, and fixed stories
+//! (`crate::window`): every dtype and operation on all targets, every kind of epoch, everything
+//! that must be refused. Those called `random` run small cases of the generator.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, Class, REDUCTIONS, TYPES, Type};
@@ -25,18 +25,26 @@ const AT_ONCE: usize = 40;
 pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "comm.isend, irecv, test under windows",
     needs: &[],
-    rule: "One-sided operations are checked against the target's part and the rank's own epochs before anything moves; \
+    rule: "One-sided operations are checked against the target's part and the rank's own epochs \
+        before anything moves; \
            accumulating ones are single steps, whoever else does one there.",
-    usually: "Messages between the same ranks are lost, reordered or cut, or a request is told done too early; \
+    usually: "Messages between the same ranks are lost, reordered or cut, or a request is told \
+        done too early; \
               `dtl-ctk run --kind K --cases 1000 --only window` makes the case small.",
     tests: tests_of_ranks![
-        1 "comm.window.counters_are_exact": "all ranks fetch from one counter: each value is given once" => counters;
-        1 "comm.window.counters_in_memory_of_the_program": "the same in dtl_win_create's" => own_counters;
-        1 "comm.window.every_dtype_and_operation": "accumulated by all ranks to all targets, between fences" => every_pair;
-        1 "comm.window.every_dtype_and_operation_fetched": "the same by get_accumulate and fetch_op, with locks" => every_pair_fetched;
+        1 "comm.window.counters_are_exact": "all ranks fetch from one counter: each value is given \
+            once" => counters;
+        1 "comm.window.counters_in_memory_of_the_program": "the same in \
+            dtl_win_create's" => own_counters;
+        1 "comm.window.every_dtype_and_operation": "accumulated by all ranks to all targets, \
+            between fences" => every_pair;
+        1 "comm.window.every_dtype_and_operation_fetched": "the same by get_accumulate and \
+            fetch_op, with locks" => every_pair_fetched;
         1 "comm.window.every_epoch": "each act in each kind of epoch" => every_epoch;
-        1 "comm.window.fetch_op_and_compare_and_swap": "half of the ranks by each, on one element at once" => mixed;
-        1 "comm.window.misuse_is_refused": "bounds, epochs, ranks, types, buffers: refused, and nothing is written" => misuse;
+        1 "comm.window.fetch_op_and_compare_and_swap": "half of the ranks by each, on one element \
+            at once" => mixed;
+        1 "comm.window.misuse_is_refused": "bounds, epochs, ranks, types, buffers: refused, and \
+            nothing is written" => misuse;
         1 "comm.window.random_cases": "12 random stories" => random::<{ Op::Window as usize }>;
     ],
 }];
@@ -133,7 +141,8 @@ fn act(kind: Kind, ty: Type, op: dtl_reduce_op_t, number: usize) -> Act {
     }
 }
 
-/// An act for each pair of a dtype and an operation: of all ranks at once, or of one where the order counts.
+/// An act for each pair of a dtype and an operation: of all ranks at once, or of one where the
+/// order counts.
 fn pairs(form: impl Fn(usize) -> u64) -> Vec<Act> {
     let types = TYPES.into_iter().filter(|ty| ty.class != Class::User);
     let pairs = types.flat_map(|ty| REDUCTIONS.map(|(op, _)| (ty, op)));
@@ -178,7 +187,8 @@ fn every_epoch(p: &Peer) -> Outcome {
 }
 
 fn mixed(p: &Peer) -> Outcome {
-    let types = [DTL_DTYPE_INT32, DTL_DTYPE_UINT64, DTL_DTYPE_INT8].map(|dtype| TYPES[dtype as usize]);
+    let types =
+        [DTL_DTYPE_INT32, DTL_DTYPE_UINT64, DTL_DTYPE_INT8].map(|dtype| TYPES[dtype as usize]);
     let acts = types.into_iter().enumerate().map(|(number, ty)| Act {
         repeats: 8,
         form: 2,
@@ -188,8 +198,9 @@ fn mixed(p: &Peer) -> Outcome {
 }
 
 fn misuse(p: &Peer) -> Outcome {
-    let acts =
-        |sync| vec![act(Kind::Put, TYPES[2], DTL_OP_SUM, 1), act(Kind::Accumulate, sync, DTL_OP_SUM, 0)];
+    let acts = |sync| {
+        vec![act(Kind::Put, TYPES[2], DTL_OP_SUM, 1), act(Kind::Accumulate, sync, DTL_OP_SUM, 0)]
+    };
     let all = |sync, ty| Phase { misuse: (0..MISUSES).collect(), ..phase(sync, acts(ty)) };
     let put_once = |mut phase: Phase| {
         phase.acts[0].repeats = 1;

@@ -8,17 +8,25 @@ use dtl::abi::comm::DTL_ANY_SOURCE;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-const fn wires(least: i32, name: &'static str, what: &'static str, body: fn(&Wire) -> Outcome) -> Test {
+const fn wires(
+    least: i32,
+    name: &'static str,
+    what: &'static str,
+    body: fn(&Wire) -> Outcome,
+) -> Test {
     Test { name, what, body: Body::Wire(least, body), also: None }
 }
 
 pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "comm.isend, irecv, test",
     needs: &[],
-    rule: "Messages of one rank under one match word are received in the order sent, by receives in the order posted, \
-           whichever of them names its source. test completes a receive when all of its bytes are there, with the \
+    rule: "Messages of one rank under one match word are received in the order sent, by receives \
+        in the order posted, \
+           whichever of them names its source. test completes a receive when all of its bytes are \
+           there, with the \
            sender, the match word and the true size.",
-    usually: "Everything else is built on these slots: later tests would report invalid frames, lost messages and \
+    usually: "Everything else is built on these slots: later tests would report invalid frames, \
+        lost messages and \
               silent ranks. They are not run.",
     tests: &[
         wires(
@@ -64,7 +72,12 @@ fn to_itself(wire: &Wire) -> Outcome {
     let receive = wire.receive(8, DTL_ANY_SOURCE, 0)?;
     let send = wire.send(&[], wire.rank, 0)?;
     let got = wire.wait(&receive)?;
-    ensure!((got.source, got.size) == (wire.rank, 0), "{} bytes from rank {} arrived", got.size, got.source);
+    ensure!(
+        (got.source, got.size) == (wire.rank, 0),
+        "{} bytes from rank {} arrived",
+        got.size,
+        got.source
+    );
     wire.wait(&send).map(drop)
 }
 
@@ -72,7 +85,8 @@ fn any_source(wire: &Wire) -> Outcome {
     let receives: Vec<Op> =
         wire.others().map(|_| wire.receive(8, DTL_ANY_SOURCE, ANY)).collect::<Outcome<_>>()?;
     let own = wire.rank.to_le_bytes();
-    let sends: Vec<Op> = wire.others().map(|other| wire.send(&own, other, ANY)).collect::<Outcome<_>>()?;
+    let sends: Vec<Op> =
+        wire.others().map(|other| wire.send(&own, other, ANY)).collect::<Outcome<_>>()?;
     for receive in &receives {
         let got = wire.wait(receive)?;
         let sent = &receive.buffer[..got.size];
@@ -93,7 +107,8 @@ const AT_ONCE: usize = 8;
 
 /// Sizes go round, so that short messages follow long ones.
 fn frame(from: i32, number: u64) -> Vec<u8> {
-    let mut bytes = pattern((from as u64) << 32 | number, [8, FRAME as u64, 100, 4096][number as usize % 4]);
+    let mut bytes =
+        pattern((from as u64) << 32 | number, [8, FRAME as u64, 100, 4096][number as usize % 4]);
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes
 }
@@ -115,7 +130,9 @@ impl Sent {
             }
         }
         while self.count < MESSAGES && self.flying.len() < AT_ONCE {
-            let Some(op) = wire.try_send(frame(wire.rank, self.count), self.dest, ORDER)? else { break };
+            let Some(op) = wire.try_send(frame(wire.rank, self.count), self.dest, ORDER)? else {
+                break;
+            };
             self.flying.push_back(op);
             self.count += 1;
         }
@@ -135,12 +152,14 @@ fn in_order(wire: &Wire) -> Outcome {
         }
         sends.iter_mut().try_for_each(|sent| sent.go_on(wire))?;
         let Some(got) = receives.front().map_or(Ok(None), |op| wire.test(op))? else {
-            let so_far =
-                || format!("200 messages of each rank were sent; of them {arrived:?} arrived, no more");
+            let so_far = || {
+                format!("200 messages of each rank were sent; of them {arrived:?} arrived, no more")
+            };
             wire.pause(begin, so_far)?;
             continue;
         };
-        let (bytes, from) = (receives.pop_front().map(|op: Op| op.buffer).unwrap_or_default(), got.source);
+        let (bytes, from) =
+            (receives.pop_front().map(|op: Op| op.buffer).unwrap_or_default(), got.source);
         let expected = arrived[from as usize];
         check(&bytes[..got.size], from, expected)?;
         arrived[from as usize] += 1;
@@ -154,13 +173,15 @@ fn check(bytes: &[u8], from: i32, expected: u64) -> Outcome {
     let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_le_bytes(*first));
     ensure!(
         number == expected || number >= MESSAGES,
-        "message {number} of rank {from} was received where {expected} was next: messages under one match word are \
+        "message {number} of rank {from} was received where {expected} was next: messages under \
+         one match word are \
          received in the order sent, by receives in the order posted"
     );
     let difference = difference(bytes, &frame(from, expected));
     ensure!(
         difference.is_none(),
-        "test completed the receive of message {expected} of rank {from} too early, or its bytes were changed: {}",
+        "test completed the receive of message {expected} of rank {from} too early, or its bytes \
+         were changed: {}",
         difference.unwrap_or_default()
     );
     Ok(())

@@ -1,4 +1,5 @@
-//! One rank's calls in one epoch: the operations of the acts, and the buffers that the library has meanwhile.
+//! One rank's calls in one epoch: the operations of the acts, and the buffers that the library has
+//! meanwhile.
 
 use super::layout::{At, Layout, ordered_op};
 use super::{Act, Kind, Sync};
@@ -74,7 +75,13 @@ impl<'a> Epoch<'a> {
     fn goal(&self, number: usize) -> Goal {
         let (act, at) = (self.act(number), self.at(number));
         let stride = act.ty.size as u64 / self.layout.unit(at);
-        Goal { ty: act.ty, count: act.count, target: act.target as i32, disp: self.layout.disp(at), stride }
+        Goal {
+            ty: act.ty,
+            count: act.count,
+            target: act.target as i32,
+            disp: self.layout.disp(at),
+            stride,
+        }
     }
 
     /// Whether this rank has a part in an act.
@@ -100,7 +107,9 @@ impl<'a> Epoch<'a> {
                     let form = if op == DTL_OP_NO_OP { act.form.max(1) } else { act.form };
                     self.accumulate(number, repeat, op, form)?;
                 }
-                Kind::Watch if writes => self.accumulate(number, repeat, DTL_OP_REPLACE, act.form)?,
+                Kind::Watch if writes => {
+                    self.accumulate(number, repeat, DTL_OP_REPLACE, act.form)?
+                }
                 Kind::Watch => self.accumulate(number, repeat, DTL_OP_NO_OP, act.form.max(1))?,
                 Kind::Claim => self.claim(number, repeat)?,
                 Kind::Mixed if self.layout.me() % 2 == 0 => {
@@ -134,13 +143,15 @@ impl<'a> Epoch<'a> {
         let (from, dtype) = (start(&input), user::dtype(goal.ty.dtype));
         if act.form == 0 {
             // SAFETY: the input has `count` elements and stays until the epoch is over.
-            let status = unsafe { dtl_win_put(win, from, goal.count, dtype, goal.target, goal.disp) };
+            let status =
+                unsafe { dtl_win_put(win, from, goal.count, dtype, goal.target, goal.disp) };
             check("dtl_win_put", status)?;
         } else {
             let mut request = dtl_request_t::NULL;
             let out = &raw mut request;
             // SAFETY: likewise; `request` is a local.
-            let status = unsafe { dtl_win_rput(win, from, goal.count, dtype, goal.target, goal.disp, out) };
+            let status =
+                unsafe { dtl_win_rput(win, from, goal.count, dtype, goal.target, goal.disp, out) };
             check("dtl_win_rput", status)?;
             self.requests.push(request);
         }
@@ -160,12 +171,15 @@ impl<'a> Epoch<'a> {
         let mut back = vec![0; put.input.len()];
         let (into, dtype) = (start_mut(&mut back), user::dtype(goal.ty.dtype));
         // SAFETY: `back` has `count` elements and stays until the flush.
-        let status = unsafe { dtl_win_get(self.win, into, goal.count, dtype, goal.target, goal.disp) };
+        let status =
+            unsafe { dtl_win_get(self.win, into, goal.count, dtype, goal.target, goal.disp) };
         check("dtl_win_get", status)?;
         check("dtl_win_flush_local", dtl_win_flush_local(self.win, goal.target))?;
         if back != put.input {
-            self.wrong =
-                Some(Failure::wrong(format!("target {} has not what was put and flushed", goal.target)));
+            self.wrong = Some(Failure::wrong(format!(
+                "target {} has not what was put and flushed",
+                goal.target
+            )));
         }
         Ok(())
     }
@@ -178,20 +192,25 @@ impl<'a> Epoch<'a> {
         match act.form {
             0 => {
                 // SAFETY: the result has `count` elements and stays until the epoch is over.
-                check("dtl_win_get", unsafe { dtl_win_get(win, into, count, dtype, target, disp) })?;
+                check("dtl_win_get", unsafe {
+                    dtl_win_get(win, into, count, dtype, target, disp)
+                })?;
             }
             1 => {
                 let mut request = dtl_request_t::NULL;
                 let out = &raw mut request;
                 // SAFETY: likewise; `request` is a local.
-                check("dtl_win_rget", unsafe { dtl_win_rget(win, into, count, dtype, target, disp, out) })?;
+                check("dtl_win_rget", unsafe {
+                    dtl_win_rget(win, into, count, dtype, target, disp, out)
+                })?;
                 self.requests.push(request);
             }
             _ => {
                 let (none, op) = (ptr::null(), DTL_OP_NO_OP);
                 // SAFETY: likewise; nothing is read of what NO_OP does not take.
-                let status =
-                    unsafe { dtl_win_get_accumulate(win, none, into, count, dtype, target, disp, op) };
+                let status = unsafe {
+                    dtl_win_get_accumulate(win, none, into, count, dtype, target, disp, op)
+                };
                 check("dtl_win_get_accumulate", status)?;
             }
         }
@@ -199,7 +218,13 @@ impl<'a> Epoch<'a> {
         Ok(())
     }
 
-    fn hold(&mut self, number: usize, repeat: u64, op: dtl_reduce_op_t, input: Vec<u8>) -> &mut Held {
+    fn hold(
+        &mut self,
+        number: usize,
+        repeat: u64,
+        op: dtl_reduce_op_t,
+        input: Vec<u8>,
+    ) -> &mut Held {
         self.held.push(Held { number, repeat, op, input, expected: None, result: None });
         let last = self.held.len() - 1;
         &mut self.held[last]
@@ -213,22 +238,26 @@ impl<'a> Epoch<'a> {
         op: dtl_reduce_op_t,
         form: u64,
     ) -> Result<(), Failure> {
-        let (goal, win, is_watch) = (self.goal(number), self.win, self.act(number).kind == Kind::Watch);
+        let (goal, win, is_watch) =
+            (self.goal(number), self.win, self.act(number).kind == Kind::Watch);
         let Goal { ty, count, target, disp, stride } = goal;
         let input = self.layout.input(self.at(number), self.layout.me(), repeat);
         let mut result = vec![data::FILLER; input.len()];
         let looks = is_watch && op == DTL_OP_NO_OP;
-        let (from, into) = (if looks { ptr::null() } else { start(&input) }, start_mut(&mut result));
+        let (from, into) =
+            (if looks { ptr::null() } else { start(&input) }, start_mut(&mut result));
         match form {
             0 => {
                 // SAFETY: the input has `count` elements and stays until the epoch is over.
-                let status = unsafe { dtl_win_accumulate(win, from, count, ty.dtype, target, disp, op) };
+                let status =
+                    unsafe { dtl_win_accumulate(win, from, count, ty.dtype, target, disp, op) };
                 check("dtl_win_accumulate", status)?;
             }
             1 => {
                 // SAFETY: likewise, and so does the result.
-                let status =
-                    unsafe { dtl_win_get_accumulate(win, from, into, count, ty.dtype, target, disp, op) };
+                let status = unsafe {
+                    dtl_win_get_accumulate(win, from, into, count, ty.dtype, target, disp, op)
+                };
                 check("dtl_win_get_accumulate", status)?;
             }
             _ => {
@@ -237,7 +266,8 @@ impl<'a> Epoch<'a> {
                     let from = if from.is_null() { from } else { from.wrapping_byte_add(bytes) };
                     let (into, disp) = (into.wrapping_byte_add(bytes), disp + index * stride);
                     // SAFETY: likewise, of one element each.
-                    let status = unsafe { dtl_win_fetch_op(win, from, into, ty.dtype, target, disp, op) };
+                    let status =
+                        unsafe { dtl_win_fetch_op(win, from, into, ty.dtype, target, disp, op) };
                     check("dtl_win_fetch_op", status)?;
                 }
             }
@@ -277,11 +307,20 @@ impl<'a> Epoch<'a> {
             loop {
                 let found = &mut result[place..place + goal.ty.size];
                 data::encode(&mut next, goal.ty, data::decode(&was, goal.ty) + 1);
-                let (value, expected, disp) = (start(&next), start(&was), goal.disp + index * goal.stride);
+                let (value, expected, disp) =
+                    (start(&next), start(&was), goal.disp + index * goal.stride);
                 let found_at = start_mut(found);
                 // SAFETY: an element each, which stay until the flush.
                 let status = unsafe {
-                    dtl_win_compare_and_swap(win, value, expected, found_at, goal.ty.dtype, goal.target, disp)
+                    dtl_win_compare_and_swap(
+                        win,
+                        value,
+                        expected,
+                        found_at,
+                        goal.ty.dtype,
+                        goal.target,
+                        disp,
+                    )
                 };
                 check("dtl_win_compare_and_swap", status)?;
                 check("dtl_win_flush_local", dtl_win_flush_local(win, goal.target))?;

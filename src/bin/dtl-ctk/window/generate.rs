@@ -57,7 +57,8 @@ fn act(random: &mut Random, op: Op, sync: Sync, ranks: u64, max_bytes: u64) -> A
     };
     let is_single = form == 2 && kind != Get || matches!(kind, Claim | Watch | Locked | Mixed);
     let elements = random.spread(max_bytes) / ty.size as u64;
-    let is_only_ever_one = kind == Put && sync == Sync::Fence || kind == Watch && ty.class == Class::Bool;
+    let is_only_ever_one =
+        kind == Put && sync == Sync::Fence || kind == Watch && ty.class == Class::Bool;
     Act {
         kind,
         ty,

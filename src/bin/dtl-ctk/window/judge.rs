@@ -29,7 +29,8 @@ pub(super) fn judge(epoch: &mut Epoch, mut is: Vec<u8>, before: u64) -> Verdict 
         }
         if act.tells() {
             let was = layout.before(phase, layout.me());
-            let there = number_of(&is[place.clone()], act).wrapping_sub(number_of(&was[place.clone()], act));
+            let there = number_of(&is[place.clone()], act)
+                .wrapping_sub(number_of(&was[place.clone()], act));
             balance[number] = balance[number].wrapping_add(there);
         }
         if act.is_a_race() {
@@ -48,7 +49,11 @@ pub(super) fn judge(epoch: &mut Epoch, mut is: Vec<u8>, before: u64) -> Verdict 
             hash = data::hash(hash, result);
             if *result != certain && wrong.is_none() {
                 let text = first_difference(result, &certain, act);
-                wrong = Some(Failure::wrong(format!("act {}, {}: {text}", held.number, act.describe())));
+                wrong = Some(Failure::wrong(format!(
+                    "act {}, {}: {text}",
+                    held.number,
+                    act.describe()
+                )));
             }
         } else if act.tells() {
             balance[held.number] = balance[held.number].wrapping_add(balance_of(held, act));
@@ -79,9 +84,10 @@ fn weight(index: u64, value: i64) -> u64 {
     data::hash_number(data::mix(index), value as u64)
 }
 
-/// Each operation finds what another has left, but the first, which finds what was there before; and what the last one
-/// leaves is there in the end. So what was found and the last value are together what was left and the first
-/// value: the difference, over all operations of all ranks, is zero.
+/// Each operation finds what another has left, but the first, which finds what was there before;
+/// and what the last one leaves is there in the end. So what was found and the last value are
+/// together what was left and the first value: the difference, over all operations of all ranks, is
+/// zero.
 fn balance_of(held: &Held, act: &Act) -> u64 {
     let size = act.ty.size;
     let Some(result) = &held.result else { return 0 };
@@ -136,11 +142,15 @@ fn unseen(epoch: &Epoch, number: usize) -> Option<Failure> {
 /// This rank's part against what must be in it.
 fn differs(layout: &Layout, phase: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
     let at = is.iter().zip(should).position(|(is, should)| is != should)?;
-    let whose =
-        layout.acts_of(phase, layout.me()).find(|(number, _)| layout.place((phase, *number)).contains(&at));
+    let whose = layout
+        .acts_of(phase, layout.me())
+        .find(|(number, _)| layout.place((phase, *number)).contains(&at));
     let text = match whose {
         None => {
-            format!("byte {at} of this rank's part is {}, which belongs to no act, expected {FILLER}", is[at])
+            format!(
+                "byte {at} of this rank's part is {}, which belongs to no act, expected {FILLER}",
+                is[at]
+            )
         }
         Some((number, act)) => {
             let place = layout.place((phase, number));

@@ -1,5 +1,5 @@
-//! Where the acts of a story lie in the parts of a window, what is there before an epoch and what must be
-//! there after it. It calls nothing of the library.
+//! Where the acts of a story lie in the parts of a window, what is there before an epoch and what
+//! must be there after it. It calls nothing of the library.
 
 use super::{Act, Kind, Story};
 use crate::data::{self, FILLER, Origin, Type};
@@ -33,8 +33,14 @@ impl<'a> Layout<'a> {
         let here = |act: &Act| {
             let (target, origin) = (act.target % ranks, act.origin % ranks);
             // A call for each element can reach only the first if the next ones lie between steps.
-            let reaches = !act.is_single() || act.ty.size as u64 % story.units[target as usize] == 0;
-            Act { target, origin, count: if reaches { act.count } else { act.count.min(1) }, ..*act }
+            let reaches =
+                !act.is_single() || act.ty.size as u64 % story.units[target as usize] == 0;
+            Act {
+                target,
+                origin,
+                count: if reaches { act.count } else { act.count.min(1) },
+                ..*act
+            }
         };
         let acts: Vec<Vec<Act>> =
             story.phases.iter().map(|phase| phase.acts.iter().map(here).collect()).collect();
@@ -43,7 +49,8 @@ impl<'a> Layout<'a> {
             let mut ends = vec![0; ranks as usize];
             let place_one = |act: &Act| {
                 let (target, size) = (act.target as usize, act.ty.size as u64);
-                let is_there = |at: &u64| at % story.units[target] == 0 && (!act.aligned || at % size == 0);
+                let is_there =
+                    |at: &u64| at % story.units[target] == 0 && (!act.aligned || at % size == 0);
                 let first = (ends[target] + act.gap..).find(is_there).unwrap_or(0);
                 ends[target] = first + act.count * size;
                 first
@@ -132,7 +139,8 @@ impl<'a> Layout<'a> {
         first..first + act.count as usize * act.ty.size
     }
 
-    /// What must be in a rank's part after an epoch. Of an act that is a race: what was there before.
+    /// What must be in a rank's part after an epoch. Of an act that is a race: what was there
+    /// before.
     pub(super) fn after(&self, phase: usize, rank: u64) -> Vec<u8> {
         let mut image = self.before(phase, rank);
         for (number, act) in self.acts_of(phase, rank) {
@@ -144,12 +152,18 @@ impl<'a> Layout<'a> {
                 Kind::Put => there.copy_from_slice(&self.input(at, act.origin, last)),
                 Kind::Watch => there.copy_from_slice(&self.input(at, 0, last)),
                 Kind::Ordered => (0..act.repeats).for_each(|repeat| {
-                    apply(there, &self.input(at, act.origin, repeat), act.ty, ordered_op(act, repeat));
+                    apply(
+                        there,
+                        &self.input(at, act.origin, repeat),
+                        act.ty,
+                        ordered_op(act, repeat),
+                    );
                 }),
                 Kind::Accumulate | Kind::Locked | Kind::Mixed => {
                     for origin in 0..self.ranks() {
-                        (0..act.repeats)
-                            .for_each(|repeat| apply(there, &self.input(at, origin, repeat), act.ty, act.op));
+                        (0..act.repeats).for_each(|repeat| {
+                            apply(there, &self.input(at, origin, repeat), act.ty, act.op)
+                        });
                     }
                 }
             }

@@ -1,5 +1,5 @@
-//! Memory of the program's that others change while it is here: reached only by its address, never as a
-//! slice.
+//! Memory of the program's that others change while it is here: reached only by its address, never
+//! as a slice.
 
 use crate::data::FILLER;
 use std::ffi::c_void;
@@ -38,8 +38,11 @@ impl Memory {
 
     pub(super) fn store(&self, bytes: &[u8]) {
         if self.size > 0 {
-            // SAFETY: so many bytes are this rank's part, and no other rank touches them now: an epoch has ended.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start, self.size.min(bytes.len())) }
+            // SAFETY: so many bytes are this rank's part, and no other rank touches them now: an
+            // epoch has ended.
+            unsafe {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), self.start, self.size.min(bytes.len()))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! What every rank must be refused: the status, and that the result's buffer stays. That nothing was written at a target,
-//! and that the window works on, the acts of the same epoch show.
+//! What every rank must be refused: the status, and that the result's buffer stays. That nothing
+//! was written at a target, and that the window works on, the acts of the same epoch show.
 
 use super::Sync;
 use crate::api::{Failure, name_of};
@@ -119,7 +119,8 @@ fn answers(call: &str, status: dtl_status_t, expected: dtl_status_t) -> Result<(
     Err(Failure::wrong(format!("{call} answers {is}, expected {should}")))
 }
 
-/// The calls of a try, each with a value and a result of its own: what they answer, and whether the result stays.
+/// The calls of a try, each with a value and a result of its own: what they answer, and whether the
+/// result stays.
 struct Calls<'a> {
     tries: &'a Tries,
     expected: dtl_status_t,
@@ -133,10 +134,11 @@ impl Calls<'_> {
     fn put(&self) -> Result<(), Failure> {
         let value: Buffer = [0; 32];
         let from = value.as_ptr().cast();
-        // SAFETY: the call is refused, or reads a value that is larger than the element; nobody reads it later,
-        // as an operation with nobody is over at once.
-        let status =
-            unsafe { dtl_win_put(self.tries.win, from, self.count, self.dtype, self.target, self.disp) };
+        // SAFETY: the call is refused, or reads a value that is larger than the element; nobody
+        // reads it later, as an operation with nobody is over at once.
+        let status = unsafe {
+            dtl_win_put(self.tries.win, from, self.count, self.dtype, self.target, self.disp)
+        };
         answers("dtl_win_put", status, self.expected)
     }
 
@@ -144,8 +146,9 @@ impl Calls<'_> {
         let mut result: Buffer = [FILLER; 32];
         let into = result.as_mut_ptr().cast();
         // SAFETY: as in `put`.
-        let status =
-            unsafe { dtl_win_get(self.tries.win, into, self.count, self.dtype, self.target, self.disp) };
+        let status = unsafe {
+            dtl_win_get(self.tries.win, into, self.count, self.dtype, self.target, self.disp)
+        };
         answers("dtl_win_get", status, self.expected).and_then(|()| stays("dtl_win_get", &result))
     }
 
@@ -156,13 +159,17 @@ impl Calls<'_> {
         let mut request = dtl_request_t { id: 42 };
         let out = &raw mut request;
         // SAFETY: as in `put`; `request` is a local.
-        let status = unsafe { dtl_win_rput(win, buffer_at, count, dtype, self.target, self.disp, out) };
-        answers("dtl_win_rput", status, self.expected).and_then(|()| self.ended("dtl_win_rput", request))?;
+        let status =
+            unsafe { dtl_win_rput(win, buffer_at, count, dtype, self.target, self.disp, out) };
+        answers("dtl_win_rput", status, self.expected)
+            .and_then(|()| self.ended("dtl_win_rput", request))?;
         request = dtl_request_t { id: 42 };
         let out = &raw mut request;
         // SAFETY: likewise.
-        let status = unsafe { dtl_win_rget(win, buffer_at, count, dtype, self.target, self.disp, out) };
-        answers("dtl_win_rget", status, self.expected).and_then(|()| self.ended("dtl_win_rget", request))?;
+        let status =
+            unsafe { dtl_win_rget(win, buffer_at, count, dtype, self.target, self.disp, out) };
+        answers("dtl_win_rget", status, self.expected)
+            .and_then(|()| self.ended("dtl_win_rget", request))?;
         stays("dtl_win_rget", &buffer)
     }
 
@@ -173,19 +180,25 @@ impl Calls<'_> {
             let status = unsafe { dtl_request_wait(request, 1_000_000_000, ptr::null_mut()) };
             return answers("dtl_request_wait", status, DTL_SUCCESS);
         }
-        if request.id == 42 { Ok(()) } else { Err(Failure::wrong(format!("{call} writes a request"))) }
+        if request.id == 42 {
+            Ok(())
+        } else {
+            Err(Failure::wrong(format!("{call} writes a request")))
+        }
     }
 
     fn accumulate(&self, op: dtl_reduce_op_t) -> Result<(), Failure> {
         let (value, mut result): (Buffer, Buffer) = ([1; 32], [FILLER; 32]);
-        let (from, into): (*const c_void, *mut c_void) = (value.as_ptr().cast(), result.as_mut_ptr().cast());
+        let (from, into): (*const c_void, *mut c_void) =
+            (value.as_ptr().cast(), result.as_mut_ptr().cast());
         let Calls { count, dtype, target, disp, .. } = *self;
         let win = self.tries.win;
         // SAFETY: as in `put`.
         let status = unsafe { dtl_win_accumulate(win, from, count, dtype, target, disp, op) };
         answers("dtl_win_accumulate", status, self.expected)?;
         // SAFETY: likewise.
-        let status = unsafe { dtl_win_get_accumulate(win, from, into, count, dtype, target, disp, op) };
+        let status =
+            unsafe { dtl_win_get_accumulate(win, from, into, count, dtype, target, disp, op) };
         answers("dtl_win_get_accumulate", status, self.expected)?;
         if count == 1 {
             // SAFETY: likewise.
@@ -200,8 +213,9 @@ impl Calls<'_> {
         let (from, none) = (value.as_ptr().cast(), zero.as_ptr().cast());
         let (into, win) = (result.as_mut_ptr().cast(), self.tries.win);
         // SAFETY: as in `put`.
-        let status =
-            unsafe { dtl_win_compare_and_swap(win, from, none, into, self.dtype, self.target, self.disp) };
+        let status = unsafe {
+            dtl_win_compare_and_swap(win, from, none, into, self.dtype, self.target, self.disp)
+        };
         answers("dtl_win_compare_and_swap", status, self.expected)?;
         stays("dtl_win_compare_and_swap", &result)
     }
@@ -225,7 +239,14 @@ fn stays(call: &str, result: &Buffer) -> Result<(), Failure> {
 
 impl Tries {
     fn expecting(&self, expected: dtl_status_t) -> Calls<'_> {
-        Calls { tries: self, expected, dtype: DTL_DTYPE_INT32, count: 1, target: self.target, disp: 0 }
+        Calls {
+            tries: self,
+            expected,
+            dtype: DTL_DTYPE_INT32,
+            count: 1,
+            target: self.target,
+            disp: 0,
+        }
     }
 
     /// The first step that has not a whole element of so many bytes.
@@ -271,7 +292,9 @@ fn behind_the_end(tries: &Tries) -> Result<(), Failure> {
 }
 
 fn overflow(tries: &Tries) -> Result<(), Failure> {
-    for disp in [u64::MAX, u64::MAX / tries.unit, u64::MAX / tries.unit - 1, 1 << 63, u64::MAX / 2 + 2] {
+    for disp in
+        [u64::MAX, u64::MAX / tries.unit, u64::MAX / tries.unit - 1, 1 << 63, u64::MAX / 2 + 2]
+    {
         Calls { disp, ..tries.expecting(DTL_ERROR_OUT_OF_BOUNDS) }.all()?;
     }
     Ok(())

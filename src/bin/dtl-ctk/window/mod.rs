@@ -1,9 +1,10 @@
-//! One-sided cases: a window, and a sequence of epochs with operations whose outcome the rules of `dtl.h` decide.
-//! `generate` makes them, `layout` says where everything lies and what must be there in the end, `act` and `run` call the
-//! library, `judge` compares, `misuse` has what must be refused.
+//! One-sided cases: a window, and a sequence of epochs with operations whose outcome the rules of
+//! `dtl.h` decide. `generate` makes them, `layout` says where everything lies and what must be
+//! there in the end, `act` and `run` call the library, `judge` compares, `misuse` has what must be
+//! refused.
 //!
-//! The acts of an epoch lie apart from each other, so their order does not matter; within one act it does, or
-//! all ranks change the same elements in a way that commutes.
+//! The acts of an epoch lie apart from each other, so their order does not matter; within one act
+//! it does, or all ranks change the same elements in a way that commutes.
 
 mod act;
 mod generate;
@@ -44,7 +45,8 @@ pub(crate) enum Kind {
     Ordered,
     /// All ranks wish to replace a zero by their number: one does.
     Claim,
-    /// One rank replaces elements by ever higher ones, which the others see: whole, and never an earlier one again.
+    /// One rank replaces elements by ever higher ones, which the others see: whole, and never an
+    /// earlier one again.
     Watch,
     /// All ranks add with get and put, under an exclusive lock.
     Locked,
@@ -76,8 +78,8 @@ pub(crate) struct Act {
     pub(crate) count: u64,
     /// How often each rank does it.
     pub(crate) repeats: u64,
-    /// By which calls. Put, Get: 0 plain, 1 with a request; Get: 2 get_accumulate. Else: 0 without results, 1
-    /// get_accumulate, 2 fetch_op for each element.
+    /// By which calls. Put, Get: 0 plain, 1 with a request; Get: 2 get_accumulate. Else: 0 without
+    /// results, 1 get_accumulate, 2 fetch_op for each element.
     pub(crate) form: u64,
     /// Bytes of nobody's before it.
     pub(crate) gap: u64,
@@ -91,12 +93,14 @@ impl Act {
     /// One call for each element.
     pub(crate) fn is_single(&self) -> bool {
         let calls_once = matches!(self.kind, Kind::Put | Kind::Get);
-        matches!(self.kind, Kind::Claim | Kind::Locked | Kind::Mixed) || !calls_once && self.form == 2
+        matches!(self.kind, Kind::Claim | Kind::Locked | Kind::Mixed)
+            || !calls_once && self.form == 2
     }
 
     /// Its calls give what was there before, so that it shows whether each was one step.
     pub(crate) fn tells(&self) -> bool {
-        matches!(self.kind, Kind::Claim | Kind::Mixed) || self.kind == Kind::Accumulate && self.form > 0
+        matches!(self.kind, Kind::Claim | Kind::Mixed)
+            || self.kind == Kind::Accumulate && self.form > 0
     }
 
     /// Folds values.
@@ -111,8 +115,13 @@ impl Act {
 
     fn describe(&self) -> String {
         let name = KINDS[self.kind as usize].1;
-        let op = if self.folds() { format!(" {}", data::reduction_name(self.op)) } else { String::new() };
-        let repeats = if self.repeats > 1 { format!(" {} times", self.repeats) } else { String::new() };
+        let op = if self.folds() {
+            format!(" {}", data::reduction_name(self.op))
+        } else {
+            String::new()
+        };
+        let repeats =
+            if self.repeats > 1 { format!(" {} times", self.repeats) } else { String::new() };
         format!(
             "{name} {}{op} count {}{repeats} to {} form {} flush {}",
             self.ty.name, self.count, self.target, self.form, self.flush
@@ -167,7 +176,8 @@ impl Story {
             put(phase.acts.len() as u64);
             for act in &phase.acts {
                 let (dtype, op) = (act.ty.dtype.unsigned_abs(), act.op.unsigned_abs());
-                let ends = [act.kind as u64, dtype.into(), op.into(), act.target, act.origin, act.count];
+                let ends =
+                    [act.kind as u64, dtype.into(), op.into(), act.target, act.origin, act.count];
                 let rest = [act.repeats, act.form, act.gap, u64::from(act.aligned), act.flush];
                 ends.into_iter().chain(rest).for_each(&mut put);
             }

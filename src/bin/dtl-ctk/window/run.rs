@@ -1,4 +1,5 @@
-//! A story on one rank: the window, its epochs one after the other, and whether all was as the rules say.
+//! A story on one rank: the window, its epochs one after the other, and whether all was as the
+//! rules say.
 
 use super::act::Epoch;
 use super::judge::judge;
@@ -27,7 +28,12 @@ struct Window<'a> {
 }
 
 /// Runs a story and checks it: the hash of everything that must be the same everywhere.
-pub(crate) fn run(comm: dtl_comm_t, view: View, finish: u64, timeout_ns: u64) -> Result<u64, Failure> {
+pub(crate) fn run(
+    comm: dtl_comm_t,
+    view: View,
+    finish: u64,
+    timeout_ns: u64,
+) -> Result<u64, Failure> {
     let layout = Layout::new(view);
     let mut wrong = None;
     for &number in layout.story.phases.iter().flat_map(|phase| &phase.misuse) {
@@ -54,7 +60,10 @@ pub(crate) fn run(comm: dtl_comm_t, view: View, finish: u64, timeout_ns: u64) ->
     let uneven = window.sum_up(&balance)?;
     check("dtl_win_destroy", dtl_win_destroy(window.win))?;
     if !window.memory.is_whole() {
-        keep(&mut wrong, Err(Failure::wrong("bytes beside the window's memory were written".into())));
+        keep(
+            &mut wrong,
+            Err(Failure::wrong("bytes beside the window's memory were written".into())),
+        );
     }
     wrong.or(uneven).map_or(Ok(hash), Err)
 }
@@ -91,7 +100,8 @@ impl<'a> Window<'a> {
             Memory::of_library(base, size)
         } else {
             let memory = Memory::of_program(size);
-            // SAFETY: the memory has `size` bytes and stays until the window's end; `win` is a local.
+            // SAFETY: the memory has `size` bytes and stays until the window's end; `win` is a
+            // local.
             let status = unsafe { dtl_win_create(comm, memory.base(), size, unit, &raw mut win) };
             check("dtl_win_create", status)?;
             memory
@@ -119,7 +129,8 @@ impl<'a> Window<'a> {
             let right = (self.layout.me(), self.layout.ranks(), size, unit);
             if told != right {
                 let text = format!(
-                    "dtl_win_info of {rank}: (rank, ranks, bytes, unit) {told:?}, expected {right:?}"
+                    "dtl_win_info of {rank}: (rank, ranks, bytes, unit) {told:?}, expected \
+                     {right:?}"
                 );
                 return Err(Failure::wrong(text));
             }
@@ -164,8 +175,14 @@ impl<'a> Window<'a> {
         Ok(judge(&mut epoch, self.memory.load(), before))
     }
 
-    /// Stores what is there before, so that all see it, and tries what is refused outside of epochs.
-    fn prepare(&self, number: usize, sync: Sync, wrong: &mut Option<Failure>) -> Result<(), Failure> {
+    /// Stores what is there before, so that all see it, and tries what is refused outside of
+    /// epochs.
+    fn prepare(
+        &self,
+        number: usize,
+        sync: Sync,
+        wrong: &mut Option<Failure>,
+    ) -> Result<(), Failure> {
         let me = self.layout.me() as i32;
         let image = self.layout.before(number, self.layout.me());
         if sync == Sync::Fence {
@@ -255,7 +272,8 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Locks of all targets that this rank needs, taken in the order of ranks: so nobody waits in a circle.
+    /// Locks of all targets that this rank needs, taken in the order of ranks: so nobody waits in a
+    /// circle.
     fn several(&self, epoch: &mut Epoch) -> Result<(), Failure> {
         let phase = &self.layout.story.phases[epoch.phase];
         let acts: &[Act] = &self.layout.acts[epoch.phase];
@@ -284,8 +302,9 @@ impl<'a> Window<'a> {
         let (count, buffer) = (sums.len() as u64, sums.as_mut_ptr().cast());
         let buffer = if count == 0 { ptr::null_mut() } else { buffer };
         // SAFETY: the buffer has `count` numbers.
-        let status =
-            unsafe { dtl_comm_allreduce(self.comm, in_place(), buffer, count, DTL_DTYPE_UINT64, DTL_OP_SUM) };
+        let status = unsafe {
+            dtl_comm_allreduce(self.comm, in_place(), buffer, count, DTL_DTYPE_UINT64, DTL_OP_SUM)
+        };
         check("dtl_comm_allreduce", status)?;
         let uneven = sums.iter().position(|sum| *sum != 0);
         Ok(uneven.map(|at| {
@@ -293,7 +312,8 @@ impl<'a> Window<'a> {
             let number = balance[..at].iter().filter(|(of, _)| *of == phase).count();
             let act = self.layout.acts[phase][number].describe();
             Failure::wrong(format!(
-                "epoch {phase}: act {number}, {act}: the values that all ranks have fetched are no sequence of single \
+                "epoch {phase}: act {number}, {act}: the values that all ranks have fetched are no \
+                 sequence of single \
                  steps to the one that is there: one was given twice, or a change was lost"
             ))
         }))

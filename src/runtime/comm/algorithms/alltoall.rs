@@ -28,7 +28,8 @@ pub(in crate::runtime::comm) fn alltoall(
     Ok(())
 }
 
-/// Bruck: in round k every block whose distance has bit k goes 2^k ranks on, packed into one message.
+/// Bruck: in round k every block whose distance has bit k goes 2^k ranks on, packed into one
+/// message.
 fn bruck(s: &mut impl Steps, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
@@ -63,6 +64,8 @@ pub(in crate::runtime::comm) fn exchange(
     out: impl Iterator<Item = (i32, Region)>,
     into: impl Iterator<Item = (i32, Region)>,
 ) {
-    into.filter(|(rank, _)| *rank >= 0 && *rank != g.rank).for_each(|(rank, data)| s.recv(rank, data));
-    out.filter(|(rank, _)| *rank >= 0 && *rank != g.rank).for_each(|(rank, data)| s.send(rank, data));
+    into.filter(|(rank, _)| *rank >= 0 && *rank != g.rank)
+        .for_each(|(rank, data)| s.recv(rank, data));
+    out.filter(|(rank, _)| *rank >= 0 && *rank != g.rank)
+        .for_each(|(rank, data)| s.send(rank, data));
 }

@@ -109,8 +109,8 @@ pub(in crate::runtime::comm) fn allgather(
     }
 }
 
-/// Block r of `out` to rank r, block r of `into` from rank r. Each begins with its neighbour, or all would send to
-/// rank 0 first and wait for its port.
+/// Block r of `out` to rank r, block r of `into` from rank r. Each begins with its neighbour, or
+/// all would send to rank 0 first and wait for its port.
 pub(in crate::runtime::comm) fn alltoallv(
     s: &mut impl Steps,
     g: Group,

@@ -15,7 +15,13 @@ pub(in crate::runtime::comm) fn barrier(s: &mut impl Steps, g: Group) {
     }
 }
 
-pub(in crate::runtime::comm) fn bcast(s: &mut impl Steps, g: Group, how: Algorithm, root: i32, data: Region) {
+pub(in crate::runtime::comm) fn bcast(
+    s: &mut impl Steps,
+    g: Group,
+    how: Algorithm,
+    root: i32,
+    data: Region,
+) {
     match how {
         Algorithm::ScatterRing => scatter_ring(s, g, root, data),
         _ => binomial(s, g, root, data),

@@ -1,9 +1,9 @@
 //! Which algorithm a collective uses: one table, read from the top, the first row that fits.
 //!
 //! All ranks must choose alike, so only what is equal on all of them decides: the collective, the
-//! number of ranks, the bytes that each of them names, whether the operation commutes, and which ranks
-//! share a node. The kind of communicator does not: a sum is bitwise the same on all kinds of one node,
-//! and over several nodes if the communicator is deterministic.
+//! number of ranks, the bytes that each of them names, whether the operation commutes, and which
+//! ranks share a node. The kind of communicator does not: a sum is bitwise the same on all kinds of
+//! one node, and over several nodes if the communicator is deterministic.
 
 use super::super::call::Kind;
 
@@ -52,9 +52,9 @@ struct Row {
     kind: Kind,
     /// From this many ranks on.
     ranks: i32,
-    /// From this many bytes on (of one rank's data or, where there are blocks, of a block) …
+    /// From this many bytes on (of one rank's data or, where there are blocks, of a block) ...
     from: usize,
-    /// … to less than this.
+    /// ... to less than this.
     below: usize,
     /// Only for operations that commute.
     commutes: bool,
@@ -68,14 +68,15 @@ const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algor
 }
 
 const TABLE: &[Row] = &[
-    // Few ranks that share memory. Operands are grouped as by recursive doubling and by the binomial tree.
+    // Few ranks that share memory. Operands are grouped as by recursive doubling and by the
+    // binomial tree.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Flat),
     row(Kind::Bcast, 0, 0, 2 << 10, Algorithm::Flat),
     row(Kind::Reduce, 0, 0, 2 << 10, Algorithm::Flat),
     row(Kind::Allreduce, 0, 0, 2 << 10, Algorithm::Flat),
     row(Kind::Allgather, 0, 0, 2 << 10, Algorithm::Flat),
-    // Over several nodes. Large blocks go straight: the ring crosses each border of nodes once for each
-    // block anyway, and leaders would only pass on what their ranks can send themselves.
+    // Over several nodes. Large blocks go straight: the ring crosses each border of nodes once for
+    // each block anyway, and leaders would only pass on what their ranks can send themselves.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::TwoLevel),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::TwoLevel),
     row(Kind::Reduce, 0, 0, ANY, Algorithm::TwoLevel),
@@ -160,7 +161,11 @@ mod tests {
                 for ranks in [1, 3, 4, 5, 1000] {
                     let chosen = choose(row.kind, ranks, bytes, commutes, none);
                     let rows = TABLE.iter().filter(|other| other.kind == row.kind);
-                    assert!(rows.into_iter().any(|other| other.algorithm == chosen), "{:?}", row.kind);
+                    assert!(
+                        rows.into_iter().any(|other| other.algorithm == chosen),
+                        "{:?}",
+                        row.kind
+                    );
                     assert_ne!(chosen, Algorithm::Flat, "{:?}", row.kind);
                     assert_ne!(chosen, Algorithm::TwoLevel, "{:?}", row.kind);
                 }

@@ -33,7 +33,10 @@ pub(in crate::runtime::comm) fn gather(
     while reach < g.size && me & reach == 0 {
         if me + reach < g.size {
             let width = subtree(me + reach, g.size).min(reach);
-            s.recv((me + reach + root) % g.size, all.part(reach as usize * len, width as usize * len));
+            s.recv(
+                (me + reach + root) % g.size,
+                all.part(reach as usize * len, width as usize * len),
+            );
             s.round();
         }
         reach *= 2;
@@ -94,7 +97,10 @@ pub(in crate::runtime::comm) fn scatter(
         reach /= 2;
         if me + reach < g.size {
             let width = subtree(me + reach, g.size).min(reach);
-            s.send((me + reach + root) % g.size, all.part(reach as usize * len, width as usize * len));
+            s.send(
+                (me + reach + root) % g.size,
+                all.part(reach as usize * len, width as usize * len),
+            );
         }
     }
     s.copy(recv, block(all, 0, len));
@@ -147,7 +153,8 @@ pub(in crate::runtime::comm) fn allgatherv(
     s.round();
 }
 
-/// Bruck: what a rank has doubles with each round, counted from its own block on; turned at the end.
+/// Bruck: what a rank has doubles with each round, counted from its own block on; turned at the
+/// end.
 fn bruck(s: &mut impl Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     let len = send.len();
     let all = s.scratch(len * g.size as usize)?;

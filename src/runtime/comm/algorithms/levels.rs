@@ -1,5 +1,5 @@
-//! The ranks of a communicator by node, for algorithms of two levels: inside the nodes, and between one
-//! rank of each.
+//! The ranks of a communicator by node, for algorithms of two levels: inside the nodes, and between
+//! one rank of each.
 
 use super::Group;
 use crate::error::Result;
@@ -22,10 +22,18 @@ pub(in crate::runtime::comm) struct Levels {
 
 impl Levels {
     /// `nodes`: by rank, some number of its node. `None`: there is nothing to gain.
-    pub(in crate::runtime::comm) fn new(rank: i32, nodes: impl Iterator<Item = i32>) -> Option<Self> {
+    pub(in crate::runtime::comm) fn new(
+        rank: i32,
+        nodes: impl Iterator<Item = i32>,
+    ) -> Option<Self> {
         let mut numbers = BTreeMap::new();
-        let mut levels =
-            Levels { nodes: Vec::new(), places: Vec::new(), before: Vec::new(), rank, is_ordered: true };
+        let mut levels = Levels {
+            nodes: Vec::new(),
+            places: Vec::new(),
+            before: Vec::new(),
+            rank,
+            is_ordered: true,
+        };
         for (member, number) in (0..).zip(nodes) {
             let node = *numbers.entry(number).or_insert_with(|| {
                 levels.nodes.push(Vec::new());
@@ -36,14 +44,20 @@ impl Levels {
             levels.places.push((int(node), int(ranks.len())));
             ranks.push(member);
         }
-        let count = |all: &mut usize, ranks: &Vec<i32>| Some(std::mem::replace(all, *all + ranks.len()));
+        let count =
+            |all: &mut usize, ranks: &Vec<i32>| Some(std::mem::replace(all, *all + ranks.len()));
         levels.before = levels.nodes.iter().scan(0, count).collect();
         (1 < levels.nodes.len() && levels.nodes.len() < levels.places.len()).then_some(levels)
     }
 
-    /// Whether reductions, and others, may go by them. Folding node by node gives other roundings, and the order of
-    /// ranks only where each node's are consecutive.
-    pub(in crate::runtime::comm) fn suit(&self, kind: Kind, commutes: bool, is_deterministic: bool) -> bool {
+    /// Whether reductions, and others, may go by them. Folding node by node gives other roundings,
+    /// and the order of ranks only where each node's are consecutive.
+    pub(in crate::runtime::comm) fn suit(
+        &self,
+        kind: Kind,
+        commutes: bool,
+        is_deterministic: bool,
+    ) -> bool {
         match kind {
             Kind::Reduce | Kind::Allreduce => !is_deterministic && (commutes || self.is_ordered),
             _ => true,

@@ -22,13 +22,14 @@
 //! | alltoall | Bruck | log2 n | m/2 log2 n |
 //! | alltoall | pairwise exchange | n-1 | m |
 //! | alltoallv, neighbor_alltoallv | all at once | 1 | m |
-//! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | those of their parts | |
+//! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | of the parts | |
 //! | barrier, bcast, reduce, allreduce, allgather | over a board (`flat`, no messages) | 1 | m |
 //!
 //! Reductions of much data go piece by piece: the rounds are those of a piece.
 //!
-//! Two levels: over several nodes, if the transport tells them. Between nodes go one rank's messages for
-//! each node; the parts inside the nodes and between them are the others of this table.
+//! Two levels: over several nodes, if the transport tells them. Between nodes go one rank's
+//! messages for each node; the parts inside the nodes and between them are the others of this
+//! table.
 //!
 //! Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
 //! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
@@ -92,7 +93,8 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
-/// Copies equal blocks that lie in the order of ranks from `first` on round the ring to where they lie from rank 0 on.
+/// Copies equal blocks that lie in the order of ranks from `first` on round the ring to where they
+/// lie from rank 0 on.
 fn turn_back(s: &mut impl Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
     let below = first as usize * len;
     let above = by_rank.len() - by_rank.part(0, below).len();

@@ -1,8 +1,9 @@
 //! Reductions. Operands are always folded in the order of ranks unless the operation commutes, and
 //! every rank gets the identical result: a NaN's bits and the sign of a zero depend on the order.
 //!
-//! Much data goes piece by piece, each as if it were alone: what arrives is folded while it is in the
-//! cache, and scratch memory is bounded. Data are received where their result goes if they can be.
+//! Much data goes piece by piece, each as if it were alone: what arrives is folded while it is in
+//! the cache, and scratch memory is bounded. Data are received where their result goes if they can
+//! be.
 
 use super::choice::Algorithm;
 use super::{Folding, Group, ring, share};
@@ -17,8 +18,8 @@ const MOST_PIECES: usize = 256;
 /// Messages that a rank without parts to wait for sends at once.
 const AHEAD: usize = 8;
 
-/// Whole elements in pieces of about so many bytes: where each begins, and the length of all but the last.
-/// One empty piece if there are none.
+/// Whole elements in pieces of about so many bytes: where each begins, and the length of all but
+/// the last. One empty piece if there are none.
 fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usize>, usize) {
     let element = element.max(1);
     let piece = bytes.max(len / MOST_PIECES).div_ceil(element) * element;
@@ -112,8 +113,8 @@ fn fold_parts(
     folded
 }
 
-/// Recursive halving, then each rank's share goes up a binomial tree. For operations that commute: ranks
-/// are counted so that the root is the last, which always goes on.
+/// Recursive halving, then each rank's share goes up a binomial tree. For operations that commute:
+/// ranks are counted so that the root is the last, which always goes on.
 fn halving_gather(
     s: &mut impl Steps,
     g: Group,
@@ -171,7 +172,7 @@ pub(in crate::runtime::comm) fn allreduce(
     Ok(())
 }
 
-/// Ranks beyond a power of two: of the first 2·extra ranks each even one gives its part to its odd
+/// Ranks beyond a power of two: of the first 2*extra ranks each even one gives its part to its odd
 /// neighbour, which stands for both. The rest keep their order, so parts stay consecutive.
 pub(in crate::runtime::comm) struct Fold {
     pub(in crate::runtime::comm) core: i32,
@@ -184,8 +185,8 @@ impl Fold {
         Fold { core, extra: g.size - core }
     }
 
-    /// Gives or takes the neighbour's part. Our number among those that go on, and where our part lies
-    /// then: still in `own`, or folded in `result`.
+    /// Gives or takes the neighbour's part. Our number among those that go on, and where our part
+    /// lies then: still in `own`, or folded in `result`.
     fn enter(
         &self,
         s: &mut impl Steps,
@@ -264,7 +265,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Shares first … first + width - 1 of data that are laid out alike.
+    /// Shares first ... first + width - 1 of data that are laid out alike.
     fn of(&self, data: Region, first: i32, width: i32) -> Region {
         let begin = share(data, first, self.core, self.element);
         let end = share(data, first + width - 1, self.core, self.element);
@@ -303,15 +304,16 @@ impl Shares {
     }
 }
 
-/// Recursive halving: halves of halves are exchanged and folded until each rank has its share of the
-/// result. `own`: where our part lies now.
+/// Recursive halving: halves of halves are exchanged and folded until each rank has its share of
+/// the result. `own`: where our part lies now.
 fn halve(s: &mut impl Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
     let result = shares.whole;
     let (mut first, mut width, mut own) = (0, fold.core, own);
     while width > 1 {
         width /= 2;
         let partner = fold.real(me ^ width);
-        let (kept, given) = if me & width == 0 { (first, first + width) } else { (first + width, first) };
+        let (kept, given) =
+            if me & width == 0 { (first, first + width) } else { (first + width, first) };
         let into = shares.of(result, kept, width);
         s.send(partner, shares.of(own, given, width));
         if own == result {
@@ -349,7 +351,13 @@ fn halving_doubling(
 
 /// Each rank collects its share from everybody, folds it in the order of ranks, then the shares go
 /// round the ring.
-fn pairwise_ring(s: &mut impl Steps, g: Group, element: usize, (send, recv): (Region, Region), room: Region) {
+fn pairwise_ring(
+    s: &mut impl Steps,
+    g: Group,
+    element: usize,
+    (send, recv): (Region, Region),
+    room: Region,
+) {
     let part = |whole: Region, rank: i32| share(whole, rank, g.size, element);
     collect(s, g, |rank| part(send, rank), part(recv, g.rank), room);
     ring(s, g, part(recv, g.rank), |rank| part(recv, rank));
@@ -371,10 +379,16 @@ pub(in crate::runtime::comm) fn reduce_scatter(
 /// Parts that `collect` needs room for.
 const COLLECTED: usize = 3;
 
-/// Everybody's part for this rank, folded into `result`. `result` may be part of what is sent. Parts are
-/// folded as they come: those of the ranks below onto our own from there down, those of the ranks above
-/// from the last down.
-fn collect(s: &mut impl Steps, g: Group, sent: impl Fn(i32) -> Region, result: Region, room: Region) {
+/// Everybody's part for this rank, folded into `result`. `result` may be part of what is sent.
+/// Parts are folded as they come: those of the ranks below onto our own from there down, those of
+/// the ranks above from the last down.
+fn collect(
+    s: &mut impl Steps,
+    g: Group,
+    sent: impl Fn(i32) -> Region,
+    result: Region,
+    room: Region,
+) {
     let part = |index: usize| room.part(index * result.len(), result.len());
     let is_free = !(0..g.size).any(|rank| sent(rank).overlaps(result));
     let lower = if is_free { result } else { part(0) };

@@ -6,7 +6,12 @@ use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Everything up to and with this rank.
-pub(in crate::runtime::comm) fn scan(s: &mut impl Steps, g: Group, send: Region, recv: Region) -> Result<()> {
+pub(in crate::runtime::comm) fn scan(
+    s: &mut impl Steps,
+    g: Group,
+    send: Region,
+    recv: Region,
+) -> Result<()> {
     s.copy(recv, send);
     s.round();
     prefix(s, g, 0, recv)
@@ -34,7 +39,7 @@ pub(in crate::runtime::comm) fn exscan(
 }
 
 /// Recursive doubling over the ranks from `first` on: after the round of distance d, `total` covers
-/// the last 2·d of them up to this one.
+/// the last 2*d of them up to this one.
 fn prefix(s: &mut impl Steps, g: Group, first: i32, total: Region) -> Result<()> {
     let other = s.scratch(total.len())?;
     let mut distance = 1;

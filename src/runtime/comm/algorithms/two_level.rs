@@ -1,6 +1,6 @@
-//! Collectives over several nodes: inside each node to its leader, among the leaders, and back. So little
-//! goes between nodes, and nothing twice. The parts are the algorithms of one level; where there is a
-//! root, it is its node's leader, so that its data need no way inside.
+//! Collectives over several nodes: inside each node to its leader, among the leaders, and back. So
+//! little goes between nodes, and nothing twice. The parts are the algorithms of one level; where
+//! there is a root, it is its node's leader, so that its data need no way inside.
 
 use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
@@ -32,7 +32,12 @@ pub(in crate::runtime::comm) fn barrier<S: Steps>(s: &mut S, l: &Levels) -> Resu
     bcast_inside(s, l, 0, Region::EMPTY)
 }
 
-pub(in crate::runtime::comm) fn bcast(s: &mut impl Steps, l: &Levels, root: i32, data: Region) -> Result<()> {
+pub(in crate::runtime::comm) fn bcast(
+    s: &mut impl Steps,
+    l: &Levels,
+    root: i32,
+    data: Region,
+) -> Result<()> {
     l.between(s, root, |s, g| {
         super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.node_of(root), data);
         Ok(())
@@ -40,7 +45,13 @@ pub(in crate::runtime::comm) fn bcast(s: &mut impl Steps, l: &Levels, root: i32,
     bcast_inside(s, l, root, data)
 }
 
-fn reduce_part(s: &mut impl Steps, g: Group, root: i32, by: Folding, data: (Region, Region)) -> Result<()> {
+fn reduce_part(
+    s: &mut impl Steps,
+    g: Group,
+    root: i32,
+    by: Folding,
+    data: (Region, Region),
+) -> Result<()> {
     super::reduce(s, g, how(Kind::Reduce, g, data.0.len(), by.commutes), root, by, data)
 }
 
@@ -98,7 +109,9 @@ pub(in crate::runtime::comm) fn allgather(
     let len = send.len();
     let all = if l.is_ordered { recv } else { s.scratch(recv.len())? };
     let own = of_node(l, all, l.own(), len);
-    l.inside(s, |s, g| super::gather(s, g, how(Kind::Gather, g, len, true), l.leader(0), (send, own)))?;
+    l.inside(s, |s, g| {
+        super::gather(s, g, how(Kind::Gather, g, len, true), l.leader(0), (send, own))
+    })?;
     l.between(s, 0, |s, g| {
         if l.is_even() {
             return super::allgather(s, g, how(Kind::Allgather, g, own.len(), true), (own, all));
@@ -144,7 +157,9 @@ pub(in crate::runtime::comm) fn gather(
 ) -> Result<()> {
     let len = send.len();
     let (all, own) = places(s, l, g, root, recv, len)?;
-    l.inside(s, |s, g| super::gather(s, g, how(Kind::Gather, g, len, true), l.leader(root), (send, own)))?;
+    l.inside(s, |s, g| {
+        super::gather(s, g, how(Kind::Gather, g, len, true), l.leader(root), (send, own))
+    })?;
     l.between(s, root, |s, g| {
         gatherv(s, g, l.node_of(root), own, |node| of_node(l, all, node, len));
         Ok(())
@@ -174,7 +189,9 @@ pub(in crate::runtime::comm) fn scatter(
         scatterv(s, g, l.node_of(root), |node| of_node(l, all, node, len), own);
         Ok(())
     })?;
-    l.inside(s, |s, g| super::scatter(s, g, how(Kind::Scatter, g, len, true), l.leader(root), (own, recv)))
+    l.inside(s, |s, g| {
+        super::scatter(s, g, how(Kind::Scatter, g, len, true), l.leader(root), (own, recv))
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
-//! What a board's tree computes against what messages compute: the same bits, for any number of ranks.
+//! What a board's tree computes against what messages compute: the same bits, for any number of
+//! ranks.
 
 use super::*;
-use crate::abi::word::{DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
+use crate::abi::word::{
+    DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM,
+};
 use crate::runtime::comm::algorithms::choice::Algorithm;
 use crate::runtime::comm::algorithms::{self, Folding, Group};
 use crate::runtime::comm::schedule::Schedule;
@@ -14,7 +17,8 @@ const BYTES: usize = 8 * COUNT;
 
 /// Numbers whose sum depends on the order.
 fn floats(rank: i32) -> Scratch {
-    let value = |at: usize| (f64::from(rank) + 1.0) / 3.0 * 10_f64.powi((rank * 7 + at as i32 * 5) % 31);
+    let value =
+        |at: usize| (f64::from(rank) + 1.0) / 3.0 * 10_f64.powi((rank * 7 + at as i32 * 5) % 31);
     Scratch::of_words(&(0..COUNT).map(|at| value(at).to_bits()).collect::<Vec<_>>()).unwrap()
 }
 
@@ -28,8 +32,12 @@ fn by_messages(ranks: i32, by: Reduction, root: Option<i32>) -> Vec<Vec<u64>> {
         let data = (send[rank as usize].region(), recv[rank as usize].region());
         let group = Group { rank, size: ranks };
         match root {
-            Some(root) => algorithms::reduce(&mut s, group, Algorithm::Binomial, root, folding, data),
-            None => algorithms::allreduce(&mut s, group, Algorithm::RecursiveDoubling, by.element, data),
+            Some(root) => {
+                algorithms::reduce(&mut s, group, Algorithm::Binomial, root, folding, data)
+            }
+            None => {
+                algorithms::allreduce(&mut s, group, Algorithm::RecursiveDoubling, by.element, data)
+            }
         }
         .unwrap();
         s
@@ -46,7 +54,10 @@ fn by_tree(ranks: i32, by: Reduction, root: Option<i32>) -> Vec<u64> {
         Scratch::new(PARTIAL_BYTES.min(BYTES * ranks.ilog2() as usize)).unwrap(),
     );
     fold_all(&by, Group { rank: 0, size: ranks }, root, part, recv.region(), room.region());
-    assert!((0..).zip(&send).all(|(rank, sent)| sent.words() == floats(rank).words()), "a part changed");
+    assert!(
+        (0..).zip(&send).all(|(rank, sent)| sent.words() == floats(rank).words()),
+        "a part changed"
+    );
     recv.words()
 }
 
@@ -65,7 +76,11 @@ fn the_bits_are_those_of_messages() {
             }
             for root in (0..ranks).filter(|root| ranks < 10 || root % 7 == 3) {
                 let other = &by_messages(ranks, by, Some(root))[root as usize];
-                assert_eq!(&by_tree(ranks, by, Some(root)), other, "reduce to {root} of {ranks}, {by:?}");
+                assert_eq!(
+                    &by_tree(ranks, by, Some(root)),
+                    other,
+                    "reduce to {root} of {ranks}, {by:?}"
+                );
             }
         }
     }

@@ -1,10 +1,12 @@
-//! What plans tell against what collectives send: every collective is run, by the calls that programs make, over a
-//! transport that counts, with 2 to 16 ranks, all roots and all algorithms.
+//! What plans tell against what collectives send: every collective is run, by the calls that
+//! programs make, over a transport that counts, with 2 to 16 ranks, all roots and all algorithms.
 
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
-use crate::runtime::backend::{Done, Matched, OpId, Presence, Selector, SendMode, Transport, poll_of};
+use crate::runtime::backend::{
+    Done, Matched, OpId, Presence, Selector, SendMode, Transport, poll_of,
+};
 use crate::runtime::comm::begun::{Begun, Caller};
 use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of};
 use crate::runtime::comm::link::Link;
@@ -143,10 +145,17 @@ impl Ranks {
         let counts = vec![Count::default(); job.ranks as usize];
         let net = Arc::new(Mutex::new(Net { counts, ..Net::default() }));
         let open = |rank: i32| {
-            let nodes = (job.per_node > 0).then(|| (0..job.ranks).map(|rank| rank / job.per_node).collect());
+            let nodes = (job.per_node > 0)
+                .then(|| (0..job.ranks).map(|rank| rank / job.per_node).collect());
             let wire = Box::new(Wire { rank, nodes, net: Arc::clone(&net) });
             let backend = Arc::new(Backend::new(c"counts", 0, true, Box::new(Nothing)));
-            Comm::new(Arc::new(Link::new(wire, backend, false)), 0, None, (rank, job.ranks), u64::MAX)
+            Comm::new(
+                Arc::new(Link::new(wire, backend, false)),
+                0,
+                None,
+                (rank, job.ranks),
+                u64::MAX,
+            )
         };
         // Large data are not sent block by block.
         let blocks = if job.bytes > 16 << 10 { 1 } else { job.ranks as usize };
@@ -212,18 +221,34 @@ impl Ranks {
             "scatterv" => call::scatterv::<OnHost>(comm, &sent, Some(result), of, root),
             "allgatherv" => call::allgatherv::<OnHost>(comm, Some(own), of, &received),
             "alltoallv" => call::alltoallv::<OnHost>(comm, Some(&sent), &received, of),
-            "reduce_scatter" => {
-                call::reduce_scatter::<OnHost>(comm, BlockKind::Various, &sent, false, data(result), by())
-            }
-            "reduce_scatter_block" => {
-                call::reduce_scatter::<OnHost>(comm, BlockKind::Equal, &sent, false, data(result), by())
-            }
+            "reduce_scatter" => call::reduce_scatter::<OnHost>(
+                comm,
+                BlockKind::Various,
+                &sent,
+                false,
+                data(result),
+                by(),
+            ),
+            "reduce_scatter_block" => call::reduce_scatter::<OnHost>(
+                comm,
+                BlockKind::Equal,
+                &sent,
+                false,
+                data(result),
+                by(),
+            ),
             "neighbor_alltoallv" => {
                 let peers = [(rank + ranks - 1) % ranks, (rank + 1) % ranks];
-                let of_peers = |blocks: &[Region]| peers.map(|peer| blocks[peer.unsigned_abs() as usize]);
+                let of_peers =
+                    |blocks: &[Region]| peers.map(|peer| blocks[peer.unsigned_abs() as usize]);
                 let (out, back) = (of_peers(&sent), of_peers(&received));
                 let out = Neighbors { ranks: &peers, blocks: &out };
-                call::neighbor_alltoallv(comm, &out, &Neighbors { ranks: &peers, blocks: &back }, of)
+                call::neighbor_alltoallv(
+                    comm,
+                    &out,
+                    &Neighbors { ranks: &peers, blocks: &back },
+                    of,
+                )
             }
             other => panic!("no test for {other}"),
         }
@@ -248,14 +273,20 @@ fn has_root(name: &str) -> bool {
 /// Compares each rank of each collective; the algorithms that were met.
 fn compare(job: Job, names: &[&'static str], met: &mut BTreeSet<(&'static str, &'static str)>) {
     for name in names {
-        let some = if job.bytes > 16 << 10 { vec![1] } else { vec![0, 1, job.ranks / 2, job.ranks - 1] };
+        let some =
+            if job.bytes > 16 << 10 { vec![1] } else { vec![0, 1, job.ranks / 2, job.ranks - 1] };
         let roots = if has_root(name) { some } else { vec![0] };
         for root in roots.into_iter().collect::<BTreeSet<_>>() {
             let job = Job { root, ..job };
             let mut plan = Plan::new(name, job).unwrap();
             met.insert((name, plan.algorithm()));
             let expected: Vec<Count> = (0..job.ranks).map(|rank| told(&mut plan, rank)).collect();
-            assert_eq!(Ranks::new(job).run(name), expected, "{name}, {job:?}, {}", plan.algorithm());
+            assert_eq!(
+                Ranks::new(job).run(name),
+                expected,
+                "{name}, {job:?}, {}",
+                plan.algorithm()
+            );
         }
     }
 }
@@ -271,7 +302,9 @@ fn plans_tell_what_is_sent() {
             for bytes in [8, 5 << 10] {
                 compare(Job { bytes, ..job }, &all, &mut met);
             }
-            for bytes in [24 << 10, 264 << 10].into_iter().filter(|_| [2, 4, 7, 16].contains(&ranks)) {
+            for bytes in
+                [24 << 10, 264 << 10].into_iter().filter(|_| [2, 4, 7, 16].contains(&ranks))
+            {
                 compare(Job { bytes, ..job }, &large, &mut met);
             }
             for per_node in [2, 3, 4] {
@@ -282,14 +315,16 @@ fn plans_tell_what_is_sent() {
     // Nothing that the table could choose was left out.
     let chosen = |name: &str| met.iter().filter(|(of, _)| *of == name).count();
     let expected = [("barrier", 2), ("bcast", 3), ("reduce", 3), ("allreduce", 4), ("gather", 3)];
-    let more = [("scatter", 3), ("allgather", 3), ("alltoall", 2), ("scan", 1), ("reduce_scatter", 1)];
+    let more =
+        [("scatter", 3), ("allgather", 3), ("alltoall", 2), ("scan", 1), ("reduce_scatter", 1)];
     for (name, count) in expected.into_iter().chain(more) {
         assert_eq!(chosen(name), count, "{name}: {met:?}");
     }
     assert_eq!(all.len(), 17);
 }
 
-/// Several pieces, and elements of one byte, by the generators alone: what plans tell must fit together.
+/// Several pieces, and elements of one byte, by the generators alone: what plans tell must fit
+/// together.
 #[test]
 fn what_is_sent_is_received() {
     for (name, how) in [
@@ -312,7 +347,8 @@ fn what_is_sent_is_received() {
 
 #[test]
 fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
-    let job = Job { ranks: 1 << 20, bytes: 1 << 30, root: 5, element: 8, commutes: true, per_node: 0 };
+    let job =
+        Job { ranks: 1 << 20, bytes: 1 << 30, root: 5, element: 8, commutes: true, per_node: 0 };
     for name in collectives() {
         let mut plan = Plan::new(name, job).unwrap();
         let (mut sent, mut steps) = (0, 0);
@@ -325,7 +361,8 @@ fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
     }
 }
 
-/// What is offered is a list of steps of its own, which the test above compares with what is sent under that name.
+/// What is offered is a list of steps of its own, which the test above compares with what is sent
+/// under that name.
 #[test]
 fn only_what_is_one_list_of_steps_is_offered() {
     let job = Job { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };
@@ -342,7 +379,10 @@ fn only_what_is_one_list_of_steps_is_offered() {
     ];
     for name in others {
         assert!(KINDS.iter().any(|(_, known)| *known == name), "{name}");
-        assert!(Plan::new(name, job).is_none() && collectives().all(|offered| offered != name), "{name}");
+        assert!(
+            Plan::new(name, job).is_none() && collectives().all(|offered| offered != name),
+            "{name}"
+        );
     }
     for name in collectives() {
         let is_all_at_once = Plan::new(name, job).unwrap().algorithm() == "all at once";
@@ -361,7 +401,8 @@ fn few_bytes_of_few_ranks_go_over_a_board() {
         // At most 32 KiB of all ranks together; a barrier has none.
         assert_eq!(prefers(name, 64, 520, true), name == "barrier");
     }
-    for name in ["gather", "scan", "allgatherv", "alltoall", "neighbor_alltoallv", "reduce_scatter"] {
+    for name in ["gather", "scan", "allgatherv", "alltoall", "neighbor_alltoallv", "reduce_scatter"]
+    {
         assert!(!prefers(name, 4, 8, true), "{name}");
     }
     assert!(prefers("allreduce", 2, 2040, true) && !prefers("allreduce", 2, 2048, true));

@@ -70,17 +70,21 @@ impl Notice {
 
     /// The first collective that is not over.
     pub(super) fn stuck(&self) -> Option<&Call> {
-        let unfinished = self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
+        let unfinished =
+            self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
         unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
     }
 
-    /// Where it is, in words: the latest operation that is not over; the first collective that is not, if it is another
-    /// one; and the one of number `about`, if that is over.
+    /// Where it is, in words: the latest operation that is not over; the first collective that is
+    /// not, if it is another one; and the one of number `about`, if that is over.
     pub(super) fn place(&self, about: Option<i32>) -> String {
         let is_collective = |(call, _): &&(Call, bool)| call.kind.is_collective();
         let stuck = self.stuck();
-        let meant =
-            self.calls.iter().filter(is_collective).find(|(call, over)| *over && Some(call.tag) == about);
+        let meant = self
+            .calls
+            .iter()
+            .filter(is_collective)
+            .find(|(call, over)| *over && Some(call.tag) == about);
         let mut text = match (self.present(), self.calls.first()) {
             (Some(call), _) => format!("in {call}"),
             (None, Some((last, _))) => {
@@ -142,13 +146,17 @@ mod tests {
     #[test]
     fn a_place_names_what_is_stuck_and_what_is_meant() {
         let call = |kind, tag| Call { tag, ..Call::new(kind) };
-        let (barrier, bcast, scan) = (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
+        let (barrier, bcast, scan) =
+            (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
         let of = |calls: &[(Call, bool)], about| {
             let (gone, calls) = (Gone::default(), calls.to_vec());
             Notice { why: Why::Answer, status: 0, number: 0, gone, calls }.place(about)
         };
         assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
-        assert_eq!(of(&[(barrier, false), (bcast, false)], Some(5)), "in barrier #9, begun before: bcast #5");
+        assert_eq!(
+            of(&[(barrier, false), (bcast, false)], Some(5)),
+            "in barrier #9, begun before: bcast #5"
+        );
         assert_eq!(
             of(&[(barrier, false), (bcast, true), (scan, true)], Some(5)),
             "in barrier #9, after bcast #5"

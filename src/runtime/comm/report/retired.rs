@@ -1,10 +1,11 @@
-//! Messages of the library to communicators that this rank has destroyed after a failure or a shrink.
+//! Messages of the library to communicators that this rank has destroyed after a failure or a
+//! shrink.
 //!
-//! The other ranks go on sending notices until they destroy it, too, and each rank of a shrink passes the decision on also to
-//! those that have it. Nobody receives them any more, so each would take memory
-//! for as long as the link lives. Therefore a link remembers the contexts of the latest such communicators, and whoever
-//! destroys the next one throws away what has come there. Absences are noted before: communicators that were made from the
-//! destroyed one may have to know of them.
+//! The other ranks go on sending notices until they destroy it, too, and each rank of a shrink
+//! passes the decision on also to those that have it. Nobody receives them any more, so each would
+//! take memory for as long as the link lives. Therefore a link remembers the contexts of the latest
+//! such communicators, and whoever destroys the next one throws away what has come there. Absences
+//! are noted before: communicators that were made from the destroyed one may have to know of them.
 
 use super::super::Comm;
 use super::super::absence::Absences;
@@ -21,7 +22,8 @@ const MOST: usize = 16;
 #[derive(Default)]
 pub(in crate::runtime::comm) struct Retired(Mutex<VecDeque<(u32, Arc<Absences>)>>);
 
-/// Remembers the context of a communicator that is destroyed, and receives the messages to all that are remembered.
+/// Remembers the context of a communicator that is destroyed, and receives the messages to all that
+/// are remembered.
 pub(in crate::runtime::comm) fn retire(comm: &Comm) {
     let retired = &comm.link.retired.0;
     // No lock is held while the transport is called.

@@ -34,8 +34,8 @@ impl Asked {
     }
 }
 
-/// Asks after a request without waiting; if it is over, its outcome is `told`. Another thread that does so
-/// just now is not waited for. `told` has told nothing yet (`wait::untold`).
+/// Asks after a request without waiting; if it is over, its outcome is `told`. Another thread that
+/// does so just now is not waited for. `told` has told nothing yet (`wait::untold`).
 pub(in crate::runtime::comm) fn ask(
     inside: &Guard,
     handle: dtl_request_t,
@@ -54,8 +54,9 @@ pub(in crate::runtime::comm) fn ask(
     })
 }
 
-/// The usual case by itself, for the call that must be short and perhaps `waits` for nothing else: whether a request is a message
-/// that is over, or is within some microseconds. Then its outcome is `told`. False: `ask`.
+/// The usual case by itself, for the call that must be short and perhaps `waits` for nothing else:
+/// whether a request is a message that is over, or is within some microseconds. Then its outcome is
+/// `told`. False: `ask`.
 #[inline(always)]
 pub(in crate::runtime::comm) fn is_over(
     inside: &Guard,
@@ -69,8 +70,8 @@ pub(in crate::runtime::comm) fn is_over(
     matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
 }
 
-/// Asks after a message; its request ends with it. Right where it is asked: outcomes that are handed on by value, from a function to
-/// the next, take longer than the question.
+/// Asks after a message; its request ends with it. Right where it is asked: outcomes that are
+/// handed on by value, from a function to the next, take longer than the question.
 #[inline(always)]
 fn end_message(
     inside: &Guard,
@@ -154,8 +155,8 @@ impl Request {
         told.1 = outcome(comm, (self.what.kind(), self.peer), &told.0);
     }
 
-    /// The usual case: a message by itself and not from any rank, in the transport's hands, or a send that was over at once (`None`).
-    /// Such a request owns nothing.
+    /// The usual case: a message by itself and not from any rank, in the transport's hands, or a
+    /// send that was over at once (`None`). Such a request owns nothing.
     #[inline(always)]
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match self.life {

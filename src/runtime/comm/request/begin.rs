@@ -34,7 +34,8 @@ pub fn begin((comm, spot): &Found, what: Tagged, data: Data, peer: i32) -> Resul
     }
 }
 
-/// Starts any message: from any rank or to none, with any tag, of memory that the host may not reach, or wrong.
+/// Starts any message: from any rank or to none, with any tag, of memory that the host may not
+/// reach, or wrong.
 pub fn begin_any(comm: &Comm, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
     any(comm, &Plan { data, peer, tag: what.tag(), kind: what.kind() })
 }

@@ -1,13 +1,13 @@
-//! The end of requests that somebody ends: alone, or with what they belong to (a communicator that is destroyed, the library, a fork's
-//! parent).
+//! The end of requests that somebody ends: alone, or with what they belong to (a communicator that
+//! is destroyed, the library, a fork's parent).
 //!
-//! What has been matched is waited for, perhaps for long. Nobody looks at a request all that time: who looks for those of another
-//! communicator would wait with him.
+//! What has been matched is waited for, perhaps for long. Nobody looks at a request all that time:
+//! who looks for those of another communicator would wait with him.
 
 use super::super::{Comm, absence, destroyed, withdrawing};
 use super::{
-    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by, outcome,
-    stale,
+    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by,
+    outcome, stale,
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
@@ -31,7 +31,8 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
         if let Ok(Some(name)) = stays {
             return fail!(
                 DTL_ERROR_BUSY,
-                "a collective ({name}) that was started runs in {} and cannot be withdrawn: wait for it first",
+                "a collective ({name}) that was started runs in {} and cannot be withdrawn: wait \
+                 for it first",
                 comm.kind_name()
             );
         }
@@ -39,8 +40,8 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     Ok(())
 }
 
-/// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of its
-/// requests become stale. Pending: some have been matched and are not over.
+/// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of
+/// its requests become stale. Pending: some have been matched and are not over.
 pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
     for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
@@ -62,9 +63,12 @@ pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
     Ok(all)
 }
 
-/// Ends an active request whose communicator is gone: its operation is taken back. `None`: it cannot be, or not yet, so it goes
-/// on, and so does the communicator.
-pub(in crate::runtime::comm) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
+/// Ends an active request whose communicator is gone: its operation is taken back. `None`: it
+/// cannot be, or not yet, so it goes on, and so does the communicator.
+pub(in crate::runtime::comm) fn end_with_comm(
+    comm: &Comm,
+    handle: dtl_request_t,
+) -> Result<Option<Outcome>> {
     let taken = TABLE.with(handle.id, |request| {
         let taken = request.take_back(comm);
         if matches!(taken, Ok(Poll::Ready(_))) && request.again.is_none() {
@@ -82,7 +86,8 @@ pub(in crate::runtime::comm) fn end_with_comm(comm: &Comm, handle: dtl_request_t
     }
 }
 
-/// Ends a message to or from a rank that is absent, as if the rank had died: who asks next hears of it.
+/// Ends a message to or from a rank that is absent, as if the rank had died: who asks next hears of
+/// it.
 pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     let _noted = request.note();
@@ -103,8 +108,8 @@ pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t
     }
 }
 
-/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing. May wait for a
-/// matched message: outside of the epoch.
+/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle:
+/// nothing. May wait for a matched message: outside of the epoch.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());
@@ -145,9 +150,10 @@ fn try_destroy(request: &mut Request, comm: &Comm) -> Then<Result<Poll<()>>> {
 /// How often a request is asked for that somebody looks at.
 const PATIENCE: usize = 64;
 
-/// The same at a communicator's end, also of what cannot be taken back. It may come in the midst of a look at another's
-/// request, whose thread moved this one on and has its last share: so nobody who looks is waited for for ever. Who looks at a
-/// request of this one's finds no communicator, and is gone at once.
+/// The same at a communicator's end, also of what cannot be taken back. It may come in the midst of
+/// a look at another's request, whose thread moved this one on and has its last share: so nobody
+/// who looks is waited for for ever. Who looks at a request of this one's finds no communicator,
+/// and is gone at once.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
     for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
         for _ in 0..PATIENCE {

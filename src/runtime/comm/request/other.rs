@@ -1,5 +1,5 @@
-//! What a request may be besides a message from or to the host's memory: a collective that was started, an operation on a
-//! window, a message that is staged, a send that waits for an event.
+//! What a request may be besides a message from or to the host's memory: a collective that was
+//! started, an operation on a window, a message that is staged, a send that waits for an event.
 
 use super::super::call::{Call, Kind, Tagged};
 use super::super::recorder::Ticket;
@@ -127,7 +127,13 @@ fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> 
 }
 
 /// Starts a send (standard) that begins when the record that the event has now is done.
-pub fn isend_on(comm: &Comm, data: Data, dest: i32, tag: i32, event: &Arc<Event>) -> Result<dtl_request_t> {
+pub fn isend_on(
+    comm: &Comm,
+    data: Data,
+    dest: i32,
+    tag: i32,
+    event: &Arc<Event>,
+) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: dest, tag, kind: Kind::Send };
     plan.check(comm)?;
     let was_hidden = hidden::may_be(data.bytes) && staging::is_hidden(comm, data.bytes)?;
@@ -142,12 +148,15 @@ pub fn isend_on(comm: &Comm, data: Data, dest: i32, tag: i32, event: &Arc<Event>
 /// An event orders the work of its own backend: of another one's memory it says nothing.
 fn check_home(data: Data, event: &Event) -> Result<()> {
     match hidden::allocation_of(data.bytes)? {
-        Some(allocation) if allocation.hidden && allocation.backend != event.home().handle() => fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "event: it is of backend {}, and buf is device memory of another one, whose work it does not wait for: use an \
+        Some(allocation) if allocation.hidden && allocation.backend != event.home().handle() => {
+            fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "event: it is of backend {}, and buf is device memory of another one, whose work \
+                 it does not wait for: use an \
              event of that one",
-            event.home().name()
-        ),
+                event.home().name()
+            )
+        }
         _ => Ok(()),
     }
 }
@@ -181,15 +190,24 @@ impl Other {
     }
 
     /// Takes it back; `Some` = it was over. Pending: it has been matched and is not over.
-    pub(super) fn take_back(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Poll<Option<Outcome>>> {
+    pub(super) fn take_back(
+        &mut self,
+        comm: &Comm,
+        of: (Kind, i32),
+    ) -> Result<Poll<Option<Outcome>>> {
         Ok(Poll::Ready(match self {
             Other::Collective(run) => {
-                run.fail(comm, &Error::new(DTL_ERROR_CANCELED, "it was given up before it was over"));
+                run.fail(
+                    comm,
+                    &Error::new(DTL_ERROR_CANCELED, "it was given up before it was over"),
+                );
                 None
             }
             Other::Window(way, ticket) => way.withdraw(*ticket).map(|()| None)?,
             Other::Staged(staged) => {
-                let Poll::Ready(ended) = staged.try_take_back(comm)? else { return Ok(Poll::Pending) };
+                let Poll::Ready(ended) = staged.try_take_back(comm)? else {
+                    return Ok(Poll::Pending);
+                };
                 staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
                 ended.map(|ended| end(comm, of, staged, ended))
             }
@@ -241,7 +259,12 @@ fn poll_collective(comm: &Comm, run: &mut Run) -> Option<Outcome> {
     }
 }
 
-fn end(comm: &Comm, of: (Kind, i32), staged: &Staged, (done, copied): (Done, Result<()>)) -> Outcome {
+fn end(
+    comm: &Comm,
+    of: (Kind, i32),
+    staged: &Staged,
+    (done, copied): (Done, Result<()>),
+) -> Outcome {
     staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
     let result = copied.and_then(|()| outcome(comm, of, &done));
     (done, result)

@@ -1,5 +1,5 @@
-//! Whether a collective can still come to its end, and why not: ranks that died, left or are absent, and ranks that gave
-//! it up.
+//! Whether a collective can still come to its end, and why not: ranks that died, left or are
+//! absent, and ranks that gave it up.
 
 use super::super::Comm;
 use super::super::absence::Gone;
@@ -13,7 +13,8 @@ use crate::sys::clock::now_ns;
 const GRACE_NS: u64 = 100_000_000;
 
 impl Run {
-    /// Whether it can still come to its end; `looks`: also whether ranks have destroyed the communicator.
+    /// Whether it can still come to its end; `looks`: also whether ranks have destroyed the
+    /// communicator.
     pub(super) fn check_hope(&mut self, comm: &Comm, inquiry: &Inquiry, looks: bool) -> Result<()> {
         comm.check_open()?;
         match self.is_lost(comm, looks) {
@@ -45,18 +46,21 @@ impl Run {
     fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
         match (&mut self.work, &comm.flat) {
             (Work::Flat(steps), Some(flat)) => Ok(steps.is_lost(comm, flat, looks)),
-            (Work::Steps(schedule), Some(_)) if looks => schedule.end_with_left(comm).map(|()| false),
+            (Work::Steps(schedule), Some(_)) if looks => {
+                schedule.end_with_left(comm).map(|()| false)
+            }
             _ => Ok(false),
         }
     }
 
-    /// Because of the ranks that are gone. One that had given the collective up, and has destroyed the communicator since, is
-    /// not the reason: it has said which ranks are.
+    /// Because of the ranks that are gone. One that had given the collective up, and has destroyed
+    /// the communicator since, is not the reason: it has said which ranks are.
     #[cold]
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
-        let told = comm.reports.given_up(self.number).map_or_else(Gone::default, |first| first.gone);
+        let told =
+            comm.reports.given_up(self.number).map_or_else(Gone::default, |first| first.gone);
         self.cannot_complete(comm, &told.or(|| gone))
     }
 
@@ -67,8 +71,8 @@ impl Run {
         Error::new(DTL_ERROR_RANK_FAILURE, text)
     }
 
-    /// Another rank has given it up, or one before it. If that is because of ranks that are gone, these are the reason here,
-    /// too: the others need not be asked where they are.
+    /// Another rank has given it up, or one before it. If that is because of ranks that are gone,
+    /// these are the reason here, too: the others need not be asked where they are.
     #[cold]
     fn given_up(&self, comm: &Comm, first: &GivenUp, inquiry: &Inquiry) -> Error {
         if let Some(gone) = first.cause(comm) {
@@ -82,7 +86,8 @@ impl Run {
         report_on(comm, &Error::new(first.status, text), i32::try_from(number).ok(), inquiry)
     }
 
-    /// The rank that this one waited for may be gone because it had given the collective up, and said why.
+    /// The rank that this one waited for may be gone because it had given the collective up, and
+    /// said why.
     #[cold]
     pub(super) fn with_cause(&self, comm: &Comm, error: Error) -> Error {
         if comm.is_broken() {
@@ -94,13 +99,17 @@ impl Run {
         let told = told.and_then(|first| Some((first.rank, first.cause(comm)?)));
         match told {
             Some((_, gone))
-                if gone.absent.is_empty() && gone.failed.iter().all(|rank| failed.contains(rank)) =>
+                if gone.absent.is_empty()
+                    && gone.failed.iter().all(|rank| failed.contains(rank)) =>
             {
                 error
             }
             Some((rank, gone)) => {
                 let cause = comm.gone_text_of(&gone);
-                Error::new(error.status(), format!("{}; rank {rank} gave it up before {cause}", error.text()))
+                Error::new(
+                    error.status(),
+                    format!("{}; rank {rank} gave it up before {cause}", error.text()),
+                )
             }
             None => error,
         }

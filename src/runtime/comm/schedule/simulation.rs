@@ -1,12 +1,12 @@
-//! Runs the step lists of all ranks against each other in one thread, without a transport: for tests of
-//! what algorithms list.
+//! Runs the step lists of all ranks against each other in one thread, without a transport: for
+//! tests of what algorithms list.
 
 use super::{Schedule, Step};
 use crate::sys::buf::Scratch;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Runs them to their end; the messages as sender, receiver and bytes. Panics if they wait for each other
-/// for ever, if sizes do not agree or if messages are left.
+/// Runs them to their end; the messages as sender, receiver and bytes. Panics if they wait for each
+/// other for ever, if sizes do not agree or if messages are left.
 pub(in crate::runtime::comm) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
     let (mut sent, mut wires) = (Vec::new(), BTreeMap::<(i32, i32), VecDeque<Scratch>>::new());
     loop {
@@ -17,7 +17,10 @@ pub(in crate::runtime::comm) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32,
                     for step in schedule.round_steps() {
                         if let Step::Send { to, data } = step {
                             sent.push((rank, to, data.len()));
-                            wires.entry((rank, to)).or_default().push_back(Scratch::copy_of(data).unwrap());
+                            wires
+                                .entry((rank, to))
+                                .or_default()
+                                .push_back(Scratch::copy_of(data).unwrap());
                         }
                     }
                     schedule.is_started = true;
@@ -49,7 +52,10 @@ pub(in crate::runtime::comm) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32,
             break;
         }
     }
-    assert!(all.iter().all(|schedule| schedule.at >= schedule.steps.len()), "they wait for each other");
+    assert!(
+        all.iter().all(|schedule| schedule.at >= schedule.steps.len()),
+        "they wait for each other"
+    );
     assert!(wires.values().all(VecDeque::is_empty), "messages are left");
     sent
 }

@@ -1,5 +1,5 @@
-//! Operations on targets: checked against the target's part and this rank's epochs, then handed to the window's way.
-//! What is wrong is found before anything moves.
+//! Operations on targets: checked against the target's part and this rank's epochs, then handed to
+//! the window's way. What is wrong is found before anything moves.
 
 use super::way::{Begun, Change, Spot};
 use super::{Part, Window};
@@ -40,7 +40,9 @@ impl Window {
 
     /// The same; `None`: nobody's, or none.
     fn spot(&self, name: &str, place: Place, len: usize) -> Result<Option<Spot>> {
-        trace::about(|| Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id));
+        trace::about(|| {
+            Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
+        });
         if place.target == DTL_PROC_NULL {
             return self.comm.check_open().map(|()| None);
         }
@@ -64,7 +66,8 @@ impl Window {
 #[cold]
 fn no_epoch(name: &str, target: i32) -> Error {
     let text = format!(
-        "{name}: no epoch is open for target {target}: call dtl_win_fence (all ranks), dtl_win_lock or dtl_win_lock_all first"
+        "{name}: no epoch is open for target {target}: call dtl_win_fence (all ranks), \
+         dtl_win_lock or dtl_win_lock_all first"
     );
     Error::new(DTL_ERROR_INVALID_STATE, text)
 }
@@ -77,7 +80,8 @@ fn outside(
     Part { size, disp_unit, .. }: Part,
 ) -> Error {
     let text = format!(
-        "{name}: {len} bytes at displacement {disp} of target {target} (steps of {disp_unit} bytes) are not in its window, \
+        "{name}: {len} bytes at displacement {disp} of target {target} (steps of {disp_unit} \
+         bytes) are not in its window, \
          which has {size} bytes"
     );
     Error::new(DTL_ERROR_OUT_OF_BOUNDS, text)
@@ -133,11 +137,13 @@ fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
     let text = match types::reduction(dtype, op) {
         Err(error) => return error.within(name),
         Ok(by) if by.is_own() => format!(
-            "{name}: {} is an operation of this program, which the target may not know: use a built-in one",
+            "{name}: {} is an operation of this program, which the target may not know: use a \
+             built-in one",
             types::op_text(op)
         ),
         Ok(_) => format!(
-            "{name}: {} is a dtype of this program, which the target may not know: use a built-in one (dtl_win_put and \
+            "{name}: {} is a dtype of this program, which the target may not know: use a built-in \
+             one (dtl_win_put and \
              dtl_win_get take any)",
             types::dtype_text(dtype)
         ),
@@ -146,7 +152,8 @@ fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
 }
 
 impl Window {
-    /// A buffer of an accumulating operation lies apart from this rank's own elements that it changes.
+    /// A buffer of an accumulating operation lies apart from this rank's own elements that it
+    /// changes.
     fn check_apart(&self, name: &str, spot: Option<Spot>, buffer: Region) -> Result<()> {
         let own = spot.filter(|spot| spot.target == self.comm.rank);
         if own.is_some_and(|spot| self.memory.part(spot.offset, spot.len).overlaps(buffer)) {
@@ -159,7 +166,7 @@ impl Window {
     }
 }
 
-/// `target = target ∘ from`.
+/// `target = target op from`.
 pub fn accumulate(window: &Window, from: Region, place: Place, by: &Change) -> Result<()> {
     const NAME: &str = "dtl_win_accumulate";
     hidden::refuse(NAME, from)?;
@@ -219,7 +226,9 @@ pub fn compare_and_swap(window: &Window, swap: Swap, place: Place) -> Result<()>
     const NAME: &str = "dtl_win_compare_and_swap";
     [value, expected, result].into_iter().try_for_each(|buffer| hidden::refuse(NAME, buffer))?;
     let spot = window.spot(NAME, place, result.len())?;
-    [value, expected, result].into_iter().try_for_each(|buffer| window.check_apart(NAME, spot, buffer))?;
+    [value, expected, result]
+        .into_iter()
+        .try_for_each(|buffer| window.check_apart(NAME, spot, buffer))?;
     let Some(spot) = spot else { return Ok(()) };
     window.way.compare_and_swap(spot, swap).map(drop).map_err(|error| error.within(NAME))
 }

@@ -1,5 +1,5 @@
-//! A window's memory, and the way to it: decided where the window is made, from what is equal on all ranks. Shared memory
-//! first, then what the transport does itself, then messages.
+//! A window's memory, and the way to it: decided where the window is made, from what is equal on
+//! all ranks. Shared memory first, then what the transport does itself, then messages.
 
 use super::active::Active;
 use super::direct::{self, Direct};
@@ -43,11 +43,14 @@ impl Had {
     pub(super) fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Had> {
         let can_share = direct::has_room(comm.size.unsigned_abs() as usize);
         let windows = comm.link.transport.windows();
-        let part = can_share.then(|| comm.link.transport.offer_part(memory)).flatten().transpose()?;
+        let part =
+            can_share.then(|| comm.link.transport.offer_part(memory)).flatten().transpose()?;
         let source = match (part, memory) {
             (Some(part), _) => Source::Shared(part),
             (None, backend::Offer::Own(memory)) => Source::Given(memory),
-            (None, backend::Offer::Fresh(size)) if windows == Windows::OfItsOwn => Source::Later(size),
+            (None, backend::Offer::Fresh(size)) if windows == Windows::OfItsOwn => {
+                Source::Later(size)
+            }
             (None, backend::Offer::Fresh(size)) => Source::allocate(size)?,
         };
         Ok(Had { source, disp_unit, windows })
@@ -63,10 +66,12 @@ impl Had {
         }
     }
 
-    /// Size, step, where the others find it (zeros: nowhere), the rest, and its address in this process.
+    /// Size, step, where the others find it (zeros: nowhere), the rest, and its address in this
+    /// process.
     pub(super) fn words(&self) -> Words {
         let size = if let Source::Later(size) = self.source { size } else { self.region().len() };
-        let [place, check] = if let Source::Shared(part) = &self.source { part.key() } else { [0; 2] };
+        let [place, check] =
+            if let Source::Shared(part) = &self.source { part.key() } else { [0; 2] };
         let windows = match self.windows {
             Windows::None(_) => 0,
             Windows::OfGiven => OF_GIVEN,
@@ -105,7 +110,12 @@ pub(super) struct Chosen {
 }
 
 /// `said`: by rank.
-pub(super) fn choose(own: &Arc<Comm>, mut had: Had, parts: &[Part], said: &[Words]) -> Result<Chosen> {
+pub(super) fn choose(
+    own: &Arc<Comm>,
+    mut had: Had,
+    parts: &[Part],
+    said: &[Words],
+) -> Result<Chosen> {
     let keys: Vec<_> = said.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
     if let Source::Shared(_) = &had.source {
         if keys.iter().all(|key| *key != [0; 2]) {
@@ -168,7 +178,10 @@ fn why_none(own: &Comm, had: &Had, said: &[Words]) -> String {
         Windows::None(why) => why.to_owned(),
         _ => {
             let first = said.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
-            format!("the transport of rank {first} makes no windows; rank {} has one that does", own.rank)
+            format!(
+                "the transport of rank {first} makes no windows; rank {} has one that does",
+                own.rank
+            )
         }
     }
 }
@@ -183,7 +196,12 @@ fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[backend::PartKey]) -> Res
     check_all("reach all parts of the window", statuses.into_iter())?;
     tell(&direct, "every rank reaches the memory of all parts by itself");
     let direct = Arc::new(direct);
-    Ok(Chosen { way: Arc::clone(&direct) as _, direct: Some(direct), memory, kept: Kept::Elsewhere })
+    Ok(Chosen {
+        way: Arc::clone(&direct) as _,
+        direct: Some(direct),
+        memory,
+        kept: Kept::Elsewhere,
+    })
 }
 
 /// Allocates what was left to the transport, if that was so on any rank.
@@ -215,7 +233,8 @@ fn by_transport(
         window.iter().for_each(|window| window.close(false));
         return Ok(Err((had, why)));
     }
-    let way = window.and_then(|window| Own::new(Arc::clone(own), window, is_one_process).map(Arc::new));
+    let way =
+        window.and_then(|window| Own::new(Arc::clone(own), window, is_one_process).map(Arc::new));
     let why = failure(own, &way)?;
     let way = match (way, why) {
         (Ok(way), None) => way,
@@ -232,7 +251,8 @@ fn by_transport(
     Ok(Ok(Chosen { way, direct: None, memory, kept: Kept::Elsewhere }))
 }
 
-/// Tells the windows of all ranks of each other, as far as they wish. `Some`: why it failed, on some rank.
+/// Tells the windows of all ranks of each other, as far as they wish. `Some`: why it failed, on
+/// some rank.
 fn introduce(own: &Comm, window: &Result<Box<dyn backend::Window>>) -> Result<Option<String>> {
     let says = window.as_ref().map_err(Error::clone).and_then(|window| window.says());
     let why = failure(own, &says)?;

@@ -1,9 +1,10 @@
 //! Operations by loads and stores: every rank has the memory of all others before it, as its own.
 //!
-//! For ranks of one node, and memory that their transport lets all of them reach (`runtime::backend::Part`): what a
-//! window allocates, within one process also what the program has. An operation is over when its call returns, and
-//! who synchronises with this rank afterwards sees it. Locks are in the words of the target's part; those of ranks that
-//! have died are taken over. Nobody has to serve anybody.
+//! For ranks of one node, and memory that their transport lets all of them reach
+//! (`runtime::backend::Part`): what a window allocates, within one process also what the program
+//! has. An operation is over when its call returns, and who synchronises with this rank afterwards
+//! sees it. Locks are in the words of the target's part; those of ranks that have died are taken
+//! over. Nobody has to serve anybody.
 
 use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::error::{Error, Result, fail};
@@ -19,7 +20,8 @@ use crate::sys::sync::{AtomicU64, fence};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The words of a part from here on are the lock of elements that need one; before them are those of the lock of all of it.
+/// The words of a part from here on are the lock of elements that need one; before them are those
+/// of the lock of all of it.
 const ELEMENTS: usize = 48;
 /// The word that is not 0 when its rank has destroyed the window. Nobody writes to its line before.
 const CLOSED: usize = ELEMENTS - 1;
@@ -29,8 +31,8 @@ const _: () = assert!(ELEMENTS + shared_lock::words(0) <= PART_WORDS);
 const RUN: usize = 16 << 10;
 /// Bytes from which on a copy is worth a look at whether the two overlap.
 const LONG: usize = 4096;
-/// Number of polls during which a rank gives way to ranks that wish to write, and of polls between two
-/// wishes.
+/// Number of polls during which a rank gives way to ranks that wish to write, and of polls between
+/// two wishes.
 const POLITE: u32 = 2_000;
 const WISH_EVERY: u32 = 32;
 /// Time between two looks whether ranks have died.
@@ -127,11 +129,12 @@ impl Direct {
     }
 
     fn has_left(&self, rank: usize) -> bool {
-        i32::try_from(rank).is_ok_and(|rank| self.comm.link.transport.has_left(self.comm.outer(rank)))
+        i32::try_from(rank)
+            .is_ok_and(|rank| self.comm.link.transport.has_left(self.comm.outer(rank)))
     }
 
-    /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. `what` is tried, `who` has it:
-    /// for the error.
+    /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. `what`
+    /// is tried, `who` has it: for the error.
     #[cold]
     fn wait(
         &self,
@@ -184,8 +187,12 @@ impl Direct {
         if attempt(0) {
             return Ok(());
         }
-        let waited =
-            self.wait_for(lock, exclusive, (&|| format!("the lock of target {rank}"), deadline), attempt);
+        let waited = self.wait_for(
+            lock,
+            exclusive,
+            (&|| format!("the lock of target {rank}"), deadline),
+            attempt,
+        );
         if !exclusive && waited.is_err() {
             lock.leave_line(own);
         }
@@ -210,7 +217,8 @@ impl Direct {
             attempt(if is_next { POLITE } else { polls })
         };
         let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
-        let in_the_way = || (0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive));
+        let in_the_way =
+            || (0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive));
         let waited = self.wait(deadline, (what, || who(in_the_way())), attempt_again, take_over);
         if exclusive {
             lock.forget_wish(own);
@@ -232,11 +240,15 @@ impl Direct {
         Ok(())
     }
 
-    /// Calls `act` under the element lock if no rank holds the lock or waits for it; otherwise returns `None`
-    /// and does nothing.
+    /// Calls `act` under the element lock if no rank holds the lock or waits for it; otherwise
+    /// returns `None` and does nothing.
     #[inline]
     pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
-        let lock = self.target(rank).ok()?.elements().filter(|lock| lock.try_exclusive(self.own(), true))?;
+        let lock = self
+            .target(rank)
+            .ok()?
+            .elements()
+            .filter(|lock| lock.try_exclusive(self.own(), true))?;
         act();
         lock.leave_exclusive();
         Some(())
@@ -279,8 +291,8 @@ impl Direct {
         now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
     }
 
-    /// Whether targets are there, as far as is known: neither dead nor gone, nor done with the window. Their memory is, in
-    /// any case.
+    /// Whether targets are there, as far as is known: neither dead nor gone, nor done with the
+    /// window. Their memory is, in any case.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         let now = clock::coarse_ns();
         if self.is_due(now) {
@@ -359,7 +371,8 @@ impl Way for Direct {
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
         self.check_alive(&targets)?;
         let deadline = self.comm.deadline();
-        // One after the other: whoever waits has locks of lower ranks only, so nobody waits in a ring.
+        // One after the other: whoever waits has locks of lower ranks only, so nobody waits in a
+        // ring.
         for rank in targets.clone() {
             if let Err(error) = self.lock_one(rank, exclusive, deadline) {
                 self.leave(targets.start..rank);
@@ -380,7 +393,8 @@ impl Way for Direct {
         locks.for_each(|lock| lock.leave(self.own()));
     }
 
-    /// Every operation was over with its call; what is left is that the others see it, whatever they look at.
+    /// Every operation was over with its call; what is left is that the others see it, whatever
+    /// they look at.
     #[inline(always)]
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
         if reach == Reach::Local {
@@ -398,8 +412,8 @@ impl Way for Direct {
         Ok(())
     }
 
-    /// Tells those that lock or flush this rank after a failure. What has a share of it may not call any more; the
-    /// memory goes with the last share.
+    /// Tells those that lock or flush this rank after a failure. What has a share of it may not
+    /// call any more; the memory goes with the last share.
     fn close(&self, _together: bool) {
         if let Some(own) = self.targets.get(self.own()) {
             own.close();

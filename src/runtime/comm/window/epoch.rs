@@ -1,10 +1,11 @@
-//! When a rank may reach which targets: the epochs that its own calls open and close. Checked here, on the rank
-//! itself, before anything is sent.
+//! When a rank may reach which targets: the epochs that its own calls open and close. Checked here,
+//! on the rank itself, before anything is sent.
 //!
-//! A fence opens an epoch to all targets, a lock one to its target. Of the two kinds one is open at a time: a lock
-//! ends the epoch of a fence in which nothing was done. Any thread may call anything: who opens or ends an epoch
-//! claims it first (a compare-and-swap), then waits for what it asks of others, so that a second one is refused instead
-//! of waiting or doing it twice. Operations look only, by a load or two.
+//! A fence opens an epoch to all targets, a lock one to its target. Of the two kinds one is open at
+//! a time: a lock ends the epoch of a fence in which nothing was done. Any thread may call
+//! anything: who opens or ends an epoch claims it first (a compare-and-swap), then waits for what
+//! it asks of others, so that a second one is refused instead of waiting or doing it twice.
+//! Operations look only, by a load or two.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail};
@@ -103,10 +104,12 @@ impl Epochs {
         if is_open {
             return Ok(());
         }
-        let whose = target.map_or_else(|| "any target".to_owned(), |target| format!("target {target}"));
+        let whose =
+            target.map_or_else(|| "any target".to_owned(), |target| format!("target {target}"));
         fail!(
             DTL_ERROR_INVALID_STATE,
-            "{name}: this rank has no lock of {whose}; a flush belongs between dtl_win_lock and dtl_win_unlock (a fence waits by itself)"
+            "{name}: this rank has no lock of {whose}; a flush belongs between dtl_win_lock and \
+             dtl_win_unlock (a fence waits by itself)"
         )
     }
 
@@ -123,7 +126,9 @@ impl Epochs {
     fn is_locked(&self, name: &str, claimed: u32) -> Error {
         let text = match claimed {
             ALL => format!("{name} between dtl_win_lock_all and dtl_win_unlock_all: unlock first"),
-            FENCE => format!("{name} while dtl_win_fence of another thread lasts: call it after that"),
+            FENCE => {
+                format!("{name} while dtl_win_fence of another thread lasts: call it after that")
+            }
             _ => {
                 let is_locked = |slot: &AtomicU8| slot.load(Relaxed) != FREE;
                 let first = self.locked.iter().position(is_locked).unwrap_or(0);
@@ -143,7 +148,8 @@ impl Epochs {
         if self.fence.load(Relaxed) == USED {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
-                "{name}: operations since the last dtl_win_fence are not over: call dtl_win_fence (all ranks) first"
+                "{name}: operations since the last dtl_win_fence are not over: call dtl_win_fence \
+                 (all ranks) first"
             );
         }
         Ok(())
@@ -176,13 +182,15 @@ impl Epochs {
             self.claimed.store(0, Release);
             return fail!(
                 DTL_ERROR_INVALID_STATE,
-                "{name}: an earlier one has failed, so the ranks are out of step: use locks, or destroy the window"
+                "{name}: an earlier one has failed, so the ranks are out of step: use locks, or \
+                 destroy the window"
             );
         }
         Ok(())
     }
 
-    /// It is over. After a failure its epoch is, too: what was done in it may go on, but no more is.
+    /// It is over. After a failure its epoch is, too: what was done in it may go on, but no more
+    /// is.
     pub(super) fn end_fence(&self, is_well: bool) {
         if !is_well {
             self.set_broken();
@@ -191,7 +199,8 @@ impl Epochs {
         self.claimed.store(0, Release);
     }
 
-    /// Claims the lock of a target (`None`: of all) that is to be asked for; `locked` or `unlocked` follows.
+    /// Claims the lock of a target (`None`: of all) that is to be asked for; `locked` or `unlocked`
+    /// follows.
     pub(super) fn begin_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
         self.check_fence(name)?;
         let is_claimed = match target {
@@ -207,7 +216,8 @@ impl Epochs {
     fn claim(&self, target: i32) -> std::result::Result<(), u32> {
         let one_more = |claimed| if claimed < FENCE { Some(claimed + 1) } else { None };
         self.claimed.checked_update(AcqRel, Acquire, one_more)?;
-        let is_free = |slot: &AtomicU8| slot.compare_exchange(FREE, MOVING, AcqRel, Relaxed).is_ok();
+        let is_free =
+            |slot: &AtomicU8| slot.compare_exchange(FREE, MOVING, AcqRel, Relaxed).is_ok();
         if self.slot(target).is_some_and(is_free) {
             return Ok(());
         }
@@ -233,7 +243,8 @@ impl Epochs {
 
     /// Claims the end of a target's epoch (`None`: of that to all); `unlocked` or `locked` follows.
     pub(super) fn begin_unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
-        let is_held = |lock: &AtomicU8| lock.compare_exchange(HELD, MOVING, AcqRel, Relaxed).is_ok();
+        let is_held =
+            |lock: &AtomicU8| lock.compare_exchange(HELD, MOVING, AcqRel, Relaxed).is_ok();
         if self.lock(target).is_some_and(is_held) {
             return Ok(());
         }
@@ -241,7 +252,10 @@ impl Epochs {
         match target {
             None => fail!(DTL_ERROR_INVALID_STATE, "{name} without dtl_win_lock_all before it"),
             Some(_) if is_all => {
-                fail!(DTL_ERROR_INVALID_STATE, "{name} after dtl_win_lock_all: call dtl_win_unlock_all")
+                fail!(
+                    DTL_ERROR_INVALID_STATE,
+                    "{name} after dtl_win_lock_all: call dtl_win_unlock_all"
+                )
             }
             Some(target) => {
                 fail!(DTL_ERROR_INVALID_STATE, "{name}: this rank has no lock of target {target}")
@@ -267,12 +281,14 @@ impl Epochs {
 #[cold]
 fn is_twice(name: &str, target: Option<i32>, claimed: u32) -> Error {
     if claimed == FENCE {
-        let text = format!("{name} while dtl_win_fence of another thread lasts: call it after that");
+        let text =
+            format!("{name} while dtl_win_fence of another thread lasts: call it after that");
         return Error::new(DTL_ERROR_INVALID_STATE, text);
     }
     let whose = target.map_or_else(|| "a target".to_owned(), |target| format!("target {target}"));
     let text = format!(
-        "{name}: this rank has a lock of {whose} already, or a call of another thread asks for it: unlock it first"
+        "{name}: this rank has a lock of {whose} already, or a call of another thread asks for it: \
+         unlock it first"
     );
     Error::new(DTL_ERROR_INVALID_STATE, text)
 }
@@ -317,9 +333,14 @@ mod tests {
         assert!(epochs.admits(1) && !epochs.admits(2));
         assert!(!lock(&epochs, Some(1)) && !lock(&epochs, None) && !unlock(&epochs, None));
         assert!(lock(&epochs, Some(2)) && unlock(&epochs, Some(2)));
-        assert!(!fence(&epochs) && !unlock(&epochs, Some(2)) && epochs.check_unlocked("destroy").is_err());
         assert!(
-            epochs.check_flush("flush", Some(1)).is_ok() && epochs.check_flush("flush", Some(0)).is_err()
+            !fence(&epochs)
+                && !unlock(&epochs, Some(2))
+                && epochs.check_unlocked("destroy").is_err()
+        );
+        assert!(
+            epochs.check_flush("flush", Some(1)).is_ok()
+                && epochs.check_flush("flush", Some(0)).is_err()
         );
         assert!(unlock(&epochs, Some(1)) && lock(&epochs, None));
         assert!(epochs.admits(0) && !lock(&epochs, Some(0)) && !lock(&epochs, None));
@@ -331,16 +352,24 @@ mod tests {
     fn what_one_thread_claims_no_other_gets() {
         let epochs = Epochs::new(3);
         assert!(epochs.begin_lock("lock", Some(1)).is_ok());
-        assert!(!epochs.admits(1) && !lock(&epochs, Some(1)) && !lock(&epochs, None) && !fence(&epochs));
+        assert!(
+            !epochs.admits(1) && !lock(&epochs, Some(1)) && !lock(&epochs, None) && !fence(&epochs)
+        );
         assert!(lock(&epochs, Some(2)) && !unlock(&epochs, Some(1)));
         epochs.unlocked(Some(1));
         assert!(lock(&epochs, Some(1)) && epochs.begin_unlock("unlock", Some(1)).is_ok());
         assert!(!unlock(&epochs, Some(1)) && !epochs.admits(1));
         epochs.locked(Some(1));
-        assert!(unlock(&epochs, Some(1)) && unlock(&epochs, Some(2)) && epochs.begin_fence("fence").is_ok());
+        assert!(
+            unlock(&epochs, Some(1))
+                && unlock(&epochs, Some(2))
+                && epochs.begin_fence("fence").is_ok()
+        );
         assert!(!lock(&epochs, Some(0)) && !lock(&epochs, None) && !fence(&epochs));
         epochs.end_fence(true);
-        assert!(epochs.begin_lock("lock", None).is_ok() && !fence(&epochs) && !unlock(&epochs, None));
+        assert!(
+            epochs.begin_lock("lock", None).is_ok() && !fence(&epochs) && !unlock(&epochs, None)
+        );
         epochs.unlocked(None);
         assert!(epochs.admits(0), "a lock that was not granted leaves the fence's epoch");
     }

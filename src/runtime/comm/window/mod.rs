@@ -1,12 +1,13 @@
 //! Windows: memory of each rank that the others read and change without its taking part.
 //!
-//! Here: making one, its end, who has which part. `access` checks operations on targets and hands them to the window's
-//! `way`; `sync` has fences, locks and flushes; `quick` the shortest of both; `epoch` what may be called when; `progress`
-//! serves what others ask of this process. The ways: `direct` where ranks share memory, `own` where the transport has
-//! windows, else `active`; `choose` decides.
+//! Here: making one, its end, who has which part. `access` checks operations on targets and hands
+//! them to the window's `way`; `sync` has fences, locks and flushes; `quick` the shortest of both;
+//! `epoch` what may be called when; `progress` serves what others ask of this process. The ways:
+//! `direct` where ranks share memory, `own` where the transport has windows, else `active`;
+//! `choose` decides.
 //!
-//! A window has a communicator of its own (`group::private`), so its messages meet nobody else's, and it lives on when
-//! the one that it was made of is destroyed.
+//! A window has a communicator of its own (`group::private`), so its messages meet nobody else's,
+//! and it lives on when the one that it was made of is destroyed.
 
 pub mod access;
 mod active;
@@ -64,7 +65,8 @@ pub struct Window {
     /// Its own.
     comm: Arc<Comm>,
     way: Arc<dyn Way>,
-    /// The same, if it is that one: known by name, so that what takes some ten nanoseconds calls nothing.
+    /// The same, if it is that one: known by name, so that what takes some ten nanoseconds calls
+    /// nothing.
     direct: Option<Arc<Direct>>,
     /// By rank.
     parts: Vec<Part>,
@@ -101,7 +103,8 @@ impl Offer {
 #[cold]
 fn no_memory(size: impl std::fmt::Display) -> Error {
     let text = format!(
-        "no {size} bytes for this rank's part of the window; free memory or raise the limit (ulimit, cgroup)"
+        "no {size} bytes for this rank's part of the window; free memory or raise the limit \
+         (ulimit, cgroup)"
     );
     Error::new(DTL_ERROR_OUT_OF_MEMORY, text)
 }
@@ -124,7 +127,8 @@ fn process_mark() -> u64 {
     hasher.finish()
 }
 
-/// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its error), it fails on all.
+/// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its
+/// error), it fails on all.
 pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
     let had = offer.and_then(|offer| Had::of(comm, offer));
     let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
@@ -147,9 +151,15 @@ fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t,
     choose::check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
     let mut parts: Vec<Part> = said
         .iter()
-        .map(|&[_, process, size, disp_unit, ..]| Part { size, disp_unit, process, memory: Region::EMPTY })
+        .map(|&[_, process, size, disp_unit, ..]| Part {
+            size,
+            disp_unit,
+            process,
+            memory: Region::EMPTY,
+        })
         .collect();
-    let words: Vec<choose::Words> = said.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
+    let words: Vec<choose::Words> =
+        said.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
     let Chosen { way, direct, memory, kept } = choose::choose(own, had, &parts, &words)?;
     for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
         part.memory = memory;
@@ -190,8 +200,8 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
     TABLE.pin(inside, handle.id).map(Some).ok_or_else(|| invalid_handle("window", TAG, handle.id))
 }
 
-/// Ends a window: all ranks call it. If a rank has died, a fence has failed, or an unlock has not ended in time, the others are
-/// not waited for.
+/// Ends a window: all ranks call it. If a rank has died, a fence has failed, or an unlock has not
+/// ended in time, the others are not waited for.
 pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
     if window.epochs.is_stuck() {
@@ -216,8 +226,9 @@ pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     super::destroy(&window.comm)
 }
 
-/// Waits until no other call uses a window whose handle is stale: the table's share goes when those that found it there have
-/// ended, and calls within calls have shares of their own. They are in no epoch of the window, so they end soon.
+/// Waits until no other call uses a window whose handle is stale: the table's share goes when those
+/// that found it there have ended, and calls within calls have shares of their own. They are in no
+/// epoch of the window, so they end soon.
 fn wait_for_others(window: &Arc<Window>) {
     let mut backoff = Backoff::new();
     while Arc::strong_count(window) > 1 {
@@ -228,8 +239,8 @@ fn wait_for_others(window: &Arc<Window>) {
     fence(Acquire);
 }
 
-/// Waits for the other ranks at a window's end. False: there is nobody to wait for, as one has died meanwhile, or a fence has
-/// failed on others that was done here.
+/// Waits for the other ranks at a window's end. False: there is nobody to wait for, as one has died
+/// meanwhile, or a fence has failed on others that was done here.
 fn meet_last(window: &Window) -> Result<bool> {
     let last = window.comm.sequence.load(Relaxed).checked_sub(1).map(u64::from);
     let is_given_up = || last.and_then(|last| window.comm.reports.given_up(last)).is_some();

@@ -1,8 +1,10 @@
 //! Operations by the transport itself: its network's, or those of the library that it is over.
 //!
-//! The transport moves data, and applies what it says that it applies as the library would. The rest is `active`'s, by
-//! messages: locks, and accumulating operations on other dtypes, and on elements at displacements that are no multiple of
-//! their size; of one element all or none are, as they are atomic among themselves. An operation may begin at any time, so a fence is a flush of all targets and a barrier.
+//! The transport moves data, and applies what it says that it applies as the library would. The
+//! rest is `active`'s, by messages: locks, and accumulating operations on other dtypes, and on
+//! elements at displacements that are no multiple of their size; of one element all or none are, as
+//! they are atomic among themselves. An operation may begin at any time, so a fence is a flush of
+//! all targets and a barrier.
 
 use super::active::Active;
 use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
@@ -30,8 +32,8 @@ pub(super) struct Own {
     allocated: Mutex<Option<Scratch>>,
 }
 
-/// What somebody asks after. Requests outlive calls on the window, so whether it is there is looked at with them; all other
-/// calls hold the window, which `window::destroy` closes when nobody does.
+/// What somebody asks after. Requests outlive calls on the window, so whether it is there is looked
+/// at with them; all other calls hold the window, which `window::destroy` closes when nobody does.
 struct Asking {
     life: Life,
     ops: Vec<OpId>,
@@ -98,8 +100,9 @@ impl Own {
     fn flush_own(&self, targets: &Range<i32>, reach: Reach) -> Result<()> {
         let target = (targets.len() == 1).then_some(targets.start);
         let Some(op) = self.wait_in(|| self.window.flush(target, reach))? else { return Ok(()) };
-        self.active
-            .wait("operations on targets did not end (their buffers stay in use)", || self.window.test(op))
+        self.active.wait("operations on targets did not end (their buffers stay in use)", || {
+            self.window.test(op)
+        })
     }
 }
 
@@ -134,7 +137,9 @@ impl Way for Own {
         if !self.applies(by.dtype, by.size(), to) {
             return self.by_messages().get_accumulate(to, from, result, by);
         }
-        self.window.accumulate(to, from, Some(result), &reduction(by.dtype, by.op)?).map(|()| Begun::Over)
+        self.window
+            .accumulate(to, from, Some(result), &reduction(by.dtype, by.op)?)
+            .map(|()| Begun::Over)
     }
 
     fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {

@@ -1,7 +1,9 @@
-//! Serving what other ranks ask of this process' windows: by every call that waits, and by a thread while none does.
+//! Serving what other ranks ask of this process' windows: by every call that waits, and by a thread
+//! while none does.
 //!
-//! The thread is there from the first window whose way needs it to the last one's end. Nobody wakes it for a request,
-//! so it looks by the clock: often for a while after it has found something, then more and more seldom.
+//! The thread is there from the first window whose way needs it to the last one's end. Nobody wakes
+//! it for a request, so it looks by the clock: often for a while after it has found something, then
+//! more and more seldom.
 
 use super::way::Way;
 use crate::error::{Result, fail};
@@ -23,7 +25,8 @@ struct Thread {
     running: Option<(JoinHandle<()>, Arc<Told>)>,
 }
 
-/// What the thread is told. Not static: a fork may leave its lock taken, and then nobody in the child needs it.
+/// What the thread is told. Not static: a fork may leave its lock taken, and then nobody in the
+/// child needs it.
 #[derive(Default)]
 struct Told {
     ends: AtomicBool,
@@ -36,11 +39,15 @@ struct Told {
 }
 
 /// How long the thread sleeps after so many looks in vain.
-const SLEEPS: [(u32, Duration); 3] =
-    [(64, Duration::from_micros(50)), (512, Duration::from_micros(200)), (2000, Duration::from_millis(1))];
+const SLEEPS: [(u32, Duration); 3] = [
+    (64, Duration::from_micros(50)),
+    (512, Duration::from_micros(200)),
+    (2000, Duration::from_millis(1)),
+];
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// Looks, so far apart, after each sleep: an MPI may find in one that there is something, bring it in at the next, and need
-/// more for a large message, whose parts are asked for one after the other. One look for each sleep made that 10 to 23 ms.
+/// Looks, so far apart, after each sleep: an MPI may find in one that there is something, bring it
+/// in at the next, and need more for a large message, whose parts are asked for one after the
+/// other. One look for each sleep made that 10 to 23 ms.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
@@ -150,7 +157,8 @@ fn work(told: &Told) {
         let version = told.version.load(Ordering::Acquire);
         if version != known {
             ways.append(&mut told.new.lock());
-            // Entries of destroyed windows are removed once there are as many of them as of live windows.
+            // Entries of destroyed windows are removed once there are as many of them as of live
+            // windows.
             if ways.len() > 2 * told.needed.load(Ordering::Relaxed) {
                 ways.retain(|way| way.strong_count() > 0);
             }

@@ -42,7 +42,8 @@ impl Window {
         self.epochs.begin_unlock(name, target)?;
         let targets = target.map_or_else(|| self.all(), |target| target..target + 1);
         let unlocked = self.way.unlock(targets);
-        let is_stuck = unlocked.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS) == DTL_ERROR_TIMEOUT;
+        let is_stuck =
+            unlocked.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS) == DTL_ERROR_TIMEOUT;
         self.epochs.set_stuck(is_stuck);
         if is_stuck {
             self.epochs.locked(target);
@@ -59,7 +60,8 @@ pub fn fence(window: &Window) -> Result<()> {
     window.comm.check_open()?;
     window.epochs.begin_fence(NAME)?;
     let flushed = window.way.flush(window.all(), Reach::Target);
-    let met = flushed.and_then(|()| begun::wait(&window.comm, collective::meet(&window.comm, Kind::Fence)));
+    let met = flushed
+        .and_then(|()| begun::wait(&window.comm, collective::meet(&window.comm, Kind::Fence)));
     window.epochs.end_fence(met.is_ok());
     met.map_err(|error| error.within(NAME))
 }

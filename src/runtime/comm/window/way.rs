@@ -1,9 +1,9 @@
 //! How operations reach a target's memory: what a window asks of whoever carries them out.
 //!
-//! Not here: bounds, epochs, dtypes and their operations. A way is called with what `window` has checked.
-//! Implemented by `direct` (loads and stores of memory that all ranks share), `own` (what the transport does itself) and
-//! `active` (messages that the target serves, over any transport); which one is decided where a window is made
-//! (`window::choose`).
+//! Not here: bounds, epochs, dtypes and their operations. A way is called with what `window` has
+//! checked. Implemented by `direct` (loads and stores of memory that all ranks share), `own` (what
+//! the transport does itself) and `active` (messages that the target serves, over any transport);
+//! which one is decided where a window is made (`window::choose`).
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
@@ -16,12 +16,13 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) struct Ticket(pub(in crate::runtime::comm) u64);
 
-/// How far an operation got before its call returned. Over locally: the caller's buffers are its own again, and what
-/// was to be fetched is there.
+/// How far an operation got before its call returned. Over locally: the caller's buffers are its
+/// own again, and what was to be fetched is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) enum Begun {
     Over,
-    /// Over with the next flush of the target; asked after with the ticket only if the call said so.
+    /// Over with the next flush of the target; asked after with the ticket only if the call said
+    /// so.
     Pending(Ticket),
 }
 
@@ -46,12 +47,12 @@ impl Change {
     }
 }
 
-/// Operations on the memory of targets. Called by several threads at once. An operation fails at once, or with the
-/// flush (or the question) that finds out. Waiting calls keep the communicator's time limit, end when it closes, and
-/// make progress on everything.
+/// Operations on the memory of targets. Called by several threads at once. An operation fails at
+/// once, or with the flush (or the question) that finds out. Waiting calls keep the communicator's
+/// time limit, end when it closes, and make progress on everything.
 ///
-/// Accumulating operations (the last three of the five) on one place happen one after the other, those of one origin in
-/// the order of its calls. Puts and gets have no order but that of flushes.
+/// Accumulating operations (the last three of the five) on one place happen one after the other,
+/// those of one origin in the order of its calls. Puts and gets have no order but that of flushes.
 pub(in crate::runtime::comm) trait Way: Send + Sync {
     /// How, for people.
     fn describe(&self) -> &'static str;
@@ -59,7 +60,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun>;
     /// Copies from the target.
     fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun>;
-    /// `target = target ∘ from`, element by element.
+    /// `target = target op from`, element by element.
     fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun>;
     /// The same, and what was there before goes to `result`. For NO_OP, `from` may be empty.
     fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun>;
@@ -74,7 +75,8 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn leave(&self, targets: Range<i32>);
     /// Waits until this rank's operations on these targets are over.
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()>;
-    /// Whether an operation that is asked after is over; after true or an error the ticket means nothing any more.
+    /// Whether an operation that is asked after is over; after true or an error the ticket means
+    /// nothing any more.
     fn is_over(&self, ticket: Ticket) -> Result<bool>;
     /// Ends an operation that is asked after, so that its buffer is not touched any more.
     fn withdraw(&self, ticket: Ticket) -> Result<()>;
@@ -90,7 +92,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn closes_alone(&self) -> bool {
         false
     }
-    /// No call follows, and nothing touches the window's memory or a buffer any more. Nobody waits for other ranks, but
-    /// for those that close it `together` now, all of them.
+    /// No call follows, and nothing touches the window's memory or a buffer any more. Nobody waits
+    /// for other ranks, but for those that close it `together` now, all of them.
     fn close(&self, together: bool);
 }

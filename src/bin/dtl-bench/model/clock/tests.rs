@@ -1,4 +1,5 @@
-//! Counts and steps against the formulas of the literature, and times against what LogGP gives on paper.
+//! Counts and steps against the formulas of the literature, and times against what LogGP gives on
+//! paper.
 
 use super::*;
 use crate::model::count::count;
@@ -46,11 +47,27 @@ fn powers_of_two_are_as_the_formulas_say() {
         check("gatherv", of(8), ("linear", n - 1, n - 1, m * (n - 1), m * (n - 1), 1));
         check("scatter", of(4096), ("linear", n - 1, n - 1, 4096 * (n - 1), 4096 * (n - 1), 1));
         check("allgather", of(8), ("Bruck", n * log, log, m * n * (n - 1), m * (n - 1), log));
-        check("allgather", of(8192), ("ring", n * (n - 1), n - 1, 8192 * n * (n - 1), 8192 * (n - 1), n - 1));
-        check("alltoall", of(512), ("pairwise", n * (n - 1), n - 1, 512 * n * (n - 1), 512 * (n - 1), n - 1));
-        check("alltoallv", of(8), ("all at once", n * (n - 1), n - 1, m * n * (n - 1), m * (n - 1), 1));
-        check("reduce_scatter", of(8), ("pairwise", n * (n - 1), n - 1, m * n * (n - 1), m * (n - 1), n - 1));
-        // Each rank r sends to r + 1, r + 2, r + 4, …, as far as there are ranks.
+        check(
+            "allgather",
+            of(8192),
+            ("ring", n * (n - 1), n - 1, 8192 * n * (n - 1), 8192 * (n - 1), n - 1),
+        );
+        check(
+            "alltoall",
+            of(512),
+            ("pairwise", n * (n - 1), n - 1, 512 * n * (n - 1), 512 * (n - 1), n - 1),
+        );
+        check(
+            "alltoallv",
+            of(8),
+            ("all at once", n * (n - 1), n - 1, m * n * (n - 1), m * (n - 1), 1),
+        );
+        check(
+            "reduce_scatter",
+            of(8),
+            ("pairwise", n * (n - 1), n - 1, m * n * (n - 1), m * (n - 1), n - 1),
+        );
+        // Each rank r sends to r + 1, r + 2, r + 4, ..., as far as there are ranks.
         check(
             "scan",
             of(8),
@@ -80,20 +97,33 @@ fn large(n: u64, log: u64) {
         ("Rabenseifner", pieces * 2 * n * log, pieces * 2 * log, n * both, both, pieces * 2 * log),
     );
     let share = m / n;
-    check("bcast", of, ("scatter, ring", (n + 1) * (n - 1), 2 * (n - 1), (n + 1) * (n - 1) * share, both, n));
+    check(
+        "bcast",
+        of,
+        ("scatter, ring", (n + 1) * (n - 1), 2 * (n - 1), (n + 1) * (n - 1) * share, both, n),
+    );
     let ordered = Job { commutes: false, ..of };
     let pairwise = pieces * 2 * (n - 1);
-    check("allreduce", ordered, ("pairwise, ring", n * pairwise, pairwise, n * both, both, pairwise));
-    // Halving at all, then the shares go up a tree: the root is sent the other half of the ranks', and so on.
+    check(
+        "allreduce",
+        ordered,
+        ("pairwise, ring", n * pairwise, pairwise, n * both, both, pairwise),
+    );
+    // Halving at all, then the shares go up a tree: the root is sent the other half of the ranks',
+    // and so on.
     let (counts, times, algorithm) = model("reduce", of);
-    assert_eq!((algorithm, counts.messages), ("halving, gather", u128::from(pieces * (n * log + n - 1))));
+    assert_eq!(
+        (algorithm, counts.messages),
+        ("halving, gather", u128::from(pieces * (n * log + n - 1)))
+    );
     assert_eq!((counts.most_messages, counts.most_bytes), (pieces * 2 * log, both));
     assert!((pieces * log + 1..=pieces * 2 * log).contains(&times.steps), "{times:?}");
 }
 
 #[test]
 fn other_numbers_of_ranks_and_roots() {
-    // 11 = 8 + 3: three give their part away and are told the result. No chain has both ends of that; of 8 + 7 some do.
+    // 11 = 8 + 3: three give their part away and are told the result. No chain has both ends of
+    // that; of 8 + 7 some do.
     check("allreduce", job(11, 8), ("recursive doubling", 8 * 3 + 2 * 3, 4, 8 * 30, 32, 4));
     check("allreduce", job(15, 8), ("recursive doubling", 8 * 3 + 2 * 7, 4, 8 * 38, 32, 5));
     check("barrier", job(11, 0), ("dissemination", 44, 4, 0, 0, 4));
@@ -128,8 +158,9 @@ fn ns(op: &str, ranks: i32, bytes: usize) -> f64 {
 fn times_are_those_of_paper() {
     let Network { latency: l, overhead: o, gap: g, per_byte } = NETWORK;
     let hop = |bytes: f64| 2.0 * o + l + (bytes - 1.0) * per_byte;
-    let near =
-        |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found}, {expected}");
+    let near = |found: f64, expected: f64| {
+        assert!((found / expected - 1.0).abs() < 1e-9, "{found}, {expected}")
+    };
     near(ns("bcast", 2, 8), hop(8.0));
     near(ns("bcast", 2, 64 << 10), hop(65536.0));
     // The root sends to 2 first, which then sends to 3; and to 1.
@@ -139,19 +170,22 @@ fn times_are_those_of_paper() {
     near(ns("allgather", 16, 8192), 15.0 * hop(8192.0));
     // The root takes one after the other, each when the processor has done with the one before.
     near(ns("gatherv", 9, 8), o + l + 7.0 * per_byte + 8.0 * o.max(g));
-    // What limits it is the port: each begins when the last byte of the one before is in, and a gap has passed.
+    // What limits it is the port: each begins when the last byte of the one before is in, and a gap
+    // has passed.
     let stream = 99_999.0 * per_byte;
     near(ns("gatherv", 9, 100_000), o + l + 8.0 * stream + 7.0 * g + o);
 }
 
-/// Where all ranks do the same, one of them is as good as all; elsewhere it is near. Trees are never estimated.
+/// Where all ranks do the same, one of them is as good as all; elsewhere it is near. Trees are
+/// never estimated.
 #[test]
 fn one_rank_tells_about_all() {
     for op in dtl::runtime::comm::plan::collectives() {
         for (ranks, bytes) in [(64, 8), (64, MIB), (100, 8), (100, 64 << 10)] {
             let job = job(ranks, if op == "barrier" { 0 } else { bytes });
             let mut plan = Plan::new(op, job).expect("a collective");
-            let all = simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &COSTS).expect("times");
+            let all =
+                simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &COSTS).expect("times");
             let some = estimate(&mut plan, &job, &COSTS).expect("times");
             let (ratio, how) = (some.ns / all.ns, plan.algorithm());
             let alike = ["dissemination", "ring", "pairwise", "Bruck"].contains(&how);
@@ -166,8 +200,8 @@ fn one_rank_tells_about_all() {
     }
 }
 
-/// Over two levels what is last within the nodes comes after what their first ranks do among each other. The others over two
-/// levels are trees.
+/// Over two levels what is last within the nodes comes after what their first ranks do among each
+/// other. The others over two levels are trees.
 #[test]
 fn a_node_tells_about_all() {
     let per_node = 16;
@@ -177,9 +211,11 @@ fn a_node_tells_about_all() {
             let job = Job { per_node, root, ..job(ranks, if op == "barrier" { 0 } else { 8 }) };
             let mut plan = Plan::new(op, job).expect("a collective");
             assert!(plan.is_two_level());
-            let all = simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &costs).expect("times");
+            let all =
+                simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &costs).expect("times");
             let some = estimate(&mut plan, &job, &costs).expect("times");
-            let is_near = (0.85..1.15).contains(&(some.ns / all.ns)) && some.steps.abs_diff(all.steps) <= 1;
+            let is_near =
+                (0.85..1.15).contains(&(some.ns / all.ns)) && some.steps.abs_diff(all.steps) <= 1;
             assert!(is_near, "{op}, {ranks} ranks, root {root}: {some:?}, {all:?}");
         }
     }

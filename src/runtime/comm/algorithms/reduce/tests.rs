@@ -47,7 +47,8 @@ fn run(
             let mut s = Schedule::default();
             s.reset(Some(with(op)));
             let (send, recv) = (send[rank as usize].region(), recv[rank as usize].region());
-            list(&mut s, Group { rank, size: ranks }, (if in_place { recv } else { send }, recv)).unwrap();
+            list(&mut s, Group { rank, size: ranks }, (if in_place { recv } else { send }, recv))
+                .unwrap();
             s
         })
         .collect();
@@ -60,12 +61,14 @@ fn run(
 }
 
 fn cases() -> impl Iterator<Item = (i32, usize, i32, bool)> {
-    let few =
-        [1, 2, 3, 4, 5, 6, 7, 8, 11].into_iter().flat_map(|ranks| [0, 3, 100].map(|count| (ranks, count)));
+    let few = [1, 2, 3, 4, 5, 6, 7, 8, 11]
+        .into_iter()
+        .flat_map(|ranks| [0, 3, 100].map(|count| (ranks, count)));
     let all = few.chain([2, 3].map(|ranks| (ranks, MANY)));
     all.flat_map(|(ranks, count)| {
         let ops = [DTL_OP_SUM, DTL_OP_NO_OP, DTL_OP_REPLACE];
-        ops.into_iter().flat_map(move |op| [false, true].map(|in_place| (ranks, count, op, in_place)))
+        ops.into_iter()
+            .flat_map(move |op| [false, true].map(|in_place| (ranks, count, op, in_place)))
     })
 }
 
@@ -94,7 +97,8 @@ fn a_root_gets_the_folded_data_of_all() {
 fn all_get_the_folded_data_of_all() {
     for case in cases() {
         let (ranks, count, op, _) = case;
-        for how in [Algorithm::RecursiveDoubling, Algorithm::PairwiseRing, Algorithm::Rabenseifner] {
+        for how in [Algorithm::RecursiveDoubling, Algorithm::PairwiseRing, Algorithm::Rabenseifner]
+        {
             if how == Algorithm::Rabenseifner && op != DTL_OP_SUM {
                 continue;
             }
@@ -115,7 +119,8 @@ fn each_gets_its_block_of_the_folded_data() {
         });
         let right = Scratch::of_words(&expected(op, ranks, count)).unwrap();
         for (rank, recv) in (0..).zip(&recv) {
-            let right = Scratch::copy_of(share(right.region(), rank, ranks, ELEMENT)).unwrap().words();
+            let right =
+                Scratch::copy_of(share(right.region(), rank, ranks, ELEMENT)).unwrap().words();
             assert_eq!(recv.words()[..right.len()], right[..], "{case:?}, rank {rank}");
         }
     }
@@ -124,7 +129,8 @@ fn each_gets_its_block_of_the_folded_data() {
 /// Elements larger than a piece, and a piece that is no multiple of the element.
 #[test]
 fn pieces_are_of_whole_elements() {
-    for (len, element, bytes) in [(0, 8, 64), (1 << 20, 24, 1000), (3 << 20, 1 << 20, 256), (1 << 30, 7, 100)]
+    for (len, element, bytes) in
+        [(0, 8, 64), (1 << 20, 24, 1000), (3 << 20, 1 << 20, 256), (1 << 30, 7, 100)]
     {
         let len = len / element * element;
         let (starts, piece) = pieces(len, element, bytes);

@@ -26,7 +26,8 @@ struct Job {
 impl Job {
     /// Word w of rank r is 100 r + w.
     fn new(nodes: &'static [i32], send: usize, recv: usize) -> Self {
-        let words = |rank: usize| (0..send).map(|word| (100 * rank + word) as u64).collect::<Vec<_>>();
+        let words =
+            |rank: usize| (0..send).map(|word| (100 * rank + word) as u64).collect::<Vec<_>>();
         Job {
             nodes,
             send: (0..nodes.len()).map(|rank| Scratch::of_words(&words(rank)).unwrap()).collect(),
@@ -145,7 +146,9 @@ fn the_order_of_ranks_is_kept_where_nodes_are_consecutive() {
 
 #[test]
 fn blocks_get_to_their_places() {
-    for (nodes, len) in LAYOUTS.into_iter().flat_map(|nodes| [(nodes, 2), (nodes, 1000), (nodes, 0)]) {
+    for (nodes, len) in
+        LAYOUTS.into_iter().flat_map(|nodes| [(nodes, 2), (nodes, 1000), (nodes, 0)])
+    {
         let ranks = nodes.len();
         let job = Job::new(nodes, len, len * ranks);
         job.run(None, |s, l, _, io| allgather(s, l, io));
@@ -172,14 +175,19 @@ fn fewer_messages_cross_nodes_than_on_one_level() {
         })
     };
     let levels = |nodes: &'static [i32], words: usize| {
-        Job::new(nodes, words, words).run(with(DTL_OP_SUM), |s, l, _, io| allreduce(s, l, folding(true), io))
+        Job::new(nodes, words, words)
+            .run(with(DTL_OP_SUM), |s, l, _, io| allreduce(s, l, folding(true), io))
     };
-    let (two_nodes, dealt): (&[i32], &[i32]) = (&[0, 0, 0, 0, 1, 1, 1, 1], &[0, 1, 0, 1, 0, 1, 0, 1]);
+    let (two_nodes, dealt): (&[i32], &[i32]) =
+        (&[0, 0, 0, 0, 1, 1, 1, 1], &[0, 1, 0, 1, 0, 1, 0, 1]);
     assert_eq!(flat(two_nodes, 1, Algorithm::RecursiveDoubling), (8, 64));
     assert_eq!(flat(dealt, 1, Algorithm::RecursiveDoubling), (8, 64));
     assert_eq!((levels(two_nodes, 1), levels(dealt, 1)), ((2, 16), (2, 16)));
     // 1 MiB, in two pieces: what each of two leaders gives and gets of it is its all.
     let (_, flat_bytes) = flat(two_nodes, 1 << 17, Algorithm::Rabenseifner);
     let (messages, bytes) = levels(two_nodes, 1 << 17);
-    assert!(bytes <= 2 << 20 && bytes < flat_bytes && messages == 8, "{bytes} of {flat_bytes}, {messages}");
+    assert!(
+        bytes <= 2 << 20 && bytes < flat_bytes && messages == 8,
+        "{bytes} of {flat_bytes}, {messages}"
+    );
 }

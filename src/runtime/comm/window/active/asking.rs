@@ -1,7 +1,8 @@
 //! Locks of targets: asked for, given up, given back.
 //!
-//! Every request that has an answer gets exactly one. Who does not wait for it any more leaves its receive with the
-//! origin (`Origin::abandon`), so that no later one with the same tag takes it, and nothing is left unreceived at the end.
+//! Every request that has an answer gets exactly one. Who does not wait for it any more leaves its
+//! receive with the origin (`Origin::abandon`), so that no later one with the same tag takes it,
+//! and nothing is left unreceived at the end.
 
 use super::message::{Head, What};
 use super::{Active, Answer, note_first, text};
@@ -18,11 +19,13 @@ impl Active {
 
     /// Takes shared locks of all these targets.
     ///
-    /// Who waits here has locks of lower ranks only than the one that it waits for. So no two of them can each wait behind an
-    /// exclusive lock that waits for the other, which they would if they asked all targets for good at once. And it is fair:
-    /// shared locks do not pass exclusive ones that wait. To wait for one target after the other would take a round trip
-    /// each, so all are first asked together for the lock if nobody is in its way, which usually is that. From the
-    /// first on that says no, the locks above it are given back, it is waited for, and the rest is asked again.
+    /// Who waits here has locks of lower ranks only than the one that it waits for. So no two of
+    /// them can each wait behind an exclusive lock that waits for the other, which they would if
+    /// they asked all targets for good at once. And it is fair: shared locks do not pass exclusive
+    /// ones that wait. To wait for one target after the other would take a round trip each, so all
+    /// are first asked together for the lock if nobody is in its way, which usually is that. From
+    /// the first on that says no, the locks above it are given back, it is waited for, and the rest
+    /// is asked again.
     pub(super) fn lock_all(&self, targets: Range<i32>, deadline: Deadline) -> Result<()> {
         let mut end = targets.start;
         let locked = loop {
@@ -45,7 +48,8 @@ impl Active {
         locked
     }
 
-    /// Takes those locks that are free, up to the first that is not: tells which that is, or the end.
+    /// Takes those locks that are free, up to the first that is not: tells which that is, or the
+    /// end.
     fn lock_free_ones(&self, targets: Range<i32>, deadline: Deadline) -> Result<i32> {
         let answers = self.ask_for_locks(targets.clone(), Head::new(What::LockIfFree), deadline)?;
         let refused = answers.iter().filter(|answer| answer.is_refused).map(|answer| answer.target);
@@ -56,8 +60,14 @@ impl Active {
         Ok(first)
     }
 
-    /// Asks for the locks of these targets and waits until all have answered. After a failure this rank has none.
-    fn ask_for_locks(&self, targets: Range<i32>, head: Head, deadline: Deadline) -> Result<Vec<Answer>> {
+    /// Asks for the locks of these targets and waits until all have answered. After a failure this
+    /// rank has none.
+    fn ask_for_locks(
+        &self,
+        targets: Range<i32>,
+        head: Head,
+        deadline: Deadline,
+    ) -> Result<Vec<Answer>> {
         let (mut answers, mut failed) = (Vec::with_capacity(targets.len()), Ok(()));
         for target in targets.clone() {
             match self.ask(target, head, 0) {
@@ -71,11 +81,13 @@ impl Active {
         let what = |limit: &str| {
             let whose = text(&targets);
             format!(
-                "{whose} did not grant the lock {limit}: another rank has it, or the target serves nobody"
+                "{whose} did not grant the lock {limit}: another rank has it, or the target serves \
+                 nobody"
             )
         };
         let waited = self.until(deadline, what, || {
-            let all = answers.iter_mut().all(|answer| self.is_answered(answer, "lock of", &mut failed));
+            let all =
+                answers.iter_mut().all(|answer| self.is_answered(answer, "lock of", &mut failed));
             Ok(all || failed.is_err())
         });
         note_first(&mut failed, waited);
@@ -104,7 +116,8 @@ impl Active {
         let mut given = Ok(());
         for target in targets {
             let head = Head::new(What::Unlock);
-            let posted = self.asking().and_then(|mut origin| origin.post(&self.comm, target, &head, &[]));
+            let posted =
+                self.asking().and_then(|mut origin| origin.post(&self.comm, target, &head, &[]));
             note_first(&mut given, posted);
         }
         given

@@ -1,8 +1,9 @@
-//! Puts and gets that the kernel copies between the processes of a node, without a request to the target.
+//! Puts and gets that the kernel copies between the processes of a node, without a request to the
+//! target.
 //!
-//! Puts and gets are not ordered before a flush, so it does not matter that requests to the same target are
-//! still in flight; a flush waits for those. Operations that must be atomic are still requests, so that they
-//! change the target's memory in the target alone.
+//! Puts and gets are not ordered before a flush, so it does not matter that requests to the same
+//! target are still in flight; a flush waits for those. Operations that must be atomic are still
+//! requests, so that they change the target's memory in the target alone.
 
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result, fail};
@@ -32,20 +33,26 @@ impl Copies {
     /// The kernel copies for no target.
     pub(super) const NONE: Copies = Copies { targets: Vec::new() };
 
-    /// Determines whether the kernel copies. `bases`: by rank. Also returns a text with the reason for
-    /// `dtl_explain`, empty if no other process of the node is a target.
+    /// Determines whether the kernel copies. `bases`: by rank. Also returns a text with the reason
+    /// for `dtl_explain`, empty if no other process of the node is a target.
     pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
         let own = comm.rank;
         let near = (1..comm.size).map(|by| (own + by) % comm.size);
         let mut found = near.filter_map(|rank| comm.link.transport.remote(comm.outer(rank)));
-        // A process that has ended meanwhile does not show whether the kernel copies for the others.
+        // A process that has ended meanwhile does not show whether the kernel copies for the
+        // others.
         let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
         match found.find(is_there) {
             None => (Copies::NONE, String::new()),
-            Some(Err(error)) => (Copies::NONE, format!("; no copies by the kernel: {}", error.text())),
+            Some(Err(error)) => {
+                (Copies::NONE, format!("; no copies by the kernel: {}", error.text()))
+            }
             Some(Ok(_)) => {
-                let target =
-                    |&base: &u64| Target { base, memory: OnceLock::new(), is_gone: AtomicBool::new(false) };
+                let target = |&base: &u64| Target {
+                    base,
+                    memory: OnceLock::new(),
+                    is_gone: AtomicBool::new(false),
+                };
                 let targets = bases.iter().map(target).collect();
                 (Copies { targets }, "; the kernel copies puts and gets within a node".to_owned())
             }
@@ -88,7 +95,9 @@ impl Copies {
             target.is_some_and(|target| target.is_gone.load(Ordering::Relaxed))
         };
         match targets.clone().find(is_gone) {
-            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program"),
+            Some(rank) => {
+                fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program")
+            }
             None => Ok(()),
         }
     }

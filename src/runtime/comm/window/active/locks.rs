@@ -1,5 +1,5 @@
-//! Who has the lock of this rank's part of a window, and who waits for it: first come, first served, so that a stream
-//! of shared locks cannot keep an exclusive one out.
+//! Who has the lock of this rank's part of a window, and who waits for it: first come, first
+//! served, so that a stream of shared locks cannot keep an exclusive one out.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,8 @@ impl Locks {
 
     /// Shares the lock at once, if nobody has it alone or waits for it.
     pub(super) fn share_if_free(&mut self, asker: Asker) -> bool {
-        let is_free = self.waiting.is_empty() && self.holders.iter().all(|holder| !holder.exclusive);
+        let is_free =
+            self.waiting.is_empty() && self.holders.iter().all(|holder| !holder.exclusive);
         if is_free {
             self.holders.push(asker);
         }
@@ -52,7 +53,8 @@ impl Locks {
         }
     }
 
-    /// A rank does not want the lock any more that it asked for under this tag; it may have got it. True: it was waiting.
+    /// A rank does not want the lock any more that it asked for under this tag; it may have got it.
+    /// True: it was waiting.
     pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
         let is_it = |asker: &Asker| asker.origin == origin && asker.tag == tag;
         let before = self.waiting.len();

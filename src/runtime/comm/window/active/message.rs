@@ -1,8 +1,8 @@
 //! What an origin asks of a target: the head of each request, and the tags of what goes with it.
 //!
-//! Requests of one origin arrive in their order, as all have one tag. Answers and the data of large puts have tags of
-//! their own, those of the data even, so that neither takes the other. Numbers of operations come again after many
-//! others; then order decides, as for any two messages.
+//! Requests of one origin arrive in their order, as all have one tag. Answers and the data of large
+//! puts have tags of their own, those of the data even, so that neither takes the other. Numbers of
+//! operations come again after many others; then order decides, as for any two messages.
 
 /// The tag of requests.
 pub(super) const REQUEST: i32 = 0;
@@ -35,7 +35,8 @@ pub(super) enum What {
     /// Shared, if nobody is in its way; else the answer is no.
     LockIfFree,
     Unlock,
-    /// A lock that was asked for under that tag is not wanted any more. If that was not answered, now it is.
+    /// A lock that was asked for under that tag is not wanted any more. If that was not answered,
+    /// now it is.
     Forget,
     /// An answer when all that came before is done.
     Flush,
@@ -59,9 +60,9 @@ const ALL: [What; 11] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
     pub(super) what: What,
-    /// DTL_OP_…
+    /// DTL_OP_...
     pub(super) op: i32,
-    /// DTL_DTYPE_…
+    /// DTL_DTYPE_...
     pub(super) dtype: i32,
     /// Of the answer, or of the data.
     pub(super) tag: i32,
@@ -110,7 +111,8 @@ mod tests {
     #[test]
     fn heads_survive_the_way() {
         for what in ALL {
-            let head = Head { what, op: 13, dtype: 22, tag: answer_tag(8191), offset: 1 << 40, len: 77 };
+            let head =
+                Head { what, op: 13, dtype: 22, tag: answer_tag(8191), offset: 1 << 40, len: 77 };
             assert_eq!(Head::parse(head.words()), Some(head));
         }
         assert_eq!(Head::parse([99, 0, 0]), None);

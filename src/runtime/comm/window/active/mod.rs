@@ -1,12 +1,15 @@
-//! The way that needs nothing of a transport but messages: an origin asks, the target does it when it serves.
+//! The way that needs nothing of a transport but messages: an origin asks, the target does it when
+//! it serves.
 //!
-//! `message` is what is asked, `origin` the asking side, `asking` how it gets locks, `serve` the serving side, `locks` who has the lock. A target
-//! serves in every call of its process that waits, and in a thread while there is none (`window::progress`); where
-//! all ranks are in one process, whoever waits serves for all.
+//! `message` is what is asked, `origin` the asking side, `asking` how it gets locks, `serve` the
+//! serving side, `locks` who has the lock. A target serves in every call of its process that waits,
+//! and in a thread while there is none (`window::progress`); where all ranks are in one process,
+//! whoever waits serves for all.
 //!
-//! Small data travel with the request. A large put sends a request, then its data from where they are to where they go;
-//! what is fetched comes as a message into the caller's buffer. Only accumulated data go in pieces through buffers.
-//! Puts and gets within a node go without a request where the kernel may copy them (`copies`).
+//! Small data travel with the request. A large put sends a request, then its data from where they
+//! are to where they go; what is fetched comes as a message into the caller's buffer. Only
+//! accumulated data go in pieces through buffers. Puts and gets within a node go without a request
+//! where the kernel may copy them (`copies`).
 
 mod asking;
 mod copies;
@@ -72,8 +75,8 @@ impl Active {
         Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
     }
 
-    /// Lets the kernel copy puts and gets where it can. `bases`: by rank, the address of its part in its
-    /// process. Returns the text for `dtl_explain`.
+    /// Lets the kernel copy puts and gets where it can. `bases`: by rank, the address of its part
+    /// in its process. Returns the text for `dtl_explain`.
     pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
         let (copies, why) = Copies::new(&self.comm, bases);
         self.copies = copies;
@@ -85,7 +88,8 @@ impl Active {
         (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
 
-    /// Lets the kernel do an operation, if it may. What is left of a rank that has died may still be there to copy.
+    /// Lets the kernel do an operation, if it may. What is left of a rank that has died may still
+    /// be there to copy.
     fn copy(&self, spot: Spot, copy: impl FnOnce(&dyn Remote, u64) -> Copied) -> Result<bool> {
         if !self.copies.is_any() {
             return Ok(false);
@@ -98,7 +102,10 @@ impl Active {
     fn asking(&self) -> Result<MutexGuard<'_, Origin>> {
         let origin = self.origin.lock();
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(Error::new(DTL_ERROR_CANCELED, "the window was destroyed by another thread"));
+            return Err(Error::new(
+                DTL_ERROR_CANCELED,
+                "the window was destroyed by another thread",
+            ));
         }
         Ok(origin)
     }
@@ -111,7 +118,8 @@ impl Active {
         }
     }
 
-    /// Waits, serving others, as long as the communicator's time limit lets it; `what` did not happen then.
+    /// Waits, serving others, as long as the communicator's time limit lets it; `what` did not
+    /// happen then.
     pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
@@ -149,7 +157,8 @@ impl Active {
             Room::Later => {
                 let what = |limit: &str| {
                     format!(
-                        "no room for it: operations before it, of target {target} among others, did not end {limit}"
+                        "no room for it: operations before it, of target {target} among others, \
+                         did not end {limit}"
                     )
                 };
                 self.until(self.comm.deadline(), what, || Ok(room()? != Room::Later))
@@ -211,7 +220,10 @@ impl Active {
             self.comm.deadline(),
             |limit| {
                 let whose = text(&targets);
-                format!("operations on {whose} did not end {limit}: they go on, and their buffers stay in use until a flush, unlock or fence succeeds")
+                format!(
+                    "operations on {whose} did not end {limit}: they go on, and their buffers \
+                    stay in use until a flush, unlock or fence succeeds"
+                )
             },
             || {
                 let is_local = self.origin.lock().collect(&self.comm, &targets, false)?;
@@ -231,10 +243,12 @@ impl Active {
         waited?;
         note_first(&mut failed, origin.failure(&targets));
         drop(origin);
-        failed.and_then(|()| if reach == Reach::Target { self.check_alive(&targets) } else { Ok(()) })
+        failed
+            .and_then(|()| if reach == Reach::Target { self.check_alive(&targets) } else { Ok(()) })
     }
 
-    /// Whether one of them is known to have died: then a flush says so even if nothing was on its way there.
+    /// Whether one of them is known to have died: then a flush says so even if nothing was on its
+    /// way there.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         self.copies.check_there(targets)?;
         if !self.comm.has_died() {
@@ -267,7 +281,11 @@ impl Active {
     }
 
     /// The pieces of an accumulation: each is applied as a whole.
-    fn in_pieces(to: Spot, element: usize, mut each: impl FnMut(usize, usize) -> Result<()>) -> Result<()> {
+    fn in_pieces(
+        to: Spot,
+        element: usize,
+        mut each: impl FnMut(usize, usize) -> Result<()>,
+    ) -> Result<()> {
         let most = PIECE / element.max(1) * element.max(1);
         (0..to.len).step_by(most.max(1)).try_for_each(|at| each(at, most.min(to.len - at)))
     }
@@ -325,7 +343,8 @@ impl Way for Active {
         let head = Head { tag, ..Head::new(What::PutLarge) }.at(to.offset, to.len);
         origin.post(&self.comm, to.target, &head, &[])?;
         origin.note(to.target);
-        let started = self.comm.start_send(Class::User, from, to.target, tag, SendMode::Standard)?;
+        let started =
+            self.comm.start_send(Class::User, from, to.target, tag, SendMode::Standard)?;
         Ok(origin.add(number, ("put to", to.target), started, asked))
     }
 
@@ -383,7 +402,12 @@ impl Way for Active {
             return Ok(Begun::Over);
         }
         let head = Head::new(What::Swap).at(to.offset, to.len);
-        self.fetch((head, &[swap.value, swap.expected], to.target), swap.result, "compare and swap at", false)
+        self.fetch(
+            (head, &[swap.value, swap.expected], to.target),
+            swap.result,
+            "compare and swap at",
+            false,
+        )
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
@@ -441,8 +465,9 @@ impl Way for Active {
 
     fn close(&self, together: bool) {
         if together {
-            // What was sent to this rank is on its way, also the unlocks and the answers which nobody waits for. They are
-            // taken: left behind, the transport could give them to whoever comes next in the place of this communicator.
+            // What was sent to this rank is on its way, also the unlocks and the answers which
+            // nobody waits for. They are taken: left behind, the transport could give them to
+            // whoever comes next in the place of this communicator.
             let what = |limit: &str| format!("ranks did not give their locks back {limit}");
             let is_all = || {
                 let is_unlocked = !self.serve() && self.server.lock().is_unlocked();

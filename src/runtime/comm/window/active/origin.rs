@@ -1,5 +1,5 @@
-//! The asking side: requests on their way, and operations that are not over. Under one lock, which is not held while
-//! anything is waited for.
+//! The asking side: requests on their way, and operations that are not over. Under one lock, which
+//! is not held while anything is waited for.
 
 use super::message::{HEAD, Head, REQUEST, ROOM};
 use crate::error::{Error, Result, fail};
@@ -16,7 +16,8 @@ use std::ops::Range;
 const MOST_STAGED: usize = 64;
 /// Operations that are not over locally.
 const MOST_PENDING: usize = 1024;
-/// Requests to one target that it has not answered for: what it may have to keep while it serves nobody.
+/// Requests to one target that it has not answered for: what it may have to keep while it serves
+/// nobody.
 const MOST_UNANSWERED: u64 = 256;
 /// Buffers kept for later requests.
 const SPARE: usize = 4;
@@ -107,7 +108,8 @@ impl Origin {
         }
     }
 
-    /// Up to where a flush of the target has to wait for answers; `None`: it was sent nothing since the last.
+    /// Up to where a flush of the target has to wait for answers; `None`: it was sent nothing since
+    /// the last.
     pub(super) fn unanswered(&mut self, target: i32) -> Option<u64> {
         self.peer(target).filter(|peer| peer.sent > peer.done).map(|peer| peer.sent)
     }
@@ -120,7 +122,13 @@ impl Origin {
     }
 
     /// Sends a request with its data, which are copied.
-    pub(super) fn post(&mut self, comm: &Comm, target: i32, head: &Head, data: &[Region]) -> Result<()> {
+    pub(super) fn post(
+        &mut self,
+        comm: &Comm,
+        target: i32,
+        head: &Head,
+        data: &[Region],
+    ) -> Result<()> {
         let Some(mut scratch) = self.spare.pop().or_else(|| Scratch::unwritten(ROOM)) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for a request to a window");
         };
@@ -193,9 +201,14 @@ impl Origin {
         Begun::Pending(ticket)
     }
 
-    /// Whether all operations on these targets are over locally. Asks after one that is not over only, or after
-    /// `every` one. An error: they could not be asked after.
-    pub(super) fn collect(&mut self, comm: &Comm, targets: &Range<i32>, every: bool) -> Result<bool> {
+    /// Whether all operations on these targets are over locally. Asks after one that is not over
+    /// only, or after `every` one. An error: they could not be asked after.
+    pub(super) fn collect(
+        &mut self,
+        comm: &Comm,
+        targets: &Range<i32>,
+        every: bool,
+    ) -> Result<bool> {
         let mut at = 0;
         while let Some(pending) = self.pending.get(at) {
             if !targets.contains(&pending.target) {
@@ -222,8 +235,11 @@ impl Origin {
 
     /// The first failure on these targets that nobody was told of; the others of theirs go.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
-        let first =
-            self.failed.iter().find(|(target, _)| targets.contains(target)).map(|(_, error)| error.clone());
+        let first = self
+            .failed
+            .iter()
+            .find(|(target, _)| targets.contains(target))
+            .map(|(_, error)| error.clone());
         self.failed.retain(|(target, _)| !targets.contains(target));
         first.map_or(Ok(()), Err)
     }

@@ -1,5 +1,5 @@
-//! The serving side: takes requests one after the other and does them on this rank's memory. One thread at a time is
-//! here, so accumulating operations are atomic; nothing is waited for.
+//! The serving side: takes requests one after the other and does them on this rank's memory. One
+//! thread at a time is here, so accumulating operations are atomic; nothing is waited for.
 
 use super::locks::{Asker, Locks};
 use super::message::{HEAD, Head, REQUEST, ROOM, What};
@@ -44,7 +44,10 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(comm: &Comm, memory: Region) -> Result<Server> {
         let Some(room) = Scratch::unwritten(ROOM) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for what other ranks ask of a window");
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {ROOM} bytes for what other ranks ask of a window"
+            );
         };
         let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
         Ok(Server {
@@ -78,8 +81,8 @@ impl Server {
         moved
     }
 
-    /// Locks of ranks that have died are free; those of ranks that have left, too, if others wait for them (leaving,
-    /// they give them back, but may have found no way to say so).
+    /// Locks of ranks that have died are free; those of ranks that have left, too, if others wait
+    /// for them (leaving, they give them back, but may have found no way to say so).
     fn look_for_gone(&mut self, comm: &Comm, moved: bool) {
         let transport = &comm.link.transport;
         let deaths = transport.failed_count();
@@ -128,7 +131,8 @@ impl Server {
                 .partition(|(origin, _)| !self.receiving.iter().any(|(_, of)| of == origin));
             self.flushing = later;
             let done: Vec<(i32, i32)> = done;
-            done.into_iter().for_each(|(origin, tag)| self.answer(comm, (origin, tag), Region::EMPTY, None));
+            done.into_iter()
+                .for_each(|(origin, tag)| self.answer(comm, (origin, tag), Region::EMPTY, None));
         }
         before != (self.receiving.len(), self.answering.len())
     }
@@ -140,7 +144,13 @@ impl Server {
     }
 
     /// Sends an answer; an origin that has died does not need it.
-    fn answer(&mut self, comm: &Comm, (origin, tag): (i32, i32), data: Region, scratch: Option<Scratch>) {
+    fn answer(
+        &mut self,
+        comm: &Comm,
+        (origin, tag): (i32, i32),
+        data: Region,
+        scratch: Option<Scratch>,
+    ) {
         match comm.start_send(Class::User, data, origin, tag, SendMode::Standard) {
             Ok(Started::Op(op)) => self.answering.push((op, scratch)),
             _ => scratch.into_iter().for_each(|scratch| self.keep(scratch)),
@@ -163,7 +173,8 @@ impl Server {
                 self.fetch_and(comm, (origin, head.tag), place, || apply(&head, place, data));
             }
             What::Swap => {
-                let (value, expected) = (data.part(0, place.len()), data.part(place.len(), place.len()));
+                let (value, expected) =
+                    (data.part(0, place.len()), data.part(place.len(), place.len()));
                 self.fetch_and(comm, (origin, head.tag), place, || place.swap_if(expected, value));
             }
             What::Lock => {
@@ -199,8 +210,8 @@ impl Server {
         }
     }
 
-    /// Changes a place and answers with what was there before: after the change, so that who has the answer knows
-    /// that it is done.
+    /// Changes a place and answers with what was there before: after the change, so that who has
+    /// the answer knows that it is done.
     fn fetch_and(&mut self, comm: &Comm, to: (i32, i32), place: Region, change: impl FnOnce()) {
         // Without memory there is no answer, and the origin's time limit passes.
         let Some(scratch) = self.spare.pop().or_else(|| Scratch::unwritten(ROOM)) else { return };
@@ -232,7 +243,7 @@ impl Server {
     }
 }
 
-/// `place = place ∘ data`, by a built-in pair, as the origin has checked.
+/// `place = place op data`, by a built-in pair, as the origin has checked.
 pub(super) fn apply(head: &Head, place: Region, data: Region) {
     if head.op == DTL_OP_NO_OP {
         return;

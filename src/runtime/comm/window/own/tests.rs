@@ -1,4 +1,5 @@
-//! Who does what: a transport of one rank whose window puts things off until somebody asks, and has atomics of INT64 only.
+//! Who does what: a transport of one rank whose window puts things off until somebody asks, and has
+//! atomics of INT64 only.
 
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
@@ -7,7 +8,8 @@ use crate::abi::word::{
 };
 use crate::error::fail;
 use crate::runtime::backend::{
-    Done, Matched, Offer as Memory, Presence, Selector, SendMode, Transport, WindowPart, Windows, poll_of,
+    Done, Matched, Offer as Memory, Presence, Selector, SendMode, Transport, WindowPart, Windows,
+    poll_of,
 };
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::types::Reduction;
@@ -71,7 +73,13 @@ impl backend::Window for Mock {
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         dtype == DTL_DTYPE_INT64
     }
-    fn accumulate(&self, to: Spot, from: Region, result: Option<Region>, by: &Reduction) -> Result<()> {
+    fn accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
         let target = self.memory.part(to.offset, to.len);
         result.into_iter().for_each(|result| result.copy_from(target));
         by.apply(target, from);
@@ -172,7 +180,13 @@ fn make(windows: Windows, memory: Memory) -> (Chosen, Arc<Mutex<Log>>) {
     let (queue, receives) = (Mutex::default(), Mutex::default());
     let transport = Box::new(Loop { queue, log: Arc::clone(&log), windows, receives });
     let backend = Arc::new(Backend::new(c"loop", 0, true, Box::new(Nothing)));
-    let comm = Arc::new(Comm::new(Arc::new(Link::new(transport, backend, false)), 0, None, (0, 1), u64::MAX));
+    let comm = Arc::new(Comm::new(
+        Arc::new(Link::new(transport, backend, false)),
+        0,
+        None,
+        (0, 1),
+        u64::MAX,
+    ));
     let had = Had::of(&comm, Offer { memory, disp_unit: 1 }).unwrap();
     let words = had.words();
     let part = Part { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
@@ -217,16 +231,23 @@ fn data_and_some_atomics_are_the_transports() {
 #[test]
 fn who_asks_hears_and_nobody_after_the_end() {
     for together in [true, false] {
-        let (Chosen { way, memory, kept: _kept, .. }, log) = make(Windows::OfGiven, Memory::Fresh(8));
+        let (Chosen { way, memory, kept: _kept, .. }, log) =
+            make(Windows::OfGiven, Memory::Fresh(8));
         let (first, second) = (words(&[1]), words(&[2]));
-        let Begun::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else { panic!("over") };
+        let Begun::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else {
+            panic!("over")
+        };
         assert!(!way.is_over(ticket).unwrap() && way.is_over(ticket).unwrap());
-        let Begun::Pending(ticket) = way.put(FIRST, second.region(), true).unwrap() else { panic!("over") };
+        let Begun::Pending(ticket) = way.put(FIRST, second.region(), true).unwrap() else {
+            panic!("over")
+        };
         way.withdraw(ticket).unwrap();
         let into = words(&[0]);
         into.region().copy_from(memory);
         assert_eq!(into.words(), [2]);
-        let Begun::Pending(ticket) = way.get(into.region(), FIRST, true).unwrap() else { panic!("over") };
+        let Begun::Pending(ticket) = way.get(into.region(), FIRST, true).unwrap() else {
+            panic!("over")
+        };
         way.flush(0..1, Reach::Target).unwrap();
         way.close(together);
         way.close(!together);
