@@ -72,6 +72,10 @@ const MAX_LINES: usize = 570;
 /// Tests are lists of cases; they may be somewhat longer.
 const MAX_TEST_LINES: usize = 670;
 
+#[path = "tidy/budgets.rs"]
+mod budgets;
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "tidy/lists.rs"]
 mod lists;
 #[path = "tidy/locks.rs"]
