@@ -218,6 +218,8 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "links to nothing: {broken:#?}");
 }
 
+/// The page for people who come from MPI names what exists, and leaves none of the functions out that
+/// the serial stand-ins of two large MPI codes declare.
 #[test]
 fn the_way_from_mpi_is_complete() {
     let page = std::fs::read_to_string(root().join("docs/how-to/from-mpi.md")).unwrap();

@@ -248,6 +248,23 @@ const BUDGETS: &[Budget] = &[
         mend: "list the file in the head of mod.rs, in reading order, one line each",
         measure: heads_that_miss_a_file,
     },
+    Budget {
+        name: "lines of ARCHITECTURE.md",
+        budget: 200,
+        ceiling: 213,
+        mend: "it is a map: put what a folder holds into the head of its mod.rs",
+        measure: |_| Measured(lines_of("ARCHITECTURE.md"), vec![]),
+    },
+    Budget {
+        name: "lines of ARCHITECTURE.md over 100 columns",
+        budget: 0,
+        ceiling: 99,
+        mend: "a table cell is a phrase",
+        measure: |_| {
+            let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+            Measured(text.lines().filter(|line| line.chars().count() > 100).count(), vec![])
+        },
+    },
 ];
 
 /// Lines that hold code.
