@@ -177,8 +177,9 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
     // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts,
-    // DTL_BACKEND_NAME_... to backends.
-    const OTHERS: [&str; 4] = ["DTL_TEST_", "DTL_FAKE_VERBS_", "DTL_BUILD_", "DTL_BACKEND_"];
+    // DTL_LIB_DIR to builds of Rust programs, DTL_BACKEND_NAME_... to backends.
+    const OTHERS: [&str; 5] =
+        ["DTL_TEST_", "DTL_FAKE_VERBS_", "DTL_BUILD_", "DTL_LIB_DIR", "DTL_BACKEND_"];
     let ours = |name: &&String| {
         name.starts_with("DTL_") && !OTHERS.iter().any(|others| name.starts_with(others))
     };

@@ -99,7 +99,7 @@ fn argument(at: usize, parameter: &Parameter, source: &Source) -> String {
     let Parameter { whole, base, depth, .. } = parameter;
     if *depth > 0 {
         format!("({whole})v[{at}].pointer")
-    } else if source.is_struct(base) {
+    } else if source.find_struct(base).is_some() {
         format!("({base}){{v[{at}].word}}")
     } else if base.ends_with("_fn_t") {
         format!("({base})v[{at}].function")

@@ -3,8 +3,8 @@
 //! cbindgen writes them without suffixes and unparenthesised, and handles as designated
 //! initialisers, which pedantic C++17 refuses.
 
-use crate::Outcome;
 use crate::source::{Source, docs, path_name};
+use crate::{Outcome, initial};
 use std::fmt::Write;
 
 /// `/// doc` and `#define NAME value` of a constant.
@@ -28,8 +28,7 @@ pub fn define(constant: &syn::ItemConst, source: &Source) -> Outcome<String> {
 
 /// The null handle of a handle type.
 pub fn null_handle(ty: &str) -> String {
-    let noun = ty.trim_start_matches("dtl_").trim_end_matches("_t").to_uppercase();
-    format!("/// The null {ty}.\n{}", handle_macro(&format!("DTL_{noun}_NULL"), ty, "0"))
+    format!("/// The null {ty}.\n{}", handle_macro(&initial::null_name(ty), ty, "0"))
 }
 
 pub fn comment(lines: &[String]) -> String {

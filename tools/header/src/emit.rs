@@ -29,10 +29,15 @@ fn comparisons(source: &Source) -> String {
     source.handles().map(|name| format!("DTL_HANDLE_COMPARISON_({name})\n")).collect()
 }
 
-fn version_macros(root: &Path) -> Outcome<String> {
+/// The library's version, from its Cargo.toml.
+pub fn version(root: &Path) -> Outcome<String> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
     let version = manifest.lines().find_map(|line| line.strip_prefix("version = "));
-    let version = version.ok_or("Cargo.toml has no version line")?.trim_matches('"');
+    Ok(version.ok_or("Cargo.toml has no version line")?.trim_matches('"').to_owned())
+}
+
+fn version_macros(root: &Path) -> Outcome<String> {
+    let version = version(root)?;
     let mut text = String::new();
     for (name, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version.split('.')) {
         writeln!(text, "#define DTL_VERSION_{name} {number}")?;
@@ -55,7 +60,7 @@ pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
     };
     config.sort_by = cbindgen::SortKey::None;
     config.export.include = items()
-        .filter(|item| !matches!(item.kind, Kind::Function))
+        .filter(|item| !matches!(item.kind, Kind::Function(_)))
         .map(|item| item.name.clone())
         .collect();
     config.export.item_types = vec![

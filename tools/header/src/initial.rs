@@ -8,44 +8,83 @@ use crate::source::{Source, docs, path_name};
 
 const WIDTH: usize = 98;
 
-/// The macro, or nothing for structs that the library fills in and for those without a size.
-pub fn macro_of(structure: &syn::ItemStruct, source: &Source) -> Option<String> {
-    let fields: Vec<_> = structure.fields.iter().collect();
-    let first = fields.first()?;
+/// How a field starts.
+pub enum Value {
+    /// The size of the struct.
+    Size,
+    /// DTL_ABI_VERSION.
+    AbiVersion,
+    /// 0, NULL, or zero in every element.
+    Zero,
+    /// An expression in C.
+    Given(String),
+}
+
+/// The fields with their initial values, or nothing for structs that the library fills in and for
+/// those without a size.
+pub fn values(structure: &syn::ItemStruct) -> Option<Vec<(&syn::Field, Value)>> {
+    let first = structure.fields.iter().next()?;
     let made_by_library = docs(&first.attrs).iter().any(|line| line.contains("of the library"));
     if first.ident.as_ref()? != "struct_size" || made_by_library {
         return None;
     }
-    let ty = structure.ident.to_string();
-    let name =
-        format!("DTL_{}_INIT", ty.trim_start_matches("dtl_").trim_end_matches("_t").to_uppercase());
-    let values = fields.iter().map(|field| value_of(field, &ty, source));
-    Some(wrap(&format!("/// Initial value of a {ty}.\n#define {name}"), values))
+    Some(structure.fields.iter().map(|field| (field, value_of(field))).collect())
 }
 
-fn value_of(field: &syn::Field, ty: &str, source: &Source) -> String {
+/// The C macro of a struct that has initial values.
+pub fn macro_of(structure: &syn::ItemStruct, source: &Source) -> Option<String> {
+    let ty = structure.ident.to_string();
+    let values = values(structure)?;
+    let values = values.iter().map(|(field, value)| in_c(field, value, &ty, source));
+    Some(wrap(&format!("/// Initial value of a {ty}.\n#define {}", macro_name(&ty)), values))
+}
+
+/// `DTL_<NAME>_INIT`.
+pub fn macro_name(ty: &str) -> String {
+    format!("DTL_{}_INIT", noun(ty))
+}
+
+/// `DTL_<NOUN>_NULL` of a type of handle.
+pub fn null_name(ty: &str) -> String {
+    format!("DTL_{}_NULL", noun(ty))
+}
+
+fn noun(ty: &str) -> String {
+    ty.trim_start_matches("dtl_").trim_end_matches("_t").to_uppercase()
+}
+
+fn value_of(field: &syn::Field) -> Value {
     let texts = docs(&field.attrs);
     if let Some(value) = texts.iter().find_map(|line| line.strip_prefix("cbindgen:init=")) {
-        return value.to_owned();
+        return Value::Given(value.to_owned());
     }
     match field.ident.as_ref().map(ToString::to_string).as_deref() {
-        Some("struct_size") => return format!("sizeof({ty})"),
-        Some("abi_version") => return "DTL_ABI_VERSION".into(),
-        _ => {}
+        Some("struct_size") => Value::Size,
+        Some("abi_version") => Value::AbiVersion,
+        _ => Value::Zero,
     }
-    match &field.ty {
-        syn::Type::Ptr(_) => "NULL".into(),
-        syn::Type::Array(_) => "{0}".into(),
-        plain => match path_name(plain) {
-            Some(name) if is_integer(&name, source) => "0".into(),
-            Some(name) if name.ends_with("_fn_t") => "NULL".into(),
-            Some(_) => "{0}".into(),
-            None => "NULL".into(),
+}
+
+fn in_c(field: &syn::Field, value: &Value, ty: &str, source: &Source) -> String {
+    match value {
+        Value::Size => format!("sizeof({ty})"),
+        Value::AbiVersion => "DTL_ABI_VERSION".into(),
+        Value::Given(value) => value.clone(),
+        Value::Zero => match &field.ty {
+            syn::Type::Ptr(_) => "NULL".into(),
+            syn::Type::Array(_) => "{0}".into(),
+            plain => match path_name(plain) {
+                Some(name) if is_integer(&name, source) => "0".into(),
+                Some(name) if name.ends_with("_fn_t") => "NULL".into(),
+                Some(_) => "{0}".into(),
+                None => "NULL".into(),
+            },
         },
     }
 }
 
-fn is_integer(name: &str, source: &Source) -> bool {
+/// Whether a type is an integer, or an alias of one.
+pub fn is_integer(name: &str, source: &Source) -> bool {
     let base = source.aliases.get(name).map_or(name, String::as_str);
     matches!(base, "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "c_char" | "c_int")
 }

@@ -1,5 +1,5 @@
-//! Generates `include/dtl.h`, `src/abi/layouts.rs` (and, on request, the frozen symbol list) from
-//! `src/abi` and `src/ffi`.
+//! Generates `include/dtl.h`, `src/abi/layouts.rs`, `bindings/rust/dtl-sys/src/items.rs` (and, on
+//! request, the frozen symbol list) from `src/abi` and `src/ffi`.
 //!
 //! cbindgen turns structs, types and functions into C; this tool reads the same sources for what
 //! cbindgen has no word for (order by noun, suffixed constants, `_NULL` and `_INIT` macros).
@@ -10,6 +10,7 @@ mod constants;
 mod emit;
 mod initial;
 mod layouts;
+mod rust;
 mod source;
 
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo run -p dtl-header [-- --check | --calls FILE | --symbols]
-  (nothing)   write include/dtl.h and src/abi/layouts.rs
+  (nothing)   write include/dtl.h, src/abi/layouts.rs and bindings/rust/dtl-sys/src/items.rs
   --check     fail, and show the difference, if they are not what the sources say
   --calls F   write the table of calls that tests/fuzz draws from to the file F
   --symbols   add the functions that are new to tests/dtl.symbols (never removes one)";
@@ -48,10 +49,14 @@ fn root() -> PathBuf {
 }
 
 /// The generated files and what they should hold.
-fn wanted() -> Outcome<[(&'static str, String); 2]> {
+fn wanted() -> Outcome<[(&'static str, String); 3]> {
     let root = root();
     let layouts = layouts::table(&source::read(&root)?);
-    Ok([("include/dtl.h", emit::header(&root)?), ("src/abi/layouts.rs", layouts)])
+    Ok([
+        ("include/dtl.h", emit::header(&root)?),
+        ("src/abi/layouts.rs", layouts),
+        ("bindings/rust/dtl-sys/src/items.rs", rust::items(&root)?),
+    ])
 }
 
 fn write() -> Outcome<()> {

@@ -31,7 +31,7 @@ pub enum Kind {
     Constant(syn::ItemConst),
     Struct(syn::ItemStruct),
     Type(syn::ItemType),
-    Function,
+    Function(Box<syn::ItemFn>),
 }
 
 impl Item {
@@ -45,12 +45,15 @@ impl Item {
 impl Source {
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         let items = self.modules.iter().flat_map(|module| &module.items);
-        items.filter(|item| matches!(item.kind, Kind::Function)).map(|item| item.name.as_str())
+        items.filter(|item| matches!(item.kind, Kind::Function(_))).map(|item| item.name.as_str())
     }
 
-    pub fn is_struct(&self, name: &str) -> bool {
+    pub fn find_struct(&self, name: &str) -> Option<&syn::ItemStruct> {
         let mut items = self.modules.iter().flat_map(|module| &module.items);
-        items.any(|item| item.name == name && matches!(item.kind, Kind::Struct(_)))
+        items.find_map(|item| match &item.kind {
+            Kind::Struct(structure) if item.name == name => Some(structure),
+            _ => None,
+        })
     }
 
     /// The handle types: structs of one field, `id`.
@@ -99,7 +102,7 @@ fn read_module(path: &Path, source: &mut Source) -> Outcome<()> {
                 (alias.ident.to_string(), Kind::Type(alias))
             }
             syn::Item::Fn(function) if is_exported(&function) => {
-                (function.sig.ident.to_string(), Kind::Function)
+                (function.sig.ident.to_string(), Kind::Function(Box::new(function)))
             }
             _ => continue,
         };
