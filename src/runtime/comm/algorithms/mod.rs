@@ -122,3 +122,6 @@ fn ring(s: &mut impl Steps, g: Group, own: Region, block: impl Fn(i32) -> Region
         s.round();
     }
 }
+
+#[cfg(test)]
+mod tests;
