@@ -11,3 +11,7 @@ mod from_c;
 pub mod last_error;
 pub mod runtime;
 pub mod sys;
+
+#[cfg(test)]
+#[path = "../tests/golden/compare.rs"]
+mod golden;

@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "golden/compare.rs"]
+mod golden;
+
 const NEEDED: &[&str] =
     &["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
 
@@ -56,9 +59,13 @@ fn exported() -> BTreeSet<String> {
     text.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
 }
 
+fn header() -> String {
+    std::fs::read_to_string(root().join("include/dtl.h")).unwrap()
+}
+
 /// Names declared as functions in the header.
 fn declared() -> BTreeSet<String> {
-    let header = std::fs::read_to_string(root().join("include/dtl.h")).unwrap();
+    let header = header();
     let mut names = BTreeSet::new();
     let is_code = |line: &&str| {
         !line.starts_with(['/', ' ', '#', '}', '{', '*', '\n']) && !line.starts_with("typedef")
@@ -103,6 +110,40 @@ fn symbols_are_frozen() {
     assert!(new.is_empty(), "new symbols; if they are to stay, run `./run header`: {new:?}");
 }
 
+/// C text without comments and blank lines. The header has no comment signs in strings.
+fn without_comments(mut text: &str) -> Vec<String> {
+    let mut code = String::new();
+    while let Some(begin) = [text.find("/*"), text.find("//")].into_iter().flatten().min() {
+        code.push_str(&text[..begin]);
+        let end = if text[begin..].starts_with("/*") { "*/" } else { "\n" };
+        let comment = text[begin..].split_once(end).map_or(text.len(), |(comment, _)| begin + comment.len());
+        text = text[comment..].trim_start_matches("*/");
+    }
+    code.push_str(text);
+    let lines = code.lines().map(|line| line.trim_end().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn header_is_as_recorded() {
+    let text = "int a; /* one\n two */ int b; // three\n\n/// four // five\n#define C 1\n";
+    assert_eq!(without_comments(text), ["int a;  int b;", "#define C 1"]);
+    golden::compare("dtl.h.txt", &without_comments(&header()), |_| String::new());
+}
+
+/// Symbols are plain: a symbol version or another type would change how programs are linked.
+#[test]
+fn symbols_are_functions_without_versions() {
+    let text = output("readelf", &["-W", "--dyn-syms", library().to_str().unwrap()]);
+    let ours = |line: &&str| line.split_whitespace().nth(7).is_some_and(|name| name.starts_with("dtl_"));
+    let lines: Vec<&str> = text.lines().filter(ours).collect();
+    assert_eq!(lines.len(), exported().len());
+    for line in lines {
+        let is_plain = line.contains(" FUNC    GLOBAL DEFAULT ") && !line.contains('@');
+        assert!(is_plain, "not a global function without a version: {line}");
+    }
+}
+
 #[test]
 fn every_symbol_is_ours() {
     let foreign: Vec<_> = exported().into_iter().filter(|name| !name.starts_with("dtl_")).collect();
@@ -122,7 +163,7 @@ fn library_needs_only_the_c_library() {
             "libdtl.so needs {name}: load it at run time instead"
         );
     }
-    assert!(text.contains("libdtl.so.0"), "the soname is missing");
+    assert!(text.contains("soname: [libdtl.so.0]"), "programs look for libdtl.so.0");
     assert!(text.contains("NODELETE"), "the library must not be unloaded");
 }
 

@@ -44,3 +44,6 @@ pub mod environment;
 pub mod plugin;
 
 pub mod layouts;
+
+#[cfg(test)]
+mod tests;

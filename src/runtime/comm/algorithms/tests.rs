@@ -13,7 +13,6 @@ use crate::runtime::comm::call::{KINDS, Kind};
 use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::{Addr, Region};
 use std::fmt::Write;
-use std::path::Path;
 
 /// Distance between imaginary buffers. Every buffer is smaller.
 const APART: usize = 1 << 40;
@@ -425,26 +424,7 @@ fn schedules_are_as_recorded() {
     selection(&mut lines);
     let chosen = lines.len();
     lines.extend(cases.iter().map(|case| format!("{}: {:016x}", case.title(), hash(&case.schedule()))));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/schedules.txt");
-    if std::env::var_os("DTL_GOLDEN").is_some_and(|value| value == "write") {
-        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
-        return;
-    }
-    let text = std::fs::read_to_string(&path).unwrap();
-    let expected: Vec<&str> = text.lines().collect();
-    for (index, line) in lines.iter().enumerate() {
-        if expected.get(index) != Some(&line.as_str()) {
-            let steps = index.checked_sub(chosen).map_or(String::new(), |index| cases[index].schedule());
-            panic!(
-                "tests/golden/schedules.txt:{}: differs; DTL_GOLDEN=write accepts it\n  recorded: {}\n  now:      {line}\n{steps}",
-                index + 1,
-                expected.get(index).unwrap_or(&"nothing"),
-            );
-        }
-    }
-    assert_eq!(
-        expected.len(),
-        lines.len(),
-        "tests/golden/schedules.txt: cases are gone; DTL_GOLDEN=write accepts it"
-    );
+    crate::golden::compare("schedules.txt", &lines, |index| {
+        index.checked_sub(chosen).map_or(String::new(), |index| cases[index].schedule())
+    });
 }
