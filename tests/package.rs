@@ -116,7 +116,8 @@ fn without_comments(mut text: &str) -> Vec<String> {
     while let Some(begin) = [text.find("/*"), text.find("//")].into_iter().flatten().min() {
         code.push_str(&text[..begin]);
         let end = if text[begin..].starts_with("/*") { "*/" } else { "\n" };
-        let comment = text[begin..].split_once(end).map_or(text.len(), |(comment, _)| begin + comment.len());
+        let comment =
+            text[begin..].split_once(end).map_or(text.len(), |(comment, _)| begin + comment.len());
         text = text[comment..].trim_start_matches("*/");
     }
     code.push_str(text);
@@ -135,7 +136,8 @@ fn header_is_as_recorded() {
 #[test]
 fn symbols_are_functions_without_versions() {
     let text = output("readelf", &["-W", "--dyn-syms", library().to_str().unwrap()]);
-    let ours = |line: &&str| line.split_whitespace().nth(7).is_some_and(|name| name.starts_with("dtl_"));
+    let ours =
+        |line: &&str| line.split_whitespace().nth(7).is_some_and(|name| name.starts_with("dtl_"));
     let lines: Vec<&str> = text.lines().filter(ours).collect();
     assert_eq!(lines.len(), exported().len());
     for line in lines {

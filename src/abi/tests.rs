@@ -11,7 +11,10 @@ fn layouts_are_as_recorded() {
         for (version, fields) in layout.versions.iter().enumerate() {
             for field in *fields {
                 let (name, offset, size) = (field.name, field.offset, field.size);
-                lines.push(format!("    {name} offset={offset} size={size} version={}", version + 1));
+                lines.push(format!(
+                    "    {name} offset={offset} size={size} version={}",
+                    version + 1
+                ));
             }
         }
     }

@@ -14,7 +14,9 @@ pub(crate) fn compare(file: &str, now: &[String], details: impl FnOnce(usize) ->
     let recorded: Vec<&str> = text.lines().collect();
     let both = recorded.len().max(now.len());
     let line = |index: usize| now.get(index).map(String::as_str);
-    let Some(index) = (0..both).find(|index| recorded.get(*index).copied() != line(*index)) else { return };
+    let Some(index) = (0..both).find(|index| recorded.get(*index).copied() != line(*index)) else {
+        return;
+    };
     let (was, is) = (recorded.get(index).unwrap_or(&"(end)"), line(index).unwrap_or("(end)"));
     let details = if index < now.len() { details(index) } else { String::new() };
     panic!(

@@ -1,8 +1,9 @@
-//! Golden schedules: the steps of every algorithm for 2 to 17 ranks, and which algorithm is selected
-//! when, against tests/golden/schedules.txt.
+//! Golden schedules: the steps of every algorithm for 2 to 17 ranks, and which algorithm is
+//! selected when, against tests/golden/schedules.txt.
 //!
-//! A line is one case: collective, algorithm, parameters, and a hash of the steps of all ranks. Steps
-//! name their buffers by offset, so nothing depends on addresses. `DTL_GOLDEN=write` accepts a change.
+//! A line is one case: collective, algorithm, parameters, and a hash of the steps of all ranks.
+//! Steps name their buffers by offset, so nothing depends on addresses. `DTL_GOLDEN=write` accepts
+//! a change.
 
 use super::any::{self, Way};
 use super::choice::{Algorithm, Allowed, choose, has_algorithms};
@@ -17,7 +18,8 @@ use std::fmt::Write;
 /// Distance between imaginary buffers. Every buffer is smaller.
 const APART: usize = 1 << 40;
 
-/// Writes steps as text, one line each. Buffer `s` is sent, `r` is the result, `t0`, `t1`... are scratch.
+/// Writes steps as text, one line each. Buffer `s` is sent, `r` is the result, `t0`, `t1`... are
+/// scratch.
 #[derive(Default)]
 struct Recorder {
     lines: Vec<String>,
@@ -120,8 +122,13 @@ struct Case {
 
 impl Case {
     fn title(&self) -> String {
-        let mut title =
-            format!("{} {:?} ranks={} bytes={}", self.kind.name(), self.how, self.ranks, self.bytes);
+        let mut title = format!(
+            "{} {:?} ranks={} bytes={}",
+            self.kind.name(),
+            self.how,
+            self.ranks,
+            self.bytes
+        );
         if has_root(self.kind) {
             write!(title, " root={}", self.root).unwrap();
         }
@@ -179,17 +186,20 @@ impl Case {
         }
     }
 
-    /// Collectives with a block for each rank. In place: this rank's block is in the buffer of all blocks.
+    /// Collectives with a block for each rank. In place: this rank's block is in the buffer of all
+    /// blocks.
     fn list_blocks(&self, s: &mut Recorder, g: Group, way: Way) -> Result<()> {
         let (len, root, ranks) = (self.bytes, self.root, g.size as usize);
         let all = |index| buffer(index, len * ranks);
         let block = |whole: Region| move |rank: i32| whole.part(rank as usize * len, len);
         // Sizes that differ by rank, of the v-forms.
-        let varied =
-            |whole: Region| move |rank: i32| whole.part(rank as usize * len, len * (rank as usize % 3) / 2);
+        let varied = |whole: Region| {
+            move |rank: i32| whole.part(rank as usize * len, len * (rank as usize % 3) / 2)
+        };
         let in_place = self.in_place && (!has_root(self.kind) || g.rank == root);
         let (s_all, r_all) = (all(0), all(1));
-        let own = |whole: Region, other: Region| if in_place { block(whole)(g.rank) } else { other };
+        let own =
+            |whole: Region, other: Region| if in_place { block(whole)(g.rank) } else { other };
         let own_send = own(r_all, buffer(0, len));
         match self.kind {
             Kind::Gather => any::gather(s, g, way, root, (own_send, r_all))?,
@@ -199,7 +209,11 @@ impl Case {
             Kind::ReduceScatter | Kind::ReduceScatterBlock => {
                 let recv = buffer(
                     1,
-                    if self.kind == Kind::ReduceScatter { varied(s_all)(g.rank).len() } else { len },
+                    if self.kind == Kind::ReduceScatter {
+                        varied(s_all)(g.rank).len()
+                    } else {
+                        len
+                    },
                 );
                 let sent = if self.in_place { r_all } else { s_all };
                 let blocks: Vec<Region> = (0..g.size)
@@ -225,13 +239,18 @@ impl Case {
             Kind::Alltoallv => {
                 // As many bytes one way as the other.
                 let pair = |whole: Region| {
-                    move |rank: i32| block(whole)(rank).part(0, len * ((g.rank + rank) as usize % 3) / 2)
+                    move |rank: i32| {
+                        block(whole)(rank).part(0, len * ((g.rank + rank) as usize % 3) / 2)
+                    }
                 };
                 any::alltoallv(s, g, pair(s_all), pair(r_all));
             }
             Kind::NeighborAlltoallv => {
-                let pairs =
-                    |whole| [g.after(-1), g.after(1)].into_iter().map(move |peer| (peer, block(whole)(peer)));
+                let pairs = |whole| {
+                    [g.after(-1), g.after(1)]
+                        .into_iter()
+                        .map(move |peer| (peer, block(whole)(peer)))
+                };
                 super::exchange(s, g, pairs(s_all), pairs(r_all));
             }
             other => panic!("{other:?} has no schedule here"),
@@ -255,7 +274,10 @@ const ONE_LEVEL: &[(Kind, &[Algorithm])] = &[
     (Kind::Barrier, &[Algorithm::Dissemination]),
     (Kind::Bcast, &[Algorithm::Binomial, Algorithm::ScatterRing]),
     (Kind::Reduce, &[Algorithm::Binomial, Algorithm::HalvingGather]),
-    (Kind::Allreduce, &[Algorithm::RecursiveDoubling, Algorithm::Rabenseifner, Algorithm::PairwiseRing]),
+    (
+        Kind::Allreduce,
+        &[Algorithm::RecursiveDoubling, Algorithm::Rabenseifner, Algorithm::PairwiseRing],
+    ),
     (Kind::ReduceScatter, &[Algorithm::Pairwise]),
     (Kind::ReduceScatterBlock, &[Algorithm::Pairwise]),
     (Kind::Scan, &[Algorithm::RecursiveDoubling]),
@@ -296,7 +318,12 @@ fn variants(case: &Case, roots: &[i32], into: &mut Vec<Case>) {
     for root in if has_root(case.kind) { roots } else { &roots[..1] } {
         for in_place in if has_place { &[false, true][..] } else { &[false] } {
             for commutes in if may_be_ordered { &[true, false][..] } else { &[true] } {
-                into.push(Case { root: *root, in_place: *in_place, commutes: *commutes, ..case.clone() });
+                into.push(Case {
+                    root: *root,
+                    in_place: *in_place,
+                    commutes: *commutes,
+                    ..case.clone()
+                });
             }
         }
     }
@@ -375,8 +402,9 @@ fn two_level(ranks: i32, into: &mut Vec<Case>) {
 
 /// FNV-1a.
 fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// The selected algorithm by size: one line for consecutive rank counts with equal choices.
@@ -395,18 +423,24 @@ fn selection(lines: &mut Vec<String>) {
                     if last.replace(how) != Some(how) {
                         write!(text, " {bytes}:{how:?}").unwrap();
                     }
-                    let is_listed = ONE_LEVEL.iter().any(|(of, all)| of == kind && all.contains(&how));
-                    let is_listed = is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Flat);
+                    let is_listed =
+                        ONE_LEVEL.iter().any(|(of, all)| of == kind && all.contains(&how));
+                    let is_listed =
+                        is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Flat);
                     assert!(is_listed || !has_algorithms(*kind), "no case of {name} {how:?}");
                 }
                 text
             };
             if has_algorithms(*kind) {
-                let mut of: Vec<(i32, String)> =
-                    [1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 1000].map(|ranks| (ranks, by_ranks(ranks))).into();
+                let mut of: Vec<(i32, String)> = [1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 1000]
+                    .map(|ranks| (ranks, by_ranks(ranks)))
+                    .into();
                 of.dedup_by(|next, one| next.1 == one.1);
                 for (ranks, text) in of {
-                    lines.push(format!("select {name} commutes={commutes} two_level={two_level} flat={flat} ranks>={ranks}:{text}"));
+                    lines.push(format!(
+                        "select {name} commutes={commutes} two_level={two_level} flat={flat} \
+                         ranks>={ranks}:{text}"
+                    ));
                 }
             }
         }
@@ -423,7 +457,9 @@ fn schedules_are_as_recorded() {
     let mut lines = Vec::new();
     selection(&mut lines);
     let chosen = lines.len();
-    lines.extend(cases.iter().map(|case| format!("{}: {:016x}", case.title(), hash(&case.schedule()))));
+    lines.extend(
+        cases.iter().map(|case| format!("{}: {:016x}", case.title(), hash(&case.schedule()))),
+    );
     crate::golden::compare("schedules.txt", &lines, |index| {
         index.checked_sub(chosen).map_or(String::new(), |index| cases[index].schedule())
     });
