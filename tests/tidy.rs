@@ -74,6 +74,8 @@ const MAX_TEST_LINES: usize = 670;
 
 #[path = "tidy/budgets.rs"]
 mod budgets;
+#[path = "tidy/entries.rs"]
+mod entries;
 #[path = "tidy/imports.rs"]
 mod imports;
 #[path = "tidy/lists.rs"]
@@ -468,6 +470,7 @@ fn tidy_sees_what_it_looks_for() {
         sys_modules("crate::sys::a::b; crate::sys::{c, d::{e, f}, g}; crate::sys::h::{i, j};"),
         ["a", "c", "d", "g", "h"]
     );
+    assert_eq!(entries::name_passed("    guard::call(\"dtl_a\", |inside| {"), Some("\"dtl_a\""));
     assert!(calls_libc("libc::kill(pid, libc::SIGTERM)") && !calls_libc("let a = libc::SIGTERM;"));
     let locks = file(
         "src/a.rs",

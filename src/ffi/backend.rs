@@ -37,7 +37,7 @@ pub unsafe extern "C" fn dtl_backend_register(
     flags: u64,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_backend_register", |_| {
         // SAFETY: the caller's contract.
         let name = unsafe { args::text(name, "name") }?;
         let out = Out::new(out, "out")?;
@@ -60,7 +60,9 @@ pub unsafe extern "C" fn dtl_backend_register(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t {
     // SAFETY: the caller's contract.
-    guard::always(|| native::set_error_text(unsafe { args::text(text, "text") }?))
+    guard::always(guard::Locks::Some, || {
+        native::set_error_text(unsafe { args::text(text, "text") }?)
+    })
 }
 
 /// Copies the tables of a registration, each converted to this version's size.
@@ -104,9 +106,9 @@ unsafe fn take_optional<T: crate::abi::layouts::Described>(table: *const T) -> R
 /// backend all of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t {
-    guard::call(
-        |inside| if backend.id == 0 { Ok(()) } else { plugins::unregister(inside, backend) },
-    )
+    guard::call("dtl_backend_unregister", |inside| {
+        if backend.id == 0 { Ok(()) } else { plugins::unregister(inside, backend) }
+    })
 }
 
 /// Finds a backend.
@@ -130,6 +132,7 @@ pub unsafe extern "C" fn dtl_backend_get(
     // SAFETY: the caller's contract.
     let name = unsafe { args::text_or_null(name, "name") };
     guard::wait(
+        "dtl_backend_get",
         |_| Ok((Out::new(out, "out")?, name?)),
         |(out, name)| {
             out.set(registry::by_name(&epoch::enter(), name)?.handle());
@@ -142,6 +145,7 @@ pub unsafe extern "C" fn dtl_backend_get(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
     guard::wait(
+        "dtl_backend_count",
         |_| Out::new(out_count, "out_count"),
         |out| {
             out.set(registry::all(&epoch::enter()).len() as u64);
@@ -156,6 +160,7 @@ pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> dtl_status_t {
     guard::wait(
+        "dtl_backend_at",
         |_| Out::new(out, "out"),
         |out| {
             let inside = epoch::enter();
@@ -180,7 +185,7 @@ pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> 
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char {
     let mut name = std::ptr::null();
-    let _ = guard::call(|inside| {
+    let _ = guard::call("dtl_backend_name", |inside| {
         name = device::backend(inside, backend)?.name.as_ptr();
         Ok(())
     });
@@ -195,7 +200,7 @@ pub unsafe extern "C" fn dtl_backend_info(
     backend: dtl_backend_t,
     out_info: *mut dtl_backend_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_backend_info", |inside| {
         let backend = device::backend(inside, backend)?;
         let describe = |info: &mut dtl_backend_info_t| {
             info.components = backend.components();
@@ -222,6 +227,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     cap: u64,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_backend_is_available",
         |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
         |(backend, out)| {
             let answer = backend.asked()?;
@@ -248,6 +254,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
     // SAFETY: the caller's contract.
     let feature = unsafe { args::text(feature, "feature") };
     guard::wait(
+        "dtl_backend_supports",
         |inside| {
             Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?, feature?))
         },
@@ -278,6 +285,7 @@ pub unsafe extern "C" fn dtl_backend_self_test(
     out_len: *mut u64,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_backend_self_test",
         |inside| device::pin_backend(inside, backend),
         |backend| {
             let (report, outcome) = self_test::run(&backend);

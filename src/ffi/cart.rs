@@ -58,7 +58,7 @@ fn put(pointer: *mut i32, numbers: &[i32], name: &str) -> Result<()> {
 /// Equivalent: MPI_Dims_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_cart_dims", |_| {
         let ndims = dimensions(ndims)?;
         // SAFETY: the caller's contract.
         let mut chosen = unsafe { numbers(dims, ndims, "dims") }?.to_vec();
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dtl_cart_rank(
     coords: *const i32,
     out_rank: *mut i32,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_cart_rank", |_| {
         let ndims = dimensions(ndims)?;
         let out = Out::new(out_rank, "out_rank")?;
         // SAFETY: the caller's contract.
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn dtl_cart_coords(
     rank: i32,
     out_coords: *mut i32,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_cart_coords", |_| {
         let ndims = dimensions(ndims)?;
         Out::new(out_coords, "out_coords")?;
         // SAFETY: the caller's contract.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn dtl_cart_shift(
     out_source: *mut i32,
     out_dest: *mut i32,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_cart_shift", |_| {
         let ndims = dimensions(ndims)?;
         let (source, dest) = (Out::new(out_source, "out_source")?, Out::new(out_dest, "out_dest")?);
         // SAFETY: the caller's contract.

@@ -1,29 +1,45 @@
 //! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
 
 use super::collective_args as arguments;
-use super::guard;
+use super::guard::{self, Open};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
+use crate::runtime::comm;
 use crate::runtime::comm::begun::{self, Begun, Caller};
-use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
 
 /// Waits for what `begin` begins.
 #[inline(always)]
-fn wait(comm: dtl_comm_t, begin: impl Fn(Caller<'_>) -> Result<Begun>) -> dtl_status_t {
-    guard::usual(
-        |stay| comm::keep(stay, comm),
-        |comm| begun::wait(&comm, begin(Caller::waiting(&comm))),
-        || guard::hold(|inside| comm::hold(inside, comm), |comm| to_end(comm, &begin)),
+fn wait(
+    entry: &'static str,
+    comm: dtl_comm_t,
+    begin: impl Fn(Caller<'_>) -> Result<Begun>,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        |visit| {
+            let comm = comm::keep(visit, comm)?;
+            Some(begun::wait(&comm, begin(Caller::waiting(&comm))))
+        },
+        || general(entry, comm, &begin),
     )
 }
 
-/// Out of the way of the usual case.
+/// The entry for a communicator that is not at hand.
+#[cold]
 #[inline(never)]
-fn to_end(comm: &Comm, begin: &dyn Fn(Caller<'_>) -> Result<Begun>) -> Result<()> {
-    begun::wait(comm, begin(Caller::waiting(comm)))
+fn general(
+    entry: &'static str,
+    comm: dtl_comm_t,
+    begin: &dyn Fn(Caller<'_>) -> Result<Begun>,
+) -> dtl_status_t {
+    guard::hold(
+        entry,
+        |inside| comm::hold(inside, comm),
+        |comm| begun::wait(comm, begin(Caller::waiting(comm))),
+    )
 }
 
 /// Returns once every rank has called it.
@@ -53,12 +69,8 @@ fn to_end(comm: &Comm, begin: &dyn Fn(Caller<'_>) -> Result<Begun>) -> Result<()
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
-#[allow(
-    clippy::redundant_closure,
-    reason = "a trace has the entry's name from a closure that is written in it"
-)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    wait(comm, move |comm| arguments::barrier(comm))
+    wait("dtl_comm_barrier", comm, arguments::barrier)
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -72,7 +84,7 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_bcast", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::bcast(comm, buf, count, dtype, root) }
     })
@@ -96,7 +108,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_reduce", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }
     })
@@ -120,14 +132,15 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
         // SAFETY: the caller's contract.
         unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
     };
-    guard::usual(
-        |stay| comm::keep(stay, comm),
-        |comm| {
+    guard::quick(
+        Open::Library,
+        |visit| {
+            let comm = comm::keep(visit, comm)?;
             // SAFETY: the caller's contract.
             let usual = unsafe { arguments::usual_allreduce(&comm, sbuf, rbuf, count, dtype, op) };
-            usual.unwrap_or_else(|| begun::wait(&comm, begin(Caller::waiting(&comm))))
+            Some(usual.unwrap_or_else(|| begun::wait(&comm, begin(Caller::waiting(&comm)))))
         },
-        || guard::hold(|inside| comm::hold(inside, comm), |comm| to_end(comm, &begin)),
+        || general("dtl_comm_allreduce", comm, &begin),
     )
 }
 
@@ -147,7 +160,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_reduce_scatter_block", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }
     })
@@ -169,7 +182,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_reduce_scatter", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }
     })
@@ -188,7 +201,7 @@ pub unsafe extern "C" fn dtl_comm_scan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_scan", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }
     })
@@ -207,7 +220,7 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_exscan", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }
     })
@@ -228,7 +241,7 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_gather", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }
     })
@@ -251,7 +264,7 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_gatherv", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }
     })
@@ -273,7 +286,7 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_scatter", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }
     })
@@ -295,7 +308,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_scatterv", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }
     })
@@ -314,7 +327,7 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_allgather", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }
     })
@@ -335,7 +348,7 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_allgatherv", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }
     })
@@ -354,7 +367,7 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_alltoall", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }
     })
@@ -380,7 +393,7 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_alltoallv", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }
     })
@@ -410,7 +423,7 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    wait("dtl_comm_neighbor_alltoallv", comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe {
             arguments::neighbor_alltoallv(

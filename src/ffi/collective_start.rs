@@ -41,7 +41,7 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| start(inside, comm, out, arguments::barrier))
+    guard::call("dtl_comm_ibarrier", |inside| start(inside, comm, out, arguments::barrier))
 }
 
 /// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_ibcast", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::bcast(comm, buf, count, dtype, root) }
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_ireduce", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iallreduce", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_ireduce_scatter_block", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_ireduce_scatter", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iscan", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iexscan", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn dtl_comm_igather(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_igather", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_igatherv", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iscatter", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iscatterv", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iallgather", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iallgatherv", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_ialltoall", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_ialltoallv", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe {
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_ineighbor_alltoallv", |inside| {
         start(inside, comm, out, |comm| {
             // SAFETY: the caller's contract.
             unsafe {

@@ -21,6 +21,7 @@ use crate::sys::epoch::Guard;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_world",
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, DTL_COMM_WORLD)?)),
         |(out, _opened)| {
             out.set(DTL_COMM_WORLD);
@@ -55,6 +56,7 @@ pub unsafe extern "C" fn dtl_comm_open(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_open",
         |inside| {
             let out = Out::new(out, "out")?;
             // SAFETY: the caller's contract.
@@ -114,6 +116,7 @@ unsafe fn take_description(
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_destroy",
         |inside| comm::pin_to_destroy(inside, comm),
         |comm| comm.map_or(Ok(()), |comm| comm::destroy(&comm)),
     )
@@ -122,7 +125,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 /// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_rank", |inside| {
         let out = Out::new(out_rank, "out_rank")?;
         out.set(comm::pin(inside, comm)?.rank());
         Ok(())
@@ -132,7 +135,7 @@ pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> 
 /// Number of ranks. Equivalent: MPI_Comm_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_size", |inside| {
         let out = Out::new(out_size, "out_size")?;
         out.set(comm::pin(inside, comm)?.size());
         Ok(())
@@ -147,7 +150,7 @@ pub unsafe extern "C" fn dtl_comm_info(
     comm: dtl_comm_t,
     out_info: *mut dtl_comm_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_info", |inside| {
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| comm::info(&comm, info)) }

@@ -1,8 +1,9 @@
 //! Dispatchers: who does an operation.
 
 use super::args::{self, Out};
+use super::dispatch_own as own;
 use super::dispatch_query::{at_hand, take_query};
-use super::{dispatch_own as own, guard};
+use super::guard::{self, Open};
 use crate::abi::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn dtl_dispatcher_create(
     flags: u64,
     out: *mut dtl_dispatcher_t,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_dispatcher_create", |_| {
         let out = Out::new(out, "out")?;
         out.set(dispatch::create(flags)?);
         Ok(())
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn dtl_dispatcher_create(
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_status_t {
-    guard::call(|inside| dispatch::destroy(inside, dispatcher))
+    guard::call("dtl_dispatcher_destroy", |inside| dispatch::destroy(inside, dispatcher))
 }
 
 /// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles:
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn dtl_dispatch_register(
     handler: *const dtl_dispatch_handler_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_dispatch_register", |inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: passed on.
         out.set(unsafe { register(inside, dispatcher, (keys, key_count), handler) }?);
@@ -329,7 +330,7 @@ pub extern "C" fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
     registration: dtl_registration_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_dispatch_unregister", |inside| {
         dispatch::find(inside, dispatcher)?.unregister(inside, dispatcher, registration)
     })
 }
@@ -359,7 +360,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         query: *const dtl_dispatch_query_t,
         out: *mut dtl_registration_t,
     ) -> dtl_status_t {
-        guard::call(|inside| {
+        guard::call("dtl_dispatch_find", |inside| {
             let out = Out::new(out, "out")?;
             let found = dispatch::find(inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct of the size it says.
@@ -378,18 +379,29 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         out: *mut dtl_registration_t,
     ) -> dtl_status_t {
         let look = Tables::search_quickly;
-        match guard::visit(|inside| at_hand(inside, dispatcher, query, out, look)) {
-            Some(Quick::Found(_)) => DTL_SUCCESS,
-            _ => find(dispatcher, query, out),
-        }
+        guard::quick(
+            Open::Library,
+            |visit| match at_hand(&visit, dispatcher, query, out, look)? {
+                Quick::Found(_) => Some(DTL_SUCCESS),
+                _ => None,
+            },
+            || find(dispatcher, query, out),
+        )
     }
 
     let look = Tables::look_quickly;
-    match guard::visit(|inside| at_hand(inside, dispatcher, query, out, look)) {
-        Some(Quick::Found(_)) => DTL_SUCCESS,
-        Some(Quick::Search) => search(dispatcher, query, out),
-        _ => find(dispatcher, query, out),
-    }
+    guard::quick(
+        Open::Library,
+        |visit| match at_hand(&visit, dispatcher, query, out, look)? {
+            Quick::Found(_) => Some(DTL_SUCCESS),
+            Quick::Search => {
+                drop(visit);
+                Some(search(dispatcher, query, out))
+            }
+            _ => None,
+        },
+        || find(dispatcher, query, out),
+    )
 }
 
 /// Finds the handler of a query and has it do what is asked for. What the library does by itself
@@ -411,6 +423,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
 ) -> dtl_status_t {
     let taken = Cell::new(None);
     guard::hold(
+        "dtl_dispatch_invoke",
         |inside| {
             if !out_event.is_null() {
                 Out::new(out_event, "out_event")?;
@@ -471,7 +484,7 @@ pub unsafe extern "C" fn dtl_dispatch_explain(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_dispatch_explain", |inside| {
         let found = dispatch::find(inside, dispatcher)?;
         // SAFETY: the caller's contract: a struct of the size it says.
         let query = unsafe { take_query(query) }?;

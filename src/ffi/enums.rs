@@ -29,7 +29,7 @@ pub unsafe extern "C" fn dtl_enum_create(
     flags: u32,
     out: *mut dtl_enum_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dtl_enum_create(
 /// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_find(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn dtl_enum_register(
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn dtl_enum_register_value(
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn dtl_enum_register_template(
     n: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn dtl_enum_from_name(
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn dtl_enum_from_value(
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         out.set(enums::from_value(enumeration, value)?);
         Ok(())
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn dtl_enum_count(
     enumeration: dtl_enum_t,
     out_count: *mut u64,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out_count, "out_count")?;
         out.set(enums::count(enumeration)? as u64);
         Ok(())
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn dtl_enum_at(
     index: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         out.set(enums::at(enumeration, index)?);
         Ok(())
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         out.set(enums::undefined(enumeration)?);
         Ok(())
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn dtl_ev_instance(
     n: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::bare(|| {
+    guard::always(guard::Locks::None, || {
         let out = Out::new(out, "out")?;
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` attributes.
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn dtl_ev_get(
     name: *const c_char,
     out_attr: *mut dtl_attr_t,
 ) -> dtl_status_t {
-    guard::bare(|| {
+    guard::always(guard::Locks::None, || {
         let out = Out::new(out_attr, "out_attr")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn dtl_ev_name(
     word: dtl_enum_word_t,
     out_name: *mut *const c_char,
 ) -> dtl_status_t {
-    guard::bare(|| {
+    guard::always(guard::Locks::None, || {
         let out = Out::new(out_name, "out_name")?;
         out.set(enums::name(word)?.as_ptr());
         Ok(())
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn dtl_ev_to_json(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let text = json::to_text(word)?;
         // SAFETY: the caller's contract.
         unsafe { args::put_text(&text, buf, cap, out_len) }
@@ -353,7 +353,7 @@ pub unsafe extern "C" fn dtl_ev_from_json(
     flags: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let text = unsafe { args::text(text, "text") }?;
@@ -377,7 +377,9 @@ pub extern "C" fn dtl_schedule_set_defaults(
     default_memory_kind: dtl_enum_word_t,
     inner_schedule: dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| schedule::set_defaults(schedule, default_memory_kind, inner_schedule))
+    guard::always(guard::Locks::Some, || {
+        schedule::set_defaults(schedule, default_memory_kind, inner_schedule)
+    })
 }
 
 /// What goes with a schedule; with an instance, what goes with its template.
@@ -393,7 +395,7 @@ pub unsafe extern "C" fn dtl_schedule_defaults(
     out_memory_kind: *mut dtl_enum_word_t,
     out_inner_schedule: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         let kind = Out::new(out_memory_kind, "out_memory_kind")?;
         let inner = Out::new(out_inner_schedule, "out_inner_schedule")?;
         let defaults = schedule::defaults(schedule)?;

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dtl_executor_create(
     desc: *const dtl_executor_desc_t,
     out: *mut dtl_executor_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_executor_create", |inside| {
         let out = Out::new(out, "out")?;
         let (kind, threads) = if desc.is_null() {
             (0, 0)
@@ -70,6 +70,7 @@ pub unsafe extern "C" fn dtl_executor_create(
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t {
     guard::wait(
+        "dtl_executor_destroy",
         |inside| objects::remove::<Executor>(inside, executor.id),
         |executor| {
             if let Some(executor) = executor {
@@ -92,6 +93,7 @@ pub extern "C" fn dtl_executor_run(
     user: *mut c_void,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_executor_run",
         |inside| Ok((given(r#fn, "fn")?, pin(inside, executor)?)),
         |(function, executor)| executor.run(function, Addr::new(user)),
     )
@@ -114,6 +116,7 @@ pub extern "C" fn dtl_executor_run_async(
     event: dtl_event_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_executor_run_async",
         |inside| {
             let event =
                 if event.id == 0 { None } else { Some(objects::pin::<Event>(inside, event.id)?) };
@@ -149,6 +152,7 @@ pub extern "C" fn dtl_executor_parallel_for(
     user: *mut c_void,
 ) -> dtl_status_t {
     guard::hold(
+        "dtl_executor_parallel_for",
         |inside| objects::hold::<Executor>(inside, executor.id),
         |executor| executor.parallel_for((begin, end), grain, given(r#fn, "fn")?, Addr::new(user)),
     )
@@ -180,6 +184,7 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
     out_result: *mut c_void,
 ) -> dtl_status_t {
     guard::hold(
+        "dtl_executor_parallel_reduce",
         |inside| objects::hold::<Executor>(inside, executor.id),
         |executor| {
             if acc_size_bytes == 0 {
@@ -214,7 +219,11 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 ///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t {
-    guard::wait(|inside| pin(inside, executor), |executor| executor.synchronize())
+    guard::wait(
+        "dtl_executor_synchronize",
+        |inside| pin(inside, executor),
+        |executor| executor.synchronize(),
+    )
 }
 
 /// Tells what an executor is and how parallel.
@@ -225,7 +234,7 @@ pub unsafe extern "C" fn dtl_executor_info(
     executor: dtl_executor_t,
     out_info: *mut dtl_executor_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_executor_info", |inside| {
         let executor = objects::find::<Executor>(inside, executor.id)?;
         // SAFETY: the caller's contract: a writable struct of the size it says.
         unsafe {

@@ -27,6 +27,7 @@ use std::ffi::{c_char, c_void};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_dup",
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, pinned)| {
             out.set(group::dup(&pinned, comm)?);
@@ -49,6 +50,7 @@ pub unsafe extern "C" fn dtl_comm_split(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_split",
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
             out.set(group::split(&comm, color, key)?.unwrap_or(dtl_comm_t::NULL));
@@ -71,6 +73,7 @@ pub unsafe extern "C" fn dtl_comm_split_node(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_split_node",
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
             out.set(group::split_node(&comm, key)?);
@@ -95,6 +98,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_group_create",
         |inside| {
             let pinned = comm::pin(inside, comm)?;
             let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -147,6 +151,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_shrink",
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
             out.set(agree::shrink(&comm)?);
@@ -163,7 +168,7 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
 /// Equivalent: MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_abort", |inside| {
         if !(1..=255).contains(&code) {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "code {code}: use 1 to 255");
         }
@@ -187,6 +192,7 @@ pub unsafe extern "C" fn dtl_comm_dump(
     out_len: *mut u64,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_dump",
         |inside| comm::pin(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -209,7 +215,7 @@ pub unsafe extern "C" fn dtl_comm_key_create(
     user: *mut c_void,
     out_key: *mut i32,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_comm_key_create", |_| {
         let out = Out::new(out_key, "out_key")?;
         out.set(attribute::create_key(Key {
             copy: copy_fn,
@@ -226,7 +232,7 @@ pub unsafe extern "C" fn dtl_comm_key_create(
 /// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
-    guard::call(|_| attribute::destroy_key(key))
+    guard::call("dtl_comm_key_destroy", |_| attribute::destroy_key(key))
 }
 
 /// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
@@ -239,6 +245,7 @@ pub extern "C" fn dtl_comm_set_attr(
     value: *mut c_void,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_set_attr",
         |inside| comm::pin(inside, comm),
         |pinned| attribute::set(&pinned, comm, key, Addr::new(value)),
     )
@@ -256,7 +263,7 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
     out_value: *mut *mut c_void,
     out_found: *mut i32,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_get_attr", |inside| {
         let (out_value, out_found) =
             (Out::new(out_value, "out_value")?, Out::new(out_found, "out_found")?);
         let value = attribute::get(&*comm::pin(inside, comm)?, key)?;
@@ -272,5 +279,9 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
 /// Equivalent: MPI_Comm_delete_attr.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t {
-    guard::wait(|inside| comm::pin(inside, comm), |pinned| attribute::delete(&pinned, comm, key))
+    guard::wait(
+        "dtl_comm_delete_attr",
+        |inside| comm::pin(inside, comm),
+        |pinned| attribute::delete(&pinned, comm, key),
+    )
 }

@@ -5,101 +5,72 @@ use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::last_error;
-use crate::runtime::{lifecycle, plain, trace};
+use crate::runtime::{lifecycle, trace};
 use crate::sys::cache;
 use crate::sys::epoch::{self, Guard, Visit};
 use crate::sys::held::Held;
-use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The usual case of an entry of some nanoseconds, on a backend's plain memory: `body` must not be
-/// able to panic. `None`: it is not that case, or `body` says so; take another wrapper.
-#[inline(always)]
-pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>) -> Option<T> {
-    epoch::visit(|_| if lifecycle::is_open_for(backend) { body() } else { None })
+/// Entry name of the library's own work and of the calls that control tracing: never traced.
+pub(super) const UNTRACED: &str = "";
+
+/// What must be open for the fast path of an entry.
+#[derive(Clone, Copy)]
+pub(super) enum Open {
+    /// The library.
+    Library,
+    /// The library, with this backend as the one whose plain memory it serves.
+    Memory(dtl_backend_t),
 }
 
-/// A short stay inside, for an entry that makes several. What is done there must not be able to
-/// panic.
-#[inline(always)]
-pub(super) fn step_in() -> Option<Visit> {
-    cache::usual(epoch::step_in()).filter(|_| cache::usually(lifecycle::is_open_for_quick()))
+impl Open {
+    #[inline(always)]
+    fn is_open(self) -> bool {
+        match self {
+            Open::Library => cache::usually(lifecycle::is_open_for_quick()),
+            Open::Memory(backend) => lifecycle::is_open_for(backend),
+        }
+    }
 }
 
-/// The same for entries that use objects. `None`: it is not that case, or `body` says so.
-#[inline(always)]
-pub(super) fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
-    epoch::visit(|inside| if lifecycle::is_open_for_quick() { body(inside) } else { None })
+/// Result of a fast path: one that is still to be recorded, or the status of one that is.
+pub(super) trait Outcome {
+    fn into_status(self) -> dtl_status_t;
 }
 
-/// The same: `whole` is the entry for all other cases.
+impl Outcome for Result<()> {
+    #[inline(always)]
+    fn into_status(self) -> dtl_status_t {
+        finish(Ok(self))
+    }
+}
+
+impl Outcome for dtl_status_t {
+    #[inline(always)]
+    fn into_status(self) -> dtl_status_t {
+        self
+    }
+}
+
+/// Fast path of an entry. `fast` runs inside the epoch and ends the visit itself if it goes on
+/// outside. It returns `None`, with nothing done, where the fast path does not apply: then
+/// `general` is the entry. `general` should be one call of a function that is not inlined, so that
+/// the fast path needs no stack space for it.
 #[inline(always)]
-pub(super) fn quick_or(
-    body: impl FnOnce(&Guard) -> Option<()>,
-    whole: impl FnOnce() -> dtl_status_t,
+pub(super) fn quick<R: Outcome>(
+    open: Open,
+    fast: impl FnOnce(Visit) -> Option<R>,
+    general: impl FnOnce() -> dtl_status_t,
 ) -> dtl_status_t {
-    match visit(body) {
-        Some(()) => DTL_SUCCESS,
-        None => out_of_line(whole),
+    let visit = cache::usual(epoch::step_in()).filter(|_| open.is_open());
+    match visit.map(|visit| catch_unwind(AssertUnwindSafe(|| fast(visit)))) {
+        Some(Ok(Some(outcome))) => outcome.into_status(),
+        Some(Err(panic)) => panicked(panic.as_ref()),
+        Some(Ok(None)) | None => {
+            cache::rarely();
+            general()
+        }
     }
-}
-
-/// The usual case of an entry that may wait: `keep` finds it out inside and leaves with what it
-/// needs, `body` does it. Nothing was done where `keep` says no: `whole` is the entry for all other
-/// cases.
-#[inline(always)]
-pub(super) fn usual<T>(
-    keep: impl FnOnce(Visit) -> Option<T>,
-    body: impl FnOnce(T) -> Result<()>,
-    whole: impl FnOnce() -> dtl_status_t,
-) -> dtl_status_t {
-    match step_in().and_then(keep) {
-        Some(kept) => finish(catch_unwind(AssertUnwindSafe(|| body(kept)))),
-        None => out_of_line(whole),
-    }
-}
-
-/// The usual case of an entry that may find inside that it has nothing to wait for. `body` says
-/// `None` where it is not that case: then `whole` is the entry.
-#[inline(always)]
-pub(super) fn attempt(
-    body: impl FnOnce(&Guard) -> Option<Result<()>>,
-    whole: impl FnOnce() -> dtl_status_t,
-) -> dtl_status_t {
-    let tried = step_in().map(|stay| catch_unwind(AssertUnwindSafe(move || body(&stay))));
-    match tried {
-        Some(Ok(Some(outcome))) => finish(Ok(outcome)),
-        Some(Err(panic)) => finish(Err(panic)),
-        Some(Ok(None)) | None => out_of_line(whole),
-    }
-}
-
-/// So that the usual case needs no room on the stack.
-#[inline(always)]
-fn out_of_line(whole: impl FnOnce() -> dtl_status_t) -> dtl_status_t {
-    #[cold]
-    #[inline(never)]
-    fn call(whole: impl FnOnce() -> dtl_status_t) -> dtl_status_t {
-        whole()
-    }
-    cache::rarely();
-    call(whole)
-}
-
-/// The end of a quick entry that has done its work. If something is `due`, it is done here: out of
-/// line, so that the usual case calls nothing.
-#[inline(always)]
-pub(super) fn quick_end(due: bool) -> dtl_status_t {
-    if due { afterwards() } else { DTL_SUCCESS }
-}
-
-#[cold]
-#[inline(never)]
-extern "C" fn afterwards() -> dtl_status_t {
-    call(|_| {
-        plain::look_after();
-        Ok(())
-    })
 }
 
 /// Inside, once the library lets calls pass, and whether the call is traced; else the status of the
@@ -107,9 +78,9 @@ extern "C" fn afterwards() -> dtl_status_t {
 type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
 
 #[inline(always)]
-fn enter(entry: impl FnOnce() -> &'static str) -> Entered {
+fn enter(entry: &'static str) -> Entered {
     let inside = epoch::enter_cheaply();
-    if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, entry()) }
+    if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, entry) }
 }
 
 /// The door of calls that are traced, come first or too late, or need a fence when they enter.
@@ -117,14 +88,14 @@ fn enter(entry: impl FnOnce() -> &'static str) -> Entered {
 #[inline(never)]
 fn admit(inside: Guard, entry: &'static str) -> Entered {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
-    let name = if lifecycle::is_traced() { name_of(entry) } else { None };
+    let is_to_trace = entry != UNTRACED && lifecycle::is_traced();
     // Outside the epoch, as a tool's callback may take long.
     drop(inside);
     let _aside = epoch::aside();
     if trace::has_ended() {
         lifecycle::retrace();
     }
-    let is_traced = name.is_some_and(trace::call_begin);
+    let is_traced = is_to_trace && trace::call_begin(entry);
     let inside = epoch::enter();
     if let Err(error) = lifecycle::admit(super::host::builtin) {
         drop(inside);
@@ -132,15 +103,6 @@ fn admit(inside: Guard, entry: &'static str) -> Entered {
         return Err(if is_traced { traced(status) } else { status });
     }
     Ok((inside, is_traced))
-}
-
-/// The function of the C interface that a closure is written in, from the closure's path. `None`:
-/// it is the library's own, or about the trace itself.
-fn name_of(entry: &'static str) -> Option<&'static str> {
-    let is_word =
-        |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let name = entry.split("::").find(|part| part.starts_with("dtl_") && is_word(part))?;
-    (!name.starts_with("dtl_trace_")).then_some(name)
 }
 
 #[cold]
@@ -151,19 +113,9 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
     status
 }
 
-/// Runs an entry's work inside. `Entry` has a closure that is written in the entry: a trace has its
-/// name from that.
+/// Runs an entry's work, beginning inside the epoch.
 #[inline(always)]
-fn run<Entry>(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
-    run_as(type_name::<Entry>, work)
-}
-
-/// The same of an entry that is told.
-#[inline(always)]
-fn run_as(
-    entry: impl FnOnce() -> &'static str,
-    work: impl FnOnce(Guard) -> Result<()>,
-) -> dtl_status_t {
+fn run(entry: &'static str, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
     match enter(entry) {
         Ok((inside, is_traced)) => {
             let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
@@ -175,82 +127,50 @@ fn run_as(
 
 /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
 #[inline]
-pub(super) fn call<B: FnOnce(&Guard) -> Result<()>>(body: B) -> dtl_status_t {
-    run::<B>(|inside| body(&inside))
-}
-
-/// The same for what several entries have in common: `entry` says which it is.
-#[inline(always)]
-pub(super) fn call_as(
-    entry: impl FnOnce() -> &'static str,
-    body: impl FnOnce(&Guard) -> Result<()>,
-) -> dtl_status_t {
-    run_as(entry, |inside| body(&inside))
+pub(super) fn call(entry: &'static str, body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
+    run(entry, |inside| body(&inside))
 }
 
 /// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
 #[inline]
-pub(super) fn wait<T, P: FnOnce(&Guard) -> Result<T>, B: FnOnce(T) -> Result<()>>(
-    pin: P,
-    body: B,
+pub(super) fn wait<T>(
+    entry: &'static str,
+    pin: impl FnOnce(&Guard) -> Result<T>,
+    body: impl FnOnce(T) -> Result<()>,
 ) -> dtl_status_t {
-    run::<(P, B)>(|inside| {
+    run(entry, |inside| {
         let pinned = pin(&inside)?;
         let _waiting = inside.into_blocking();
         body(pinned)
     })
 }
 
-/// An entry that waits only if an attempt inside the epoch is not successful. Both write to `told`.
-#[inline]
-pub(super) fn try_or_wait<T>(
-    entry: impl FnOnce() -> &'static str,
-    mut told: T,
-    attempt: impl FnOnce(&Guard, &mut T) -> Result<bool>,
-    wait: impl FnOnce(&mut T) -> Result<()>,
-    finish_with: impl FnOnce(T) -> Result<()>,
-) -> dtl_status_t {
-    run_as(entry, |inside| {
-        if !attempt(&inside, &mut told)? {
-            let _waiting = inside.into_blocking();
-            wait(&mut told)?;
-        }
-        finish_with(told)
-    })
-}
-
 /// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
 #[inline]
-pub(super) fn hold<T, H: FnOnce(Guard) -> Result<Held<T>>, B: FnOnce(&T) -> Result<()>>(
-    hold: H,
-    body: B,
-) -> dtl_status_t {
-    run::<(H, B)>(|inside| body(&*hold(inside)?))
-}
-
-/// The same for what several entries have in common: `entry` says which it is.
-#[inline(always)]
-pub(super) fn hold_as<T>(
-    entry: impl FnOnce() -> &'static str,
+pub(super) fn hold<T>(
+    entry: &'static str,
     hold: impl FnOnce(Guard) -> Result<Held<T>>,
     body: impl FnOnce(&T) -> Result<()>,
 ) -> dtl_status_t {
-    run_as(entry, |inside| body(&*hold(inside)?))
+    run(entry, |inside| body(&*hold(inside)?))
 }
 
-/// An entry that works in every state of the library and may take locks (enumerations, log). It is
-/// counted in its thread's record, where a forked child finds it. It fails in a child in which a
-/// lock may have stayed taken.
-pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
-    bare(|| {
-        let _aside = lifecycle::aside()?;
+/// Locks that an entry takes which works in every state of the library.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Locks {
+    /// None, or the entry handles forks itself (init, finalize).
+    None,
+    /// Some. The thread is marked in its record, where a forked child finds it; in a child in which
+    /// a lock may have stayed taken the entry fails.
+    Some,
+}
+
+/// An entry that works in every state of the library.
+pub(super) fn always(locks: Locks, body: impl FnOnce() -> Result<()>) -> dtl_status_t {
+    finish(catch_unwind(AssertUnwindSafe(|| {
+        let _aside = if locks == Locks::Some { Some(lifecycle::aside()?) } else { None };
         body()
-    })
-}
-
-/// An entry that works in every state and takes no lock, or handles forks itself (init, finalize).
-pub(super) fn bare(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
-    finish(catch_unwind(AssertUnwindSafe(body)))
+    })))
 }
 
 #[inline]

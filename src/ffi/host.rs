@@ -90,13 +90,13 @@ unsafe extern "C" fn host_register(
         owner.iter().for_each(|owner| owner.arm());
         Ok(())
     };
-    guard::call(|_| register().inspect_err(plugins::note_failure))
+    guard::call(guard::UNTRACED, |_| register().inspect_err(plugins::note_failure))
 }
 
 unsafe extern "C" fn host_environment_register(
     desc: *const dtl_environment_desc_t,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call(guard::UNTRACED, |_| {
         // SAFETY: the caller's contract.
         plugins::register_environment(unsafe { environment::describe(desc) }?)
     })
@@ -104,7 +104,7 @@ unsafe extern "C" fn host_environment_register(
 
 unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status_t {
     if plugins::is_loading_here() {
-        return guard::call(|_| {
+        return guard::call(guard::UNTRACED, |_| {
             fail!(
                 DTL_ERROR_INVALID_STATE,
                 "dtl_host_api_t.environment_require inside a plugin's load: name what backends \
@@ -123,7 +123,7 @@ unsafe extern "C" fn host_dispatch_register(
     handler: *const dtl_dispatch_handler_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call(guard::UNTRACED, |inside| {
         let out = args::Out::new(out, "out")?;
         out.set(plugins::register_handler(|| {
             // SAFETY: the caller's contract is dtl_dispatch_register's.
@@ -138,7 +138,7 @@ unsafe extern "C" fn host_dispatch_unregister(registration: dtl_registration_t) 
 }
 
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         if !(DTL_LOG_ERROR..=DTL_LOG_DEBUG).contains(&level) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,

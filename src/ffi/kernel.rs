@@ -33,7 +33,7 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
     user: *mut c_void,
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_kernel_from_function", |inside| {
         let out = Out::new(out, "out")?;
         let Some(function) = r#fn else {
             return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the kernel's function");
@@ -48,7 +48,9 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
 /// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
-    guard::call(|inside| objects::remove::<Kernel>(inside, kernel.id).map(drop))
+    guard::call("dtl_kernel_destroy", |inside| {
+        objects::remove::<Kernel>(inside, kernel.id).map(drop)
+    })
 }
 
 /// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
@@ -76,7 +78,7 @@ pub unsafe extern "C" fn dtl_kernel_launch(
     count: u32,
 ) -> dtl_status_t {
     // SAFETY: passed on.
-    guard::call(|inside| unsafe {
+    guard::call("dtl_kernel_launch", |inside| unsafe {
         launch_by_schedule(inside, stream, kernel, launch, (args, sizes, count))
     })
 }

@@ -1,10 +1,10 @@
 //! Memory: allocate, free, describe, ask after a pointer.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::{self, Open};
 use crate::abi::device::{dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::error::fail;
 use crate::runtime::dispatch::route;
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
         alignment: u64,
         out: *mut *mut c_void,
     ) -> dtl_status_t {
-        guard::call(|inside| {
+        guard::call("dtl_mem_alloc", |inside| {
             let out = Out::new(out, "out")?;
             out.set(
                 memory::alloc(
@@ -67,14 +67,20 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 
     let is_usual = alignment == 0 || plain::is_usual(alignment);
     let is_own = kind == DTL_MEMORY_HOST && !route::is_taken(DTL_OPERATION_ALLOC);
-    if is_own && is_usual && !out.is_null() && out.is_aligned() {
-        if let Some(quick) = guard::quick(backend, || plain::quick_alloc(size_bytes)) {
+    if !is_own || !is_usual || out.is_null() || !out.is_aligned() {
+        return alloc(backend, kind, size_bytes, alignment, out);
+    }
+    guard::quick(
+        Open::Memory(backend),
+        |visit| {
+            let quick = plain::quick_alloc(size_bytes)?;
+            drop(visit);
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
             unsafe { out.write(quick.addr.ptr()) };
-            return guard::quick_end(quick.due);
-        }
-    }
-    alloc(backend, kind, size_bytes, alignment, out)
+            Some(quick_end(quick.due))
+        },
+        || alloc(backend, kind, size_bytes, alignment, out),
+    )
 }
 
 /// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
@@ -88,15 +94,36 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
     #[cold]
     #[inline(never)]
     extern "C" fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-        guard::call(|inside| {
+        guard::call("dtl_mem_free", |inside| {
             memory::free(memory::Owner::Program, device::backend(inside, backend)?, Addr::new(ptr))
         })
     }
 
-    match guard::quick(backend, || plain::quick_free(Addr::new(ptr))) {
-        Some(due) => guard::quick_end(due),
-        None => free(backend, ptr),
-    }
+    guard::quick(
+        Open::Memory(backend),
+        |visit| {
+            let due = plain::quick_free(Addr::new(ptr))?;
+            drop(visit);
+            Some(quick_end(due))
+        },
+        || free(backend, ptr),
+    )
+}
+
+/// The end of a fast path that has done its work. If something is `due`, it is done here, outside
+/// the epoch and out of line, so that the fast path calls nothing.
+#[inline(always)]
+fn quick_end(due: bool) -> dtl_status_t {
+    if due { afterwards() } else { DTL_SUCCESS }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn afterwards() -> dtl_status_t {
+    guard::call(guard::UNTRACED, |_| {
+        plain::look_after();
+        Ok(())
+    })
 }
 
 /// Describes a memory kind of a backend: who can access it, its alignment.
@@ -109,7 +136,7 @@ pub unsafe extern "C" fn dtl_mem_kind_info(
     kind: dtl_enum_word_t,
     out_info: *mut dtl_mem_kind_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_kind_info", |inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| memory::kind_info(backend, kind, info)) }
@@ -124,7 +151,7 @@ pub unsafe extern "C" fn dtl_mem_stats(
     backend: dtl_backend_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_stats", |inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_stats, |stats| memory::stats(backend, stats)) }
@@ -142,7 +169,7 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// Equivalent: malloc_trim.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
-    guard::call(|inside| memory::trim(device::backend(inside, backend)?))
+    guard::call("dtl_mem_trim", |inside| memory::trim(device::backend(inside, backend)?))
 }
 
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
@@ -171,7 +198,7 @@ pub unsafe extern "C" fn dtl_mem_query(
     ptr: *const c_void,
     out_info: *mut dtl_mem_info_t,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_mem_query", |_| {
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| memory::query(Addr::new(ptr.cast_mut()), info)) }
     })
@@ -203,7 +230,7 @@ pub unsafe extern "C" fn dtl_mem_export(
     ptr: *const c_void,
     out: *mut dtl_mem_handle_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_export", |inside| {
         let out = Out::new(out, "out")?;
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
@@ -249,7 +276,7 @@ pub unsafe extern "C" fn dtl_mem_import(
     out: *mut *mut c_void,
     out_size_bytes: *mut u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_import", |inside| {
         let out = Out::new(out, "out")?;
         let out_size = match out_size_bytes.is_null() {
             true => None,

@@ -34,7 +34,7 @@ pub unsafe extern "C" fn dtl_mem_register_host(
     ptr: *mut c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_register_host", |inside| {
         let backend = device::pin_backend(inside, backend)?;
         check_size(size_bytes)?;
         // SAFETY: the caller's contract: it holds size_bytes until it is unregistered.
@@ -66,7 +66,7 @@ pub extern "C" fn dtl_mem_unregister_host(
     backend: dtl_backend_t,
     ptr: *mut c_void,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_unregister_host", |inside| {
         let backend = device::pin_backend(inside, backend)?;
         if ptr.is_null() {
             return Ok(());
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
     ptr: *mut c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_adopt", |inside| {
         let backend = device::pin_backend(inside, backend)?;
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL: pass the first byte of the memory");
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 /// Threads: any. Does not block.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_release", |inside| {
         let backend = device::pin_backend(inside, backend)?;
         if ptr.is_null() {
             return Ok(());
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn dtl_mem_export_dmabuf(
     out_fd: *mut i32,
     out_offset_bytes: *mut u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_export_dmabuf", |inside| {
         let (fd, offset) =
             (Out::new(out_fd, "out_fd")?, Out::new(out_offset_bytes, "out_offset_bytes")?);
         // SAFETY: the caller's contract: it holds size_bytes.

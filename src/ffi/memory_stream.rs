@@ -31,7 +31,7 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_alloc_async", |inside| {
         let out = Out::new(out, "out")?;
         let order = Order { handle: stream, stream: stream::find(inside, stream)? };
         out.set(
@@ -55,7 +55,9 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
 /// Threads: any. Equivalent: cudaFreeAsync.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_status_t {
-    guard::call(|inside| ordered::free(inside, stream::find(inside, stream)?, Addr::new(ptr)))
+    guard::call("dtl_mem_free_async", |inside| {
+        ordered::free(inside, stream::find(inside, stream)?, Addr::new(ptr))
+    })
 }
 
 /// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
@@ -74,7 +76,7 @@ pub unsafe extern "C" fn dtl_mem_prefetch(
     size_bytes: u64,
     device: i32,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_prefetch", |inside| {
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract: it holds size_bytes.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;

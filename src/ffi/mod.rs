@@ -6,10 +6,6 @@
 //! `mpi`, so that it lies side by side in two pages instead of seven: after a large message the
 //! processor has to look each of them up again.
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
-#![allow(
-    clippy::redundant_closure,
-    reason = "a trace has an entry's name from a closure that is written in it"
-)]
 
 mod args;
 mod blocks;

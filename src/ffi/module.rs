@@ -62,6 +62,7 @@ pub unsafe extern "C" fn dtl_module_compile(
     out: *mut dtl_module_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_module_compile",
         |inside| {
             let out = Out::new(out, "out")?;
             let home = objects::home(inside, backend)?;
@@ -403,7 +404,7 @@ pub unsafe extern "C" fn dtl_module_log(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_module_log", |inside| {
         if module.id != 0 {
             let log = objects::find::<Module>(inside, module.id)?.log();
             // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
@@ -420,7 +421,9 @@ pub unsafe extern "C" fn dtl_module_log(
 /// Equivalent: cuModuleUnload.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
-    guard::call(|inside| objects::remove::<Module>(inside, module.id).map(drop))
+    guard::call("dtl_module_destroy", |inside| {
+        objects::remove::<Module>(inside, module.id).map(drop)
+    })
 }
 
 /// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
@@ -450,7 +453,7 @@ pub unsafe extern "C" fn dtl_kernel_get(
     signature: *const c_char,
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_kernel_get", |inside| {
         let out = Out::new(out, "out")?;
         let module: Arc<Module> = objects::pin(inside, module.id)?;
         // SAFETY: the caller's contract: a NUL-terminated text or null.

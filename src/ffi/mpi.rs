@@ -46,6 +46,7 @@ use crate::runtime::comm::open;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_from_mpi_fint",
         |_| Out::new(out, "out"),
         |out| {
             // MPI knows the ranks: the launcher's environment need not be asked.

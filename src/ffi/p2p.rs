@@ -2,7 +2,7 @@
 
 use super::args::Out;
 use super::elements::{data, usual_data};
-use super::guard;
+use super::guard::{self, Open};
 use crate::abi::comm::dtl_recv_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -63,13 +63,14 @@ pub unsafe extern "C" fn dtl_comm_send(
     dest: i32,
     tag: i32,
 ) -> dtl_status_t {
-    guard::usual(
-        move |stay| {
+    guard::quick(
+        Open::Library,
+        move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { usual_data(buf, count, dtype) }?;
-            Some((p2p::keep_for(stay, comm, data.bytes, dest, tag)?, data))
+            let comm = p2p::keep_for(visit, comm, data.bytes, dest, tag)?;
+            Some(p2p::send(&comm, data, dest, tag))
         },
-        move |(comm, data)| p2p::send(&comm, data, dest, tag),
         // SAFETY: the caller's contract.
         move || unsafe { send_any(comm, buf, count, dtype, dest, tag, SendMode::Standard) },
     )
@@ -89,8 +90,8 @@ unsafe fn send_any(
     tag: i32,
     mode: SendMode,
 ) -> dtl_status_t {
-    guard::hold_as(
-        || if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" },
+    guard::hold(
+        if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" },
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: passed on.
@@ -139,16 +140,15 @@ pub unsafe extern "C" fn dtl_comm_recv(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::usual(
-        move |stay| {
+    guard::quick(
+        Open::Library,
+        move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { usual_data(buf, count, dtype) }?;
-            Some((p2p::keep_for(stay, comm, data.bytes, source, tag)?, data))
-        },
-        move |(comm, data)| {
+            let comm = p2p::keep_for(visit, comm, data.bytes, source, tag)?;
             let mut done = asked(info);
-            p2p::recv(&comm, data, source, tag, &mut done)?;
-            tell(&comm, &done, source, info)
+            let received = p2p::recv(&comm, data, source, tag, &mut done);
+            Some(received.and_then(|()| tell(&comm, &done, source, info)))
         },
         // SAFETY: the caller's contract.
         move || unsafe { recv_any(comm, buf, count, dtype, source, tag, info) },
@@ -169,8 +169,8 @@ unsafe fn recv_any(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold_as(
-        || "dtl_comm_recv",
+    guard::hold(
+        "dtl_comm_recv",
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -218,6 +218,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::hold(
+        "dtl_comm_sendrecv",
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -248,6 +249,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::hold(
+        "dtl_comm_sendrecv_replace",
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -271,6 +273,7 @@ pub unsafe extern "C" fn dtl_comm_probe(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::hold(
+        "dtl_comm_probe",
         |inside| comm::hold(inside, comm),
         |comm| put_info(info, &probing::probe(comm, source, tag)?),
     )
@@ -289,7 +292,7 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
     out_found: *mut i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_iprobe", |inside| {
         let out = Out::new(out_found, "out_found")?;
         let found = probing::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
         if let Some(done) = &found {
@@ -318,6 +321,7 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_mprobe",
         |inside| {
             check_info(info)?;
             Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?))
@@ -344,7 +348,7 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     out_message: *mut dtl_message_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_improbe", |inside| {
         check_info(info)?;
         let (out_found, out) =
             (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
@@ -373,6 +377,7 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_comm_mrecv",
         |inside| {
             // SAFETY: the caller's contract.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
@@ -397,7 +402,7 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_imrecv", |inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;

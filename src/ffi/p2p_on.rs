@@ -36,7 +36,7 @@ pub unsafe extern "C" fn dtl_comm_isend_on(
     event: dtl_event_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_isend_on", |inside| {
         let out = Out::new(out, "out")?;
         let (comm, event) = (comm::get(inside, comm)?, objects::pin(inside, event.id)?);
         // SAFETY: the caller's contract: `buf` stays until the request is done.

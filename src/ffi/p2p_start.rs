@@ -2,7 +2,7 @@
 
 use super::args::Out;
 use super::elements::{data, usual_data};
-use super::guard;
+use super::guard::{self, Open};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
@@ -70,26 +70,41 @@ unsafe extern "C" fn begin(
     what: Tagged,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::usual(
-        move |stay| {
+    guard::quick(
+        Open::Library,
+        move |visit| {
             // SAFETY: passed on.
             let (out, data) = (Out::usual(out)?, unsafe { usual_data(buf, count, dtype) }?);
-            Some((out, p2p::visit_for(stay, comm, data.bytes, peer, what.tag())?, data))
+            let comm = p2p::visit_for(visit, comm, data.bytes, peer, what.tag())?;
+            Some(request::begin(&comm, what, data, peer).map(|request| out.set(request)))
         },
-        move |(out, comm, data)| {
-            out.set(request::begin(&comm, what, data, peer)?);
-            Ok(())
-        },
-        move || {
-            let entry = || if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" };
-            // SAFETY: passed on.
-            unsafe {
-                start(entry, (comm, buf, count, dtype), out, |comm, data| {
-                    request::begin_any(comm, what, data, peer)
-                })
-            }
-        },
+        // SAFETY: passed on.
+        move || unsafe { begin_any(comm, buf, count, dtype, peer, what, out) },
     )
+}
+
+/// Starts a send or a receive with any arguments.
+///
+/// # Safety
+/// As [`begin`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn begin_any(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    peer: i32,
+    what: Tagged,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let entry = if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" };
+    // SAFETY: passed on.
+    unsafe {
+        start(entry, (comm, buf, count, dtype), out, |comm, data| {
+            request::begin_any(comm, what, data, peer)
+        })
+    }
 }
 
 /// Starts what `start` starts, with any arguments.
@@ -97,12 +112,12 @@ unsafe extern "C" fn begin(
 /// # Safety
 /// As [`begin`].
 unsafe fn start(
-    entry: impl FnOnce() -> &'static str,
+    entry: &'static str,
     (comm, buf, count, dtype): (dtl_comm_t, *mut c_void, u64, dtl_dtype_t),
     out: *mut dtl_request_t,
     start: impl FnOnce(&Comm, Data) -> Result<dtl_request_t>,
 ) -> dtl_status_t {
-    guard::call_as(entry, |inside| {
+    guard::call(entry, |inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: passed on.
@@ -127,12 +142,9 @@ pub unsafe extern "C" fn dtl_comm_issend(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
     unsafe {
-        start(
-            || "dtl_comm_issend",
-            (comm, buf.cast_mut(), count, dtype),
-            out,
-            |comm, data| request::issend(comm, data, dest, tag),
-        )
+        start("dtl_comm_issend", (comm, buf.cast_mut(), count, dtype), out, |comm, data| {
+            request::issend(comm, data, dest, tag)
+        })
     }
 }
 
@@ -151,7 +163,7 @@ pub unsafe extern "C" fn dtl_comm_send_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_send_init", |inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
@@ -176,7 +188,7 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_recv_init", |inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.

@@ -45,6 +45,7 @@ pub unsafe extern "C" fn dtl_backend_load(
     // SAFETY: the caller's contract.
     let path = unsafe { args::text(path, "path") };
     guard::wait(
+        "dtl_backend_load",
         |_| {
             let out = if out.is_null() { None } else { Some(Out::new(out, "out")?) };
             Ok((path?, out))
@@ -79,6 +80,7 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
     // SAFETY: the caller's contract.
     let path = unsafe { args::text(path, "path") };
     guard::wait(
+        "dtl_backend_load_dir",
         |_| {
             let out =
                 if out_loaded.is_null() { None } else { Some(Out::new(out_loaded, "out_loaded")?) };
@@ -100,6 +102,7 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
     guard::wait(
+        "dtl_plugin_count",
         |_| Out::new(out_count, "out_count"),
         |out| {
             plugins::search();
@@ -142,5 +145,5 @@ pub unsafe extern "C" fn dtl_plugin_at(
         Ok(())
     };
     // SAFETY: the caller's contract.
-    guard::wait(|_| Ok(()), |()| unsafe { args::fill(out_info, describe) })
+    guard::wait("dtl_plugin_at", |_| Ok(()), |()| unsafe { args::fill(out_info, describe) })
 }

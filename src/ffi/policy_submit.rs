@@ -3,17 +3,17 @@
 //! through a share of the policy.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::{self, Open};
 use crate::abi::handle::dtl_policy_t;
 use crate::abi::policy::*;
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
 use crate::runtime::policy::{self, End, Given, Picked, Policy, Quick, Run};
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
-use crate::sys::epoch::{Guard, Running};
+use crate::sys::epoch::{Guard, Running, Visit};
 use crate::sys::stopwatch::Stopwatch;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn dtl_policy_submit(
     /// With its arguments one by one, so that the usual case keeps none of them in memory.
     #[cold]
     #[inline(never)]
-    extern "C" fn whole(
+    extern "C" fn general(
         policy: dtl_policy_t,
         key: dtl_task_key_t,
         task: dtl_policy_task_fn_t,
@@ -71,15 +71,17 @@ pub unsafe extern "C" fn dtl_policy_submit(
     ) -> dtl_status_t {
         let call = Call { policy, key, function: task, arg, out };
         guard::wait(
+            "dtl_policy_submit",
             |inside| call.pin(inside),
             |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
         )
     }
 
-    match quick(Call { policy, key, function: task, arg, out }) {
-        Some(status) => status,
-        None => whole(policy, key, task, arg, timeout_ns, out),
-    }
+    guard::quick(
+        Open::Library,
+        |visit| quick(visit, Call { policy, key, function: task, arg, out }),
+        || general(policy, key, task, arg, timeout_ns, out),
+    )
 }
 
 /// As dtl_policy_submit, without waiting for a resource.
@@ -97,7 +99,7 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
     /// As in dtl_policy_submit.
     #[cold]
     #[inline(never)]
-    extern "C" fn whole(
+    extern "C" fn general(
         policy: dtl_policy_t,
         key: dtl_task_key_t,
         task: dtl_policy_task_fn_t,
@@ -105,13 +107,18 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
         out: *mut dtl_submission_t,
     ) -> dtl_status_t {
         let call = Call { policy, key, function: task, arg, out };
-        guard::wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None))
+        guard::wait(
+            "dtl_policy_try_submit",
+            |inside| call.pin(inside),
+            |pinned| call.submit(&pinned, None),
+        )
     }
 
-    match quick(Call { policy, key, function: task, arg, out }) {
-        Some(status) => status,
-        None => whole(policy, key, task, arg, out),
-    }
+    guard::quick(
+        Open::Library,
+        |visit| quick(visit, Call { policy, key, function: task, arg, out }),
+        || general(policy, key, task, arg, out),
+    )
 }
 
 /// As dtl_policy_submit, and waits until the task has ended.
@@ -129,12 +136,20 @@ pub extern "C" fn dtl_policy_submit_and_wait(
     arg: *mut c_void,
     timeout_ns: u64,
 ) -> dtl_status_t {
+    const NAME: &str = "dtl_policy_submit_and_wait";
     let mut over = dtl_submission_t { policy, ticket: 0, resource: 0, status: DTL_SUCCESS };
     let call = Call { policy, key, function: task, arg, out: &raw mut over };
     let before = Mark::now();
-    match quick(call) {
-        Some(DTL_SUCCESS) if over.ticket == 0 && over.status == DTL_SUCCESS => DTL_SUCCESS,
-        Some(DTL_SUCCESS) => guard::wait(
+    let end = |visit| {
+        let status = quick(visit, call)?;
+        // SAFETY: `over` outlives the call, and `quick` has written it for the last time.
+        let over = unsafe { call.out.read() };
+        let is_over = over.ticket == 0 && over.status == DTL_SUCCESS;
+        if status != DTL_SUCCESS || is_over {
+            return Some(status);
+        }
+        Some(guard::wait(
+            NAME,
             |inside| {
                 Ok(if over.ticket == 0 { None } else { Some(policy::pin(inside, policy.id)?) })
             },
@@ -142,13 +157,15 @@ pub extern "C" fn dtl_policy_submit_and_wait(
                 Some(policy) => policy.wait_or_let_go(over.ticket, Deadline::after(timeout_ns)),
                 None => submit::outcome(over.status, before),
             },
-        ),
-        Some(failed) => failed,
-        None => guard::wait(
+        ))
+    };
+    guard::quick(Open::Library, end, || {
+        guard::wait(
+            NAME,
             |inside| call.pin(inside),
             |(task, policy)| policy.submit_and_wait(&task, Deadline::after(timeout_ns)),
-        ),
-    }
+        )
+    })
 }
 
 /// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
@@ -167,6 +184,7 @@ pub unsafe extern "C" fn dtl_submission_wait(
     timeout_ns: u64,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_submission_wait",
         |inside| {
             // SAFETY: the caller's contract: a submission.
             let known = unsafe { args::read(submission, "submission") }?;
@@ -190,7 +208,7 @@ pub unsafe extern "C" fn dtl_submission_wait(
 /// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_release(submission: *mut dtl_submission_t) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_submission_release", |inside| {
         // SAFETY: the caller's contract: a submission.
         let known = unsafe { args::read(submission, "submission") }?;
         if known.ticket != 0 {
@@ -209,7 +227,7 @@ pub unsafe extern "C" fn dtl_submission_resource(
     submission: *const dtl_submission_t,
     out: *mut dtl_resource_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_submission_resource", |inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a submission.
         let known = unsafe { args::read(submission, "submission") }?;
@@ -230,7 +248,11 @@ pub unsafe extern "C" fn dtl_submission_resource(
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_status_t {
-    guard::wait(|inside| policy::pin(inside, policy.id), |policy| policy.wait_all(timeout_ns))
+    guard::wait(
+        "dtl_policy_wait_all",
+        |inside| policy::pin(inside, policy.id),
+        |policy| policy.wait_all(timeout_ns),
+    )
 }
 
 /// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
@@ -247,7 +269,7 @@ pub unsafe extern "C" fn dtl_selection_end(
     status: dtl_status_t,
     time_ns: u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_selection_end", |inside| {
         // SAFETY: the caller's contract: a selection.
         let selection = unsafe { args::read(selection, "selection") }?;
         policy::find(inside, selection.policy.id)?.end(selection.ticket, status, time_ns)
@@ -296,9 +318,9 @@ fn give(out: *mut dtl_submission_t, submission: dtl_submission_t) {
 /// A task that this thread runs, by a policy that has a resource at hand. `None`: it is not that,
 /// and nothing happened.
 #[inline(always)]
-fn quick(call: Call) -> Option<dtl_status_t> {
+fn quick(visit: Visit, call: Call) -> Option<dtl_status_t> {
     let function = call.function.filter(|_| call.out.is_aligned())?;
-    let policy = policy::quick(guard::step_in()?, call.policy.id)?;
+    let policy = policy::quick(visit, call.policy.id)?;
     let Some((picked, given)) = policy.at_hand() else {
         return searched((call.policy, call.out), (function, call.arg), policy, call.key);
     };
@@ -347,15 +369,24 @@ fn run(
 /// The policy has been told that a task has ended well.
 #[inline(never)]
 fn is_given_back(policy: dtl_policy_t, index: u32) -> bool {
-    let quick = guard::step_in().and_then(|stay| policy::quick(stay, policy.id));
-    quick.map(|policy| policy.give_back(index)).is_some()
+    at_end(policy, |policy| policy.give_back(index))
 }
 
 /// The same, and how long it took.
 #[inline(never)]
 fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<Stopwatch>) -> bool {
-    let quick = guard::step_in().and_then(|stay| policy::quick(stay, policy.id));
-    quick.map(|policy| policy.timed(index, run, started)).is_some()
+    at_end(policy, |policy| policy.timed(index, run, started))
+}
+
+/// Reports the end of a task to its policy; false: the fast path does not apply, and nothing was
+/// done.
+#[inline(always)]
+fn at_end(policy: dtl_policy_t, report: impl FnOnce(Quick)) -> bool {
+    let report = |visit| {
+        report(policy::quick(visit, policy.id)?);
+        Some(DTL_SUCCESS)
+    };
+    guard::quick(Open::Library, report, || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
 }
 
 /// A task's key: its function's address, if the caller gave none.
@@ -376,6 +407,7 @@ fn returned(
     left: dtl_waitable_t,
 ) -> dtl_status_t {
     guard::wait(
+        guard::UNTRACED,
         |inside| match policy::pin(inside, policy.id) {
             Ok(policy) => Ok(Some(policy)),
             // Released by the task itself, or meanwhile: nobody is left to be told.

@@ -1,7 +1,7 @@
 //! Pools of memory: create, allocate, free, trim, count.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::{self, Open};
 use crate::abi::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -38,6 +38,7 @@ pub unsafe extern "C" fn dtl_pool_create(
     out: *mut dtl_pool_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_pool_create",
         |inside| {
             let out = Out::new(out, "out")?;
             let mut keep = 0;
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
         alignment: u64,
         out: *mut *mut c_void,
     ) -> dtl_status_t {
-        guard::call(|inside| {
+        guard::call("dtl_pool_alloc", |inside| {
             let out = Out::new(out, "out")?;
             out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
             Ok(())
@@ -96,15 +97,20 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     }
 
     let is_usual = alignment == 0 || plain::is_usual(alignment);
-    if is_usual && !out.is_null() && out.is_aligned() {
-        if let Some(quick) = guard::quick(plain::home(), || pool::quick_alloc(pool.id, size_bytes))
-        {
+    if !is_usual || out.is_null() || !out.is_aligned() {
+        return alloc(pool, size_bytes, alignment, out);
+    }
+    guard::quick(
+        Open::Memory(plain::home()),
+        |visit| {
+            let quick = pool::quick_alloc(pool.id, size_bytes)?;
+            drop(visit);
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
             unsafe { out.write(quick.addr.ptr()) };
-            return quick_end(pool, quick.due);
-        }
-    }
-    alloc(pool, size_bytes, alignment, out)
+            Some(quick_end(pool, quick.due))
+        },
+        || alloc(pool, size_bytes, alignment, out),
+    )
 }
 
 /// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
@@ -118,16 +124,21 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
     #[cold]
     #[inline(never)]
     extern "C" fn free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
-        guard::call(|inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
+        guard::call("dtl_pool_free", |inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
     }
 
-    match guard::quick(plain::home(), || pool::quick_free(pool.id, Addr::new(ptr))) {
-        Some(due) => quick_end(pool, due),
-        None => free(pool, ptr),
-    }
+    guard::quick(
+        Open::Memory(plain::home()),
+        |visit| {
+            let due = pool::quick_free(pool.id, Addr::new(ptr))?;
+            drop(visit);
+            Some(quick_end(pool, due))
+        },
+        || free(pool, ptr),
+    )
 }
 
-/// The end of a quick call that has done its work.
+/// The end of a fast path that has done its work, outside the epoch.
 #[inline(always)]
 fn quick_end(pool: dtl_pool_t, due: bool) -> dtl_status_t {
     if due { afterwards(pool) } else { DTL_SUCCESS }
@@ -136,7 +147,7 @@ fn quick_end(pool: dtl_pool_t, due: bool) -> dtl_status_t {
 #[cold]
 #[inline(never)]
 extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
-    guard::call(|inside| pool::look_after(inside, pool.id))
+    guard::call(guard::UNTRACED, |inside| pool::look_after(inside, pool.id))
 }
 
 /// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
@@ -146,7 +157,7 @@ extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
 /// Equivalent: cudaMemPoolTrimTo.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status_t {
-    guard::call(|inside| pool::find(inside, pool.id)?.trim(keep_bytes))
+    guard::call("dtl_pool_trim", |inside| pool::find(inside, pool.id)?.trim(keep_bytes))
 }
 
 /// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
@@ -158,7 +169,7 @@ pub unsafe extern "C" fn dtl_pool_stats(
     pool: dtl_pool_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_pool_stats", |inside| {
         let pool = pool::find(inside, pool.id)?;
         let fill = |stats: &mut dtl_mem_stats_t| {
             pool.stats(stats);
@@ -175,5 +186,5 @@ pub unsafe extern "C" fn dtl_pool_stats(
 ///         block that another thread allocates at the same moment goes with the pool.)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t {
-    guard::call(|inside| pool::destroy(inside, pool.id))
+    guard::call("dtl_pool_destroy", |inside| pool::destroy(inside, pool.id))
 }

@@ -1,7 +1,7 @@
 //! Requests: start, wait, test, cancel, end.
 
 use super::args::Out;
-use super::guard;
+use super::guard::{self, Open};
 use super::p2p::{asked, put_info};
 use crate::abi::comm::{DTL_NO_INDEX, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
@@ -29,24 +29,36 @@ pub unsafe extern "C" fn dtl_request_wait(
     timeout_ns: u64,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::attempt(
-        move |inside| {
+    guard::quick(
+        Open::Library,
+        move |visit| {
             let mut told = (asked(info), Ok(()));
-            let is_over = wait::is_over(inside, request, timeout_ns, &mut told);
+            let is_over = wait::is_over(&visit, request, timeout_ns, &mut told);
             is_over.then(|| put_info(info, &told.0).and(told.1))
         },
-        move || wait_whole(request, timeout_ns, info),
+        move || wait_general(request, timeout_ns, info),
     )
 }
 
 /// Waits for a request that may not be over, or not be one.
-fn wait_whole(request: dtl_request_t, timeout_ns: u64, info: *mut dtl_recv_info_t) -> dtl_status_t {
-    guard::try_or_wait(
-        || "dtl_request_wait",
-        (asked(info), Ok(())),
-        |inside, told| wait::test(inside, request, told),
-        |told| wait::wait_on(request, timeout_ns, told),
-        |(done, result)| {
+#[inline(never)]
+fn wait_general(
+    request: dtl_request_t,
+    timeout_ns: u64,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::wait(
+        "dtl_request_wait",
+        |inside| {
+            let mut told = (asked(info), Ok(()));
+            let is_over = wait::test(inside, request, &mut told)?;
+            Ok((is_over, told))
+        },
+        |(is_over, mut told)| {
+            if !is_over {
+                wait::wait_on(request, timeout_ns, &mut told)?;
+            }
+            let (done, result) = told;
             put_info(info, &done)?;
             result
         },
@@ -64,7 +76,7 @@ pub unsafe extern "C" fn dtl_request_test(
     out_done: *mut i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_request_test", |inside| {
         let out_done = Out::new(out_done, "out_done")?;
         let mut told = wait::untold();
         let is_over = wait::test(inside, request, &mut told)?;
@@ -89,7 +101,7 @@ pub unsafe extern "C" fn dtl_request_test(
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
-    guard::call(|inside| request::cancel(inside, request))
+    guard::call("dtl_request_cancel", |inside| request::cancel(inside, request))
 }
 
 /// Waits until all requests are done. Each finished one becomes null in the array, unless it is
@@ -110,6 +122,7 @@ pub unsafe extern "C" fn dtl_request_wait_all(
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_request_wait_all",
         |_| check_array(count, requests),
         |count| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
@@ -132,6 +145,7 @@ pub unsafe extern "C" fn dtl_request_test_all(
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_request_test_all",
         |_| Ok((Out::new(out_done, "out_done")?, check_array(count, requests)?)),
         |(out_done, count)| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
@@ -160,6 +174,7 @@ pub unsafe extern "C" fn dtl_request_wait_any(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_request_wait_any",
         |_| Ok((Out::new(out_index, "out_index")?, check_array(count, requests)?)),
         |(out_index, count)| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
@@ -197,6 +212,7 @@ pub unsafe extern "C" fn dtl_request_wait_some(
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_request_wait_some",
         |_| {
             if count > 0 {
                 Out::new(indices, "indices")?;
@@ -230,7 +246,7 @@ pub unsafe extern "C" fn dtl_request_wait_some(
 /// Equivalent: MPI_Start.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
-    guard::call(|inside| request::start(inside, request))
+    guard::call("dtl_request_start", |inside| request::start(inside, request))
 }
 
 /// Starts persistent requests, in their order. Null ones are failures here.
@@ -242,7 +258,7 @@ pub unsafe extern "C" fn dtl_request_start_all(
     count: u64,
     requests: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_request_start_all", |inside| {
         let count = check_array(count, requests)?;
         // SAFETY: the caller's contract: `count` handles, checked not to be null.
         let requests = unsafe { array(requests, count) };
@@ -266,7 +282,7 @@ pub unsafe extern "C" fn dtl_request_start_all(
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
-    guard::wait(|_| Ok(()), |()| request::destroy(request))
+    guard::wait("dtl_request_destroy", |_| Ok(()), |()| request::destroy(request))
 }
 
 fn check_array(count: u64, requests: *mut dtl_request_t) -> Result<usize> {

@@ -23,7 +23,7 @@ use std::ffi::{c_char, c_void};
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
-    guard::bare(|| {
+    guard::always(guard::Locks::None, || {
         if config.is_null() {
             return lifecycle::init(|_| Ok(()), super::host::builtin);
         }
@@ -89,7 +89,7 @@ fn apply(
 /// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
-    guard::bare(|| lifecycle::finalize(SHUTDOWN))
+    guard::always(guard::Locks::None, || lifecycle::finalize(SHUTDOWN))
 }
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
@@ -105,7 +105,7 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 ///         held by a thread which does not exist here.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
-    guard::bare(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
+    guard::always(guard::Locks::None, || lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
 }
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -188,7 +188,7 @@ pub extern "C" fn dtl_log_set_callback(
     user: *mut c_void,
     level: i32,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::always(guard::Locks::Some, || {
         if !(DTL_LOG_OFF..=DTL_LOG_DEBUG).contains(&level) || level == 0 {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "level {level}: use a DTL_LOG_ constant");
         }
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn dtl_explain(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call("dtl_explain", |_| {
         // SAFETY: the caller's contract.
         unsafe { args::put_text(&explain::text(), buf, cap, out_len) }
     })

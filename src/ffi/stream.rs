@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dtl_stream_create(
     flags: u64,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_stream_create", |inside| {
         let out = Out::new(out, "out")?;
         let backend = objects::home(inside, backend)?;
         objects::check_device(&backend, device)?;
@@ -67,6 +67,7 @@ pub unsafe extern "C" fn dtl_stream_create(
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
     guard::wait(
+        "dtl_stream_destroy",
         |inside| objects::remove_stream(inside, stream.id),
         |stream| {
             if let Some(stream) = stream {
@@ -84,7 +85,7 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 /// Equivalent: cudaStreamSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
-    guard::hold(|inside| hold(inside, stream), Stream::synchronize)
+    guard::hold("dtl_stream_synchronize", |inside| hold(inside, stream), Stream::synchronize)
 }
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn dtl_stream_query(
     stream: dtl_stream_t,
     out_done: *mut i32,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_stream_query", |inside| {
         let out = Out::new(out_done, "out_done")?;
         out.set(i32::from(find(inside, stream)?.query()?));
         Ok(())
@@ -115,6 +116,7 @@ pub unsafe extern "C" fn dtl_stream_query(
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t) -> dtl_status_t {
     guard::wait(
+        "dtl_stream_wait_event",
         |inside| Ok((pin(inside, stream)?, objects::pin::<Event>(inside, event.id)?)),
         |(stream, event)| stream.wait_event(&event),
     )
@@ -131,7 +133,7 @@ pub unsafe extern "C" fn dtl_stream_default(
     device: i32,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_stream_default", |inside| {
         let out = Out::new(out, "out")?;
         let backend = objects::home(inside, backend)?;
         out.set(dtl_stream_t { id: objects::default_stream(inside, &backend, device)? });
@@ -152,7 +154,7 @@ pub unsafe extern "C" fn dtl_stream_wrap(
     native: *mut c_void,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_stream_wrap", |inside| {
         let out = Out::new(out, "out")?;
         let backend = objects::home(inside, backend)?;
         let device = device::get_or_first(&backend)?;
@@ -171,7 +173,7 @@ pub unsafe extern "C" fn dtl_stream_native(
     stream: dtl_stream_t,
     out_native: *mut *mut c_void,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_stream_native", |inside| {
         let out = Out::new(out_native, "out_native")?;
         out.set(find(inside, stream)?.native()?.ptr());
         Ok(())
@@ -192,6 +194,7 @@ pub extern "C" fn dtl_stream_host_callback(
     user: *mut c_void,
 ) -> dtl_status_t {
     guard::wait(
+        "dtl_stream_host_callback",
         |inside| {
             if r#fn.is_none() {
                 return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the function to call");
@@ -210,6 +213,7 @@ pub extern "C" fn dtl_stream_host_callback(
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) -> dtl_status_t {
     guard::wait(
+        "dtl_device_synchronize",
         |inside| {
             let backend = objects::home(inside, backend)?;
             objects::check_device(&backend, device)?;

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn dtl_comm_threads(
     timeout_ns: u64,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_comm_threads", |inside| {
         Out::new(out, "out")?;
         for (rank, comm) in open::threads(inside, size, timeout_ns)?.into_iter().enumerate() {
             Out::new(out.wrapping_add(rank), "out")?.set(comm);

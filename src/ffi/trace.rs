@@ -33,6 +33,7 @@ use std::ffi::c_char;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     guard::wait(
+        guard::UNTRACED,
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         |_| Ok(unsafe { args::text(path, "path") }?.to_owned()),
         |path| {
@@ -55,6 +56,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
     guard::wait(
+        guard::UNTRACED,
         |_| Ok(()),
         |()| {
             let ended = trace::stop();
@@ -78,6 +80,7 @@ pub unsafe extern "C" fn dtl_trace_set_callbacks(
     callbacks: *const dtl_trace_callbacks_t,
 ) -> dtl_status_t {
     guard::wait(
+        guard::UNTRACED,
         |_| {
             if callbacks.is_null() {
                 return Ok(None);

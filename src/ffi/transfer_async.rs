@@ -22,7 +22,7 @@ pub unsafe extern "C" fn dtl_mem_copy_async(
     src: *const c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_copy_async", |inside| {
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract: both sides hold size_bytes until the copy is done.
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn dtl_mem_fill_async(
     value: u8,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call("dtl_mem_fill_async", |inside| {
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract.
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;

@@ -1,31 +1,16 @@
 //! Windows: create, destroy, describe; fences, locks, flushes.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::{self, Open};
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::window::dtl_win_info_t;
 use crate::error::Result;
 use crate::runtime::comm;
-use crate::runtime::comm::window::{self, Offer, Window, quick, sync};
-use crate::sys::epoch::Guard;
+use crate::runtime::comm::window::{self, Offer, quick, sync};
+use crate::sys::cache::out_of_line;
+use crate::sys::epoch::Visit;
 use std::ffi::c_void;
-
-/// A call on a window that may wait.
-#[inline(always)]
-pub(super) fn on(win: dtl_win_t, act: impl FnOnce(&Window) -> Result<()>) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), act)
-}
-
-/// The same, out of line, for what is not done by `quick`.
-#[inline(always)]
-pub(super) fn quickly_on(
-    win: dtl_win_t,
-    quick: impl FnOnce(&Guard) -> Option<()>,
-    act: impl FnOnce(&Window) -> Result<()>,
-) -> dtl_status_t {
-    guard::quick_or(quick, move || on(win, act))
-}
 
 /// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.
 fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Offer> {
@@ -81,6 +66,7 @@ pub unsafe extern "C" fn dtl_win_create(
     out_win: *mut dtl_win_t,
 ) -> dtl_status_t {
     guard::hold(
+        "dtl_win_create",
         |inside| comm::hold(inside, comm),
         |comm| {
             let out = Out::new(out_win, "out_win");
@@ -110,6 +96,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
     out_win: *mut dtl_win_t,
 ) -> dtl_status_t {
     guard::hold(
+        "dtl_win_allocate",
         |inside| comm::hold(inside, comm),
         |comm| {
             let out = Out::new(out_base, "out_base")
@@ -139,6 +126,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
     guard::wait(
+        "dtl_win_destroy",
         |inside| window::pin_to_destroy(inside, win),
         |window| window.map_or(Ok(()), |window| window::destroy(&window, win)),
     )
@@ -157,11 +145,15 @@ pub unsafe extern "C" fn dtl_win_info(
     rank: i32,
     out_info: *mut dtl_win_info_t,
 ) -> dtl_status_t {
-    on(win, |window| {
-        Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
-        // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, |info| window::info(window, rank, info)) }
-    })
+    guard::hold(
+        "dtl_win_info",
+        |inside| window::hold(inside, win),
+        |window| {
+            Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
+            // SAFETY: the caller's contract.
+            unsafe { args::fill(out_info, |info| window::info(window, rank, info)) }
+        },
+    )
 }
 
 /// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations
@@ -182,7 +174,7 @@ pub unsafe extern "C" fn dtl_win_info(
 ///          MPI_Win_fence(0, win).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
-    on(win, |window| sync::fence(window))
+    guard::hold("dtl_win_fence", |inside| window::hold(inside, win), |window| sync::fence(window))
 }
 
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
@@ -205,7 +197,11 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t {
-    on(win, |window| sync::lock(window, r#type, target))
+    guard::hold(
+        "dtl_win_lock",
+        |inside| window::hold(inside, win),
+        |window| sync::lock(window, r#type, target),
+    )
 }
 
 /// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
@@ -218,7 +214,11 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
-    on(win, |window| sync::unlock(window, target))
+    guard::hold(
+        "dtl_win_unlock",
+        |inside| window::hold(inside, win),
+        |window| sync::unlock(window, target),
+    )
 }
 
 /// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
@@ -228,7 +228,11 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
-    on(win, |window| sync::lock_all(window))
+    guard::hold(
+        "dtl_win_lock_all",
+        |inside| window::hold(inside, win),
+        |window| sync::lock_all(window),
+    )
 }
 
 /// Ends the epoch of dtl_win_lock_all.
@@ -236,7 +240,11 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
-    on(win, |window| sync::unlock_all(window))
+    guard::hold(
+        "dtl_win_unlock_all",
+        |inside| window::hold(inside, win),
+        |window| sync::unlock_all(window),
+    )
 }
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
@@ -250,8 +258,16 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
-    let quick = |inside: &Guard| quick::flush(inside, win, target, false);
-    quickly_on(win, quick, move |window| sync::flush(window, target, false))
+    let fast = |visit: Visit| quick::flush(&visit, win, target, false).map(|()| DTL_SUCCESS);
+    guard::quick(Open::Library, fast, || {
+        out_of_line(|| {
+            guard::hold(
+                "dtl_win_flush",
+                |inside| window::hold(inside, win),
+                |window| sync::flush(window, target, false),
+            )
+        })
+    })
 }
 
 /// Waits until this rank's operations on a target are done here: buffers may be used again, and
@@ -260,8 +276,16 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
-    let quick = |inside: &Guard| quick::flush(inside, win, target, true);
-    quickly_on(win, quick, move |window| sync::flush(window, target, true))
+    let fast = |visit: Visit| quick::flush(&visit, win, target, true).map(|()| DTL_SUCCESS);
+    guard::quick(Open::Library, fast, || {
+        out_of_line(|| {
+            guard::hold(
+                "dtl_win_flush_local",
+                |inside| window::hold(inside, win),
+                |window| sync::flush(window, target, true),
+            )
+        })
+    })
 }
 
 /// As dtl_win_flush, for all targets.
@@ -269,7 +293,11 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
-    on(win, |window| sync::flush_all(window, false))
+    guard::hold(
+        "dtl_win_flush_all",
+        |inside| window::hold(inside, win),
+        |window| sync::flush_all(window, false),
+    )
 }
 
 /// As dtl_win_flush_local, for all targets.
@@ -277,5 +305,9 @@ pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t {
-    on(win, |window| sync::flush_all(window, true))
+    guard::hold(
+        "dtl_win_flush_local_all",
+        |inside| window::hold(inside, win),
+        |window| sync::flush_all(window, true),
+    )
 }

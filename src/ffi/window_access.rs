@@ -2,16 +2,17 @@
 
 use super::args::Out;
 use super::elements;
-use super::window::{on, quickly_on};
+use super::guard::{self, Open};
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
 use crate::runtime::backend::Swap;
 use crate::runtime::comm::types;
 use crate::runtime::comm::window::access::{self, Place};
-use crate::runtime::comm::window::quick;
+use crate::runtime::comm::window::{self, quick};
 use crate::sys::buf::{Addr, Region};
+use crate::sys::cache::out_of_line;
 use std::ffi::c_void;
 
 /// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:
@@ -78,13 +79,24 @@ pub unsafe extern "C" fn dtl_win_put(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    quickly_on(
-        win,
-        |inside| quick::put(inside, win, few(buf, count, dtype)?, Place { target, disp }),
-        move |window| {
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
-            access::put(window, from, Place { target, disp })
+    guard::quick(
+        Open::Library,
+        |visit| {
+            quick::put(&visit, win, few(buf, count, dtype)?, Place { target, disp })
+                .map(|()| DTL_SUCCESS)
+        },
+        || {
+            out_of_line(|| {
+                guard::hold(
+                    "dtl_win_put",
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
+                        access::put(window, from, Place { target, disp })
+                    },
+                )
+            })
         },
     )
 }
@@ -103,13 +115,24 @@ pub unsafe extern "C" fn dtl_win_get(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    quickly_on(
-        win,
-        |inside| quick::get(inside, win, few(buf, count, dtype)?, Place { target, disp }),
-        move |window| {
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
-            access::get(window, into, Place { target, disp })
+    guard::quick(
+        Open::Library,
+        |visit| {
+            quick::get(&visit, win, few(buf, count, dtype)?, Place { target, disp })
+                .map(|()| DTL_SUCCESS)
+        },
+        || {
+            out_of_line(|| {
+                guard::hold(
+                    "dtl_win_get",
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
+                        access::get(window, into, Place { target, disp })
+                    },
+                )
+            })
         },
     )
 }
@@ -134,14 +157,18 @@ pub unsafe extern "C" fn dtl_win_rput(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    on(win, |window| {
-        let out =
-            Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rput"))?;
-        // SAFETY: the caller's contract: it stays until the operation is over.
-        let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
-        out.set(access::rput(window, from, Place { target, disp })?);
-        Ok(())
-    })
+    guard::hold(
+        "dtl_win_rput",
+        |inside| window::hold(inside, win),
+        |window| {
+            let out = Out::new(out_request, "out_request")
+                .map_err(|error| error.within("dtl_win_rput"))?;
+            // SAFETY: the caller's contract: it stays until the operation is over.
+            let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
+            out.set(access::rput(window, from, Place { target, disp })?);
+            Ok(())
+        },
+    )
 }
 
 /// As dtl_win_get, with a request that is done when the elements are there.
@@ -158,14 +185,18 @@ pub unsafe extern "C" fn dtl_win_rget(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    on(win, |window| {
-        let out =
-            Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rget"))?;
-        // SAFETY: the caller's contract: it stays until the operation is over.
-        let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
-        out.set(access::rget(window, into, Place { target, disp })?);
-        Ok(())
-    })
+    guard::hold(
+        "dtl_win_rget",
+        |inside| window::hold(inside, win),
+        |window| {
+            let out = Out::new(out_request, "out_request")
+                .map_err(|error| error.within("dtl_win_rget"))?;
+            // SAFETY: the caller's contract: it stays until the operation is over.
+            let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
+            out.set(access::rget(window, into, Place { target, disp })?);
+            Ok(())
+        },
+    )
 }
 
 /// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
@@ -192,22 +223,32 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    quickly_on(
-        win,
-        |inside| {
+    guard::quick(
+        Open::Library,
+        |visit| {
             quick::accumulate(
-                inside,
+                &visit,
                 win,
                 few(buf, count, dtype)?,
                 (dtype, op),
                 Place { target, disp },
             )
+            .map(|()| DTL_SUCCESS)
         },
-        move |window| {
-            let by = access::change("dtl_win_accumulate", dtype, op)?;
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
-            access::accumulate(window, from, Place { target, disp }, &by)
+        || {
+            out_of_line(|| {
+                guard::hold(
+                    "dtl_win_accumulate",
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        let by = access::change("dtl_win_accumulate", dtype, op)?;
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from =
+                            unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
+                        access::accumulate(window, from, Place { target, disp }, &by)
+                    },
+                )
+            })
         },
     )
 }
@@ -232,14 +273,18 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     const NAME: &str = "dtl_win_get_accumulate";
-    on(win, |window| {
-        let by = access::change(NAME, dtype, op)?;
-        // SAFETY: the caller's contract: it stays until the operation is over.
-        let from = unsafe { operands(NAME, (buf, count, dtype), op, "buf") }?;
-        // SAFETY: as above.
-        let result = unsafe { elements(NAME, (result, count, dtype), "result") }?;
-        access::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
-    })
+    guard::hold(
+        "dtl_win_get_accumulate",
+        |inside| window::hold(inside, win),
+        |window| {
+            let by = access::change(NAME, dtype, op)?;
+            // SAFETY: the caller's contract: it stays until the operation is over.
+            let from = unsafe { operands(NAME, (buf, count, dtype), op, "buf") }?;
+            // SAFETY: as above.
+            let result = unsafe { elements(NAME, (result, count, dtype), "result") }?;
+            access::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
+        },
+    )
 }
 
 /// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
@@ -258,20 +303,35 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    quickly_on(
-        win,
-        |inside| {
+    guard::quick(
+        Open::Library,
+        |visit| {
             let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
-            quick::fetch_op(inside, win, buffers, (dtype, op), Place { target, disp })
+            quick::fetch_op(&visit, win, buffers, (dtype, op), Place { target, disp })
+                .map(|()| DTL_SUCCESS)
         },
-        move |window| {
-            const NAME: &str = "dtl_win_fetch_op";
-            let by = access::change(NAME, dtype, op)?;
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
-            // SAFETY: as above.
-            let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-            access::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
+        || {
+            out_of_line(|| {
+                guard::hold(
+                    "dtl_win_fetch_op",
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        const NAME: &str = "dtl_win_fetch_op";
+                        let by = access::change(NAME, dtype, op)?;
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
+                        // SAFETY: as above.
+                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                        access::get_accumulate(
+                            window,
+                            NAME,
+                            (from, result),
+                            Place { target, disp },
+                            &by,
+                        )
+                    },
+                )
+            })
         },
     )
 }
@@ -296,26 +356,35 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    quickly_on(
-        win,
-        |inside| {
+    guard::quick(
+        Open::Library,
+        |visit| {
             let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
-            quick::compare_and_swap(inside, win, dtype, buffers, Place { target, disp })
+            quick::compare_and_swap(&visit, win, dtype, buffers, Place { target, disp })
+                .map(|()| DTL_SUCCESS)
         },
-        move |window| {
-            const NAME: &str = "dtl_win_compare_and_swap";
-            access::check_swapped(dtype)?;
-            // SAFETY: the caller's contract: they stay until the operation is over.
-            let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
-            // SAFETY: as above.
-            let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
-            // SAFETY: as above.
-            let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-            access::compare_and_swap(
-                window,
-                Swap { value, expected, result, dtype },
-                Place { target, disp },
-            )
+        || {
+            out_of_line(|| {
+                guard::hold(
+                    "dtl_win_compare_and_swap",
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        const NAME: &str = "dtl_win_compare_and_swap";
+                        access::check_swapped(dtype)?;
+                        // SAFETY: the caller's contract: they stay until the operation is over.
+                        let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
+                        // SAFETY: as above.
+                        let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
+                        // SAFETY: as above.
+                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                        access::compare_and_swap(
+                            window,
+                            Swap { value, expected, result, dtype },
+                            Place { target, disp },
+                        )
+                    },
+                )
+            })
         },
     )
 }

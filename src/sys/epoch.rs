@@ -234,22 +234,16 @@ pub fn is_inside() -> bool {
     unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)
 }
 
-/// Whether [`visit`] and [`enter_cheaply`] may be used: entering needs no fence.
+/// Whether [`step_in`] and [`enter_cheaply`] may be used: entering needs no fence.
 #[must_use]
 pub fn is_cheap() -> bool {
     !barrier::needs_fence()
 }
 
-/// As [`enter`], for a call of some nanoseconds that cannot unwind: `body` runs inside if this
-/// thread has a record and is outside. `None`: it was not run. Only where a value read in `body`
-/// says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough. Leavers' errands
-/// are left to others, or to the next entry.
-#[inline(always)]
-pub fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
-    body(&*step_in()?)
-}
-
-/// The same as a value: the stay ends when it is dropped.
+/// Enters for a visit of some nanoseconds, which ends when the result is dropped. `None`: this
+/// thread has no record yet, or is inside already. Only where a value read inside shows that
+/// [`is_cheap`] held (see `gate`): then the compiler's fence is enough. Leavers' errands are left
+/// to others, or to the next entry.
 #[inline(always)]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -264,7 +258,7 @@ pub fn step_in() -> Option<Visit> {
     Some(Visit { inside: ManuallyDrop::new(Guard { record }), seq })
 }
 
-/// A short stay, see [`visit`]. Guards within it go before it does.
+/// Visit of the epoch that [`step_in`] began. Guards within it go before it does.
 pub struct Visit {
     inside: ManuallyDrop<Guard>,
     seq: u64,
