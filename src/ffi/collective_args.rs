@@ -13,7 +13,7 @@ use crate::runtime::comm::staged as collective;
 use crate::runtime::comm::types::{builtin, element_size, reduction};
 use crate::runtime::comm::{Comm, whole};
 use crate::sys::buf::Region;
-use crate::sys::held::Kept;
+use crate::sys::handle_ref::HazardRef;
 use std::ffi::c_void;
 
 /// A buffer that may be DTL_IN_PLACE.
@@ -116,7 +116,7 @@ pub(super) unsafe fn reduce(
 /// The usual one, run to its end. `None`: it is not that.
 #[inline(always)]
 pub(super) unsafe fn usual_allreduce(
-    comm: &Kept<Comm>,
+    comm: &HazardRef<Comm>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
     count: u64,

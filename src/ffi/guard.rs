@@ -8,7 +8,7 @@ use crate::last_error;
 use crate::runtime::{lifecycle, trace};
 use crate::sys::cache;
 use crate::sys::epoch::{self, Guard, Visit};
-use crate::sys::held::Held;
+use crate::sys::handle_ref::HazardRef;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Entry name of the library's own work and of the calls that control tracing: never traced.
@@ -149,7 +149,7 @@ pub(super) fn wait<T>(
 #[inline]
 pub(super) fn hold<T>(
     entry: &'static str,
-    hold: impl FnOnce(Guard) -> Result<Held<T>>,
+    hold: impl FnOnce(Guard) -> Result<HazardRef<T>>,
     body: impl FnOnce(&T) -> Result<()>,
 ) -> dtl_status_t {
     run(entry, |inside| body(&*hold(inside)?))

@@ -75,8 +75,9 @@ unsafe extern "C" fn begin(
         move |visit| {
             // SAFETY: passed on.
             let (out, data) = (Out::usual(out)?, unsafe { usual_data(buf, count, dtype) }?);
-            let comm = p2p::visit_for(visit, comm, data.bytes, peer, what.tag())?;
-            Some(request::begin(&comm, what, data, peer).map(|request| out.set(request)))
+            let found = p2p::visit_for(visit, comm, data.bytes, peer, what.tag())?;
+            let begun = request::begin(&found, comm, what, data, peer);
+            Some(begun.map(|request| out.set(request)))
         },
         // SAFETY: passed on.
         move || unsafe { begin_any(comm, buf, count, dtype, peer, what, out) },

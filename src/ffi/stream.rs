@@ -12,7 +12,7 @@ use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
-use crate::sys::held::Held;
+use crate::sys::handle_ref::HazardRef;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) fn find(inside: &Guard, stream: dtl_stream_t) -> Result<&Stream> {
     objects::find(inside, objects::stream_id(inside, stream)?)
 }
 
-fn hold(inside: Guard, stream: dtl_stream_t) -> Result<Held<Stream>> {
+fn hold(inside: Guard, stream: dtl_stream_t) -> Result<HazardRef<Stream>> {
     let id = objects::stream_id(&inside, stream)?;
     objects::hold(inside, id)
 }

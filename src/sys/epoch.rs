@@ -15,9 +15,9 @@
 //! L1 finds what S2 left or L2 sees the odd number. That form is the one that the model in
 //! `tests/models` tries, and it proves the other: the barrier of membarrier is a full one too, and
 //! the code uses nothing of it but this either-or, so where exactly it strikes does not matter. A
-//! call that waits leaves the epoch but notes the one object it goes on using (`held`) before it
-//! does: the release store that makes the number even publishes the note, so a destroyer that sees
-//! the thread outside sees what it holds. Leaving is a release store and the destroyer's look an
+//! call that waits leaves the epoch but publishes the one object it goes on using (`held`) before it
+//! does, as a hazard pointer: the release store that makes the number even publishes it too, so a
+//! destroyer that sees the thread outside sees what it uses. Leaving is a release store and the destroyer's look an
 //! acquire load, so the user's last access happens before the free. Entering is a release store,
 //! too (the same instruction on x86): a destroyer that finds a later entry than the one it saw has
 //! then seen the leaving between them.
@@ -274,11 +274,11 @@ impl std::ops::Deref for Visit {
 }
 
 impl Visit {
-    /// Leaves for a call that will wait and goes on using one object, as [`Guard::into_holding`].
-    /// `None`: a call further up holds one already.
+    /// Leaves for a call that may wait and goes on using one object, as [`Guard::into_hazard`].
+    /// `None`: a call further up has the hazard pointer.
     #[inline(always)]
-    pub(super) fn into_holding(self, object: *const ()) -> Option<Holding> {
-        Holding::note(self.inside.record, object)
+    pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
+        HazardPointer::publish(self.inside.record, object)
     }
 }
 
@@ -332,13 +332,13 @@ impl Guard {
         Blocking { record }
     }
 
-    /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record.
-    /// Gives the guard back if a call further up holds one already.
-    pub(super) fn into_holding(self, object: *const ()) -> Result<Holding, Guard> {
+    /// Leaves the epoch but stays counted as a call in flight, and keeps one object alive by the
+    /// hazard pointer in the thread's record. Gives the guard back if a call further up has it.
+    pub(super) fn into_hazard(self, object: *const ()) -> Result<HazardPointer, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
         }
-        Holding::note(self.record, object).ok_or(self)
+        HazardPointer::publish(self.record, object).ok_or(self)
     }
 }
 
@@ -376,24 +376,31 @@ fn give_back(record: &Record) {
     }
 }
 
-/// A call in flight that is outside the epoch because it waits, and goes on using one object.
-pub(super) struct Holding {
-    pub(super) record: &'static Record,
+/// The hazard pointer of a thread in use: its call is outside the epoch because it waits, and goes
+/// on using one object.
+pub(super) struct HazardPointer {
+    record: &'static Record,
 }
 
-impl Holding {
+impl HazardPointer {
     /// Before the sequence number becomes even: whoever sees that sees this (release).
     #[inline(always)]
-    fn note(record: &'static Record, object: *const ()) -> Option<Holding> {
+    fn publish(record: &'static Record, object: *const ()) -> Option<HazardPointer> {
         if !record.held.load(Ordering::Relaxed).is_null() {
             return None;
         }
         record.held.store(object.cast_mut(), Ordering::Release);
-        Some(Holding { record })
+        Some(HazardPointer { record })
+    }
+
+    /// [`thread_mark`].
+    #[inline(always)]
+    pub(super) fn mark(&self) -> usize {
+        self.record.mark()
     }
 }
 
-impl Drop for Holding {
+impl Drop for HazardPointer {
     #[inline(always)]
     fn drop(&mut self) {
         self.record.held.store(ptr::null_mut(), Ordering::Release);
@@ -406,6 +413,13 @@ impl Drop for Holding {
 /// A call in flight that is outside the epoch because it waits.
 pub struct Blocking {
     record: &'static Record,
+}
+
+impl Blocking {
+    /// [`thread_mark`].
+    pub(super) fn mark(&self) -> usize {
+        self.record.mark()
+    }
 }
 
 impl Drop for Blocking {

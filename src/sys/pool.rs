@@ -64,9 +64,9 @@ struct Slot<T> {
     group: AtomicU64,
     /// There while `word` is a handle, or one that is busy.
     object: UnsafeCell<MaybeUninit<T>>,
-    /// The thread (`epoch::thread_mark`) that looks at the object and may call who looks again;
-    /// else 0. Only compared with the own.
-    looker: AtomicUsize,
+    /// The thread (`epoch::thread_mark`) that has the lock and may call the program, which may look
+    /// at the object again; else 0. A thread only compares it with its own mark.
+    owner: AtomicUsize,
 }
 
 /// The table. A look-up reads its first line of the cache only.
@@ -129,19 +129,6 @@ impl SpareSlots {
     }
 }
 
-/// The lock of a slot.
-struct Lock<T: 'static> {
-    slot: &'static Slot<T>,
-    handle: u64,
-}
-
-impl<T> Drop for Lock<T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.slot.word.store(self.handle, Ordering::Release);
-    }
-}
-
 impl<T> Slot<T> {
     /// Of one in the free list: its index + 1.
     fn number(&self) -> u32 {
@@ -149,81 +136,80 @@ impl<T> Slot<T> {
     }
 
     #[inline(always)]
-    fn try_lock(&'static self, handle: u64) -> Result<Lock<T>, Missed> {
+    fn try_lock(&self, handle: u64) -> Result<(), Missed> {
         match self.word.compare_exchange(
             handle,
             handle ^ BUSY,
             Ordering::Acquire,
             Ordering::Relaxed,
         ) {
-            Ok(_) => Ok(Lock { slot: self, handle }),
+            Ok(_) => Ok(()),
             Err(now) => Err(if now == handle ^ BUSY { Missed::Busy } else { Missed::Stale }),
         }
     }
 }
 
-/// A look at a live object: nobody else is at it until this goes.
-pub struct Looking<T: 'static> {
-    lock: Lock<T>,
+/// Exclusive access to a live object, by the lock of its slot.
+pub struct Locked<T: 'static> {
+    slot: &'static Slot<T>,
+    handle: u64,
     pool: &'static Pool<T>,
 }
 
-impl<T> Deref for Looking<T> {
+impl<T> Drop for Locked<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.slot.owner.store(0, Ordering::Relaxed);
+        self.slot.word.store(self.handle, Ordering::Release);
+    }
+}
+
+impl<T> Deref for Locked<T> {
     type Target = T;
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        let object = self.lock.slot.object.get().cast::<T>();
+        let object = self.slot.object.get().cast::<T>();
         // SAFETY: as in `deref_mut`: the lock keeps the object where it is and everybody else away.
         unsafe { &*object }
     }
 }
 
-impl<T> DerefMut for Looking<T> {
+impl<T> DerefMut for Locked<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        let object = self.lock.slot.object.get().cast::<T>();
+        let object = self.slot.object.get().cast::<T>();
         // SAFETY: in a live slot whose lock this has: the object is there and stays, and nobody
         // else reaches it.
         unsafe { &mut *object }
     }
 }
 
-/// The note that this thread is at an object. It goes before the look does.
-pub struct Noted<T: 'static>(&'static Slot<T>);
-
-impl<T> Drop for Noted<T> {
-    fn drop(&mut self) {
-        self.0.looker.store(0, Ordering::Relaxed);
-    }
-}
-
-impl<T: Send + 'static> Looking<T> {
+impl<T: Send + 'static> Locked<T> {
     /// What the object belongs to.
     #[inline(always)]
     #[must_use]
     pub fn group(&self) -> u64 {
-        self.lock.slot.group.load(Ordering::Relaxed)
+        self.slot.group.load(Ordering::Relaxed)
     }
 
-    /// Notes that this thread is at the object: for a look that may call the program, which may
-    /// look again.
-    #[must_use]
-    pub fn note(&self) -> Noted<T> {
-        self.lock.slot.looker.store(epoch::thread_mark(), Ordering::Relaxed);
-        Noted(self.lock.slot)
+    /// Records this thread as the one that has the lock, until it gives it back: for a caller that
+    /// may call the program, which may look at the object again.
+    pub fn set_owner(&self) {
+        self.slot.owner.store(epoch::thread_mark(), Ordering::Relaxed);
     }
 
     /// Ends the object: its handle is stale.
     #[inline(always)]
     pub fn end(self) {
+        self.slot.owner.store(0, Ordering::Relaxed);
         self.end_by(epoch::spare_slots(), |object| {
             // SAFETY: it was there, and is not touched again.
             unsafe { object.assume_init_drop() };
         });
     }
 
-    /// The same of one that owns nothing: it is not dropped.
+    /// Ends an object that owns nothing, and whose owner was not set: it is not dropped.
     #[inline(always)]
     pub fn forget(self, inside: &Guard) {
         self.end_by(Some(inside.spare_slots()), |_| ());
@@ -231,8 +217,7 @@ impl<T: Send + 'static> Looking<T> {
 
     #[inline(always)]
     fn end_by(self, own: Option<&'static SpareSlots>, clear: impl FnOnce(&mut MaybeUninit<T>)) {
-        let Looking { lock, pool } = self;
-        let Lock { slot, handle } = *ManuallyDrop::new(lock);
+        let Locked { slot, handle, pool } = *ManuallyDrop::new(self);
         // First: what goes with the object may use the table, which does not list it any more.
         slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
         let place = slot.object.get();
@@ -272,7 +257,7 @@ impl<T: Send + 'static> Pool<T> {
                 next: AtomicPtr::new(ptr::null_mut()),
                 group: AtomicU64::new(0),
                 object: UnsafeCell::new(MaybeUninit::uninit()),
-                looker: AtomicUsize::new(0),
+                owner: AtomicUsize::new(0),
             };
             let slots: Box<[Slot<T>]> = (index..index + CHUNK).map(empty).collect();
             let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
@@ -446,7 +431,7 @@ impl<T: Send + 'static> Pool<T> {
         let slot = self.slot(index_of(handle)).filter(|_| mark != 0);
         let is = |slot: &Slot<T>| {
             slot.word.load(Ordering::Relaxed) == handle ^ BUSY
-                && slot.looker.load(Ordering::Relaxed) == mark
+                && slot.owner.load(Ordering::Relaxed) == mark
         };
         slot.is_some_and(is)
     }
@@ -455,12 +440,12 @@ impl<T: Send + 'static> Pool<T> {
     pub fn with<R>(
         &'static self,
         handle: u64,
-        look: impl FnOnce(&mut Looking<T>) -> Then<R>,
+        look: impl FnOnce(&mut Locked<T>) -> Then<R>,
     ) -> Result<R, Missed> {
         let mut looks = 0_u32;
-        let mut looking = loop {
+        let mut locked = loop {
             match self.try_look(handle) {
-                Ok(looking) => break looking,
+                Ok(locked) => break locked,
                 Err(Missed::Busy) if !self.is_own(handle) => {}
                 Err(Missed::Busy) => return Err(Missed::Own),
                 Err(missed) => return Err(missed),
@@ -470,13 +455,11 @@ impl<T: Send + 'static> Pool<T> {
             looks = looks.wrapping_add(1);
             if looks % SPINS == 0 { yield_now() } else { spin_loop() }
         };
-        let noted = looking.note();
-        let then = look(&mut looking);
-        drop(noted);
-        Ok(match then {
+        locked.set_owner();
+        Ok(match look(&mut locked) {
             Then::Keep(result) => result,
             Then::End(result) => {
-                looking.end();
+                locked.end();
                 result
             }
         })
@@ -484,9 +467,9 @@ impl<T: Send + 'static> Pool<T> {
 
     /// The same, but waits for nobody, and who looks decides at the end what becomes of the object.
     #[inline(always)]
-    pub fn try_look(&'static self, handle: u64) -> Result<Looking<T>, Missed> {
+    pub fn try_look(&'static self, handle: u64) -> Result<Locked<T>, Missed> {
         let Some(slot) = self.slot(index_of(handle)) else { return Err(Missed::Stale) };
-        slot.try_lock(handle).map(|lock| Looking { lock, pool: self })
+        slot.try_lock(handle).map(|()| Locked { slot, handle, pool: self })
     }
 
     /// The handles of all objects.

@@ -9,8 +9,8 @@
 
 use super::cache;
 use super::epoch::{self, Guard, Visit};
-use super::held::{Held, Kept, Visited};
-use super::spot::Spot;
+use super::handle_ref::{EpochRef, HazardRef};
+use super::slot_ref::SlotRef;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
 use std::ptr;
@@ -153,29 +153,29 @@ impl<T: Send + Sync + 'static> Table<T> {
         unsafe { object.as_ref() }
     }
 
-    /// Where a handle's object stands, or will stand.
+    /// The slot of a handle, whether its object is in it yet or not.
     #[must_use]
-    pub fn spot(&'static self, handle: u64) -> Spot<T> {
+    pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
         let _one_makes_chunks = self.free.lock();
-        Spot::new(self.slot_or_grow(index_of(handle)), handle)
+        SlotRef::new(self.slot_or_grow(index_of(handle)))
     }
 
-    /// The object, for a short stay.
+    /// The object, for as long as the visit lasts.
     #[must_use]
     #[inline(always)]
-    pub fn visit(&self, stay: Visit, handle: u64) -> Option<Visited<T>> {
-        let object = ptr::from_ref(self.get(&stay, handle)?);
-        Some(Visited { object, stay })
+    pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
+        let object = ptr::from_ref(self.get(&visit, handle)?);
+        Some(EpochRef { object, visit })
     }
 
-    /// The same, and where it stands.
+    /// The object, for as long as the visit lasts, and its slot.
     #[must_use]
     #[inline(always)]
-    pub fn visit_at(&'static self, stay: Visit, handle: u64) -> Option<(Visited<T>, Spot<T>)> {
+    pub fn visit_at(&'static self, visit: Visit, handle: u64) -> Option<(EpochRef<T>, SlotRef<T>)> {
         let slot = self.slot(index_of(handle))?;
-        // Alive as long as the stay, as in `get`.
+        // Alive as long as the visit, as in `get`.
         let object = slot.object_of(handle)?;
-        Some((Visited { object, stay }, Spot::new(Some(slot), handle)))
+        Some((EpochRef { object, visit }, SlotRef::new(Some(slot))))
     }
 
     /// Whether a handle names an object, at this moment.
@@ -200,16 +200,9 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// no shared counter is touched. `Err` gives the guard back: the handle is stale.
     ///
     /// [`pin`]: Table::pin
-    pub fn hold(&self, inside: Guard, handle: u64) -> Result<Held<T>, Guard> {
+    pub fn hold(&self, inside: Guard, handle: u64) -> Result<HazardRef<T>, Guard> {
         let Some(object) = self.get(&inside, handle).map(ptr::from_ref) else { return Err(inside) };
-        match inside.into_holding(object.cast()) {
-            Ok(noted) => Ok(Held::Noted(Kept { object, noted })),
-            // A call further up this thread holds something already: take a share instead.
-            Err(inside) => match self.pin(&inside, handle) {
-                Some(share) => Ok(Held::Shared(share, inside.into_blocking())),
-                None => Err(inside),
-            },
-        }
+        HazardRef::new(inside, object, |inside| self.pin(inside, handle))
     }
 
     /// Unlinks the object: from here on the handle is stale. The table's share is dropped once the
@@ -276,29 +269,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spot_shows_the_object_of_its_handle() {
+    fn a_slot_shows_the_object_of_its_handle() {
         static TABLE: Table<u64> = Table::new(3, 1);
         let guard = epoch::enter();
-        let fixed = TABLE.spot(encode(3, 0, 0));
-        assert_eq!(fixed.get(&guard), None, "not there yet");
+        let fixed = encode(3, 0, 0);
+        let slot = TABLE.slot_ref(fixed);
+        assert_eq!(slot.get(&guard, fixed), None, "not there yet");
         assert!(TABLE.put_fixed(0, Arc::new(7)));
-        assert_eq!(fixed.get(&guard), Some(&7));
+        assert_eq!(slot.get(&guard, fixed), Some(&7));
         let object = Arc::new(8);
         let handle = TABLE.insert(Arc::clone(&object)).unwrap();
-        let told = crate::sys::spot::SpotCell::default();
-        assert!(told.get().get(&guard).is_none());
-        told.set(TABLE.spot(handle));
-        assert_eq!(
-            (told.handle(), told.get().handle(), told.get().get(&guard)),
-            (handle, handle, Some(&8))
-        );
+        let cell = crate::sys::slot_ref::SlotRefCell::default();
+        assert!(cell.get().get(&guard, handle).is_none());
+        cell.set(TABLE.slot_ref(handle), handle);
+        assert_eq!((cell.handle(), cell.get().get(&guard, handle)), (handle, Some(&8)));
         assert!(TABLE.remove(&guard, handle).is_some());
-        assert!(told.get().get(&guard).is_none());
+        assert!(cell.get().get(&guard, handle).is_none());
         let next = TABLE.insert(object).unwrap();
-        assert_eq!((index_of(next), TABLE.spot(next).get(&guard)), (index_of(handle), Some(&8)));
+        let found = TABLE.slot_ref(next).get(&guard, next);
+        assert_eq!((index_of(next), found), (index_of(handle), Some(&8)));
         assert!(
-            told.get().get(&guard).is_none(),
-            "in the same place, at the same address, but under another handle"
+            cell.get().get(&guard, handle).is_none(),
+            "in the same slot, at the same address, but under another handle"
         );
     }
 
@@ -382,7 +374,7 @@ mod tests {
         let handle = table.insert(object).unwrap();
         let held = table.hold(epoch::enter(), handle).ok().unwrap();
         let nested = table.hold(epoch::enter(), handle).ok().unwrap();
-        assert!(matches!((&held, &nested), (Held::Noted(_), Held::Shared(..))));
+        assert_eq!((held.is_counted(), nested.is_counted()), (false, true));
         drop(table.remove(&epoch::enter(), handle));
         drop(nested);
         epoch::collect();

@@ -62,7 +62,7 @@ use crate::sys::asking::Asking;
 use crate::sys::clock::Deadline;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
-use crate::sys::spot::SpotCell;
+use crate::sys::slot_ref::SlotRefCell;
 use crate::sys::turn::Turn;
 use crate::sys::within::Within;
 use algorithms::levels::Levels;
@@ -84,7 +84,7 @@ pub use table::{
 #[repr(C, align(128))]
 pub struct Comm {
     /// Where it stands, with its handle; nowhere until it has one.
-    spot: SpotCell<Comm>,
+    slot: SlotRefCell<Comm>,
     timeout_ns: u64,
     size: i32,
     rank: i32,
@@ -140,7 +140,7 @@ impl Comm {
         timeout_ns: u64,
     ) -> Self {
         let mut comm = Comm {
-            spot: SpotCell::default(),
+            slot: SlotRefCell::default(),
             has_collectives: link.transport.has_collectives(),
             is_for_some: !link.transport.may_be_served(),
             asking: link.transport.asking(),
@@ -186,7 +186,7 @@ impl Comm {
 
     /// The handle that it was put under.
     fn handle(&self) -> dtl_comm_t {
-        dtl_comm_t { id: self.spot.handle() }
+        dtl_comm_t { id: self.slot.handle() }
     }
 
     /// This process' rank.

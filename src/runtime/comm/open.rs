@@ -64,7 +64,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
-    comm.spot.set(super::TABLE.spot(handle.id));
+    comm.slot.set(super::TABLE.slot_ref(handle.id), handle.id);
     comm.recorder.belongs_to(handle.id);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");

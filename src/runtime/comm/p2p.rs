@@ -15,9 +15,9 @@ use crate::sys::buf::{Region, Scratch};
 use crate::sys::cache::usually;
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::Visit;
-use crate::sys::held::{Kept, Visited};
+use crate::sys::handle_ref::{EpochRef, HazardRef};
 use crate::sys::park::Backoff;
-use crate::sys::spot::Spot;
+use crate::sys::slot_ref::SlotRef;
 use std::sync::Arc;
 
 /// A started operation.
@@ -373,34 +373,34 @@ fn send_kind(mode: SendMode) -> Kind {
 #[inline(always)]
 #[must_use]
 pub fn visit_for(
-    stay: Visit,
+    visit: Visit,
     handle: dtl_comm_t,
     data: Region,
     peer: i32,
     tag: i32,
 ) -> Option<Found> {
-    super::TABLE.visit_at(stay, handle.id).filter(|(comm, _)| comm.is_usual(data, peer, tag))
+    super::TABLE.visit_at(visit, handle.id).filter(|(comm, _)| comm.is_usual(data, peer, tag))
 }
 
-/// A communicator for a short stay, and where it stands.
-pub type Found = (Visited<Comm>, Spot<Comm>);
+/// A communicator for as long as a visit lasts, and its slot.
+pub type Found = (EpochRef<Comm>, SlotRef<Comm>);
 
 /// The same for a call that may wait.
 #[inline(always)]
 #[must_use]
 pub fn keep_for(
-    stay: Visit,
+    visit: Visit,
     handle: dtl_comm_t,
     data: Region,
     peer: i32,
     tag: i32,
-) -> Option<Kept<Comm>> {
-    visit_for(stay, handle, data, peer, tag)?.0.keep()
+) -> Option<HazardRef<Comm>> {
+    visit_for(visit, handle, data, peer, tag)?.0.into_hazard()
 }
 
 /// Sends the usual message and returns when the buffer may be used again.
 #[inline(always)]
-pub fn send(comm: &Kept<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
+pub fn send(comm: &HazardRef<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
     let noting =
         comm.recorder.note(comm.mark(), Tagged::send(tag).words(dest, data.count, data.dtype));
     let sent = comm.send_started(data.bytes, dest, tag, SendMode::Standard);
@@ -434,7 +434,13 @@ fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> 
 
 /// Receives the usual message; `told` may say TRUNCATED or RANK_FAILURE.
 #[inline(always)]
-pub fn recv(comm: &Kept<Comm>, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+pub fn recv(
+    comm: &HazardRef<Comm>,
+    data: Data,
+    source: i32,
+    tag: i32,
+    told: &mut Done,
+) -> Result<()> {
     let noting =
         comm.recorder.note(comm.mark(), Tagged::recv(tag).words(source, data.count, data.dtype));
     let received = comm.receive(data.bytes, comm.exactly(Class::User, source, tag), told);

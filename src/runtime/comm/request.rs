@@ -30,8 +30,8 @@ use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
-use crate::sys::pool::{Looking, Missed, Pool, Then};
-use crate::sys::spot::{Place, Spot};
+use crate::sys::pool::{Locked, Missed, Pool, Then};
+use crate::sys::slot_ref::SlotRef;
 pub(super) use ask::{Asked, ask, is_over};
 pub use begin::{begin, begin_any, issend};
 pub(super) use ending::{check_revocable, end_all, end_if_absent, end_with_comm, withdraw_all};
@@ -53,7 +53,7 @@ static TABLE: Pool<Request> = Pool::new(TAG);
 #[repr(C)]
 struct Request {
     /// Of its communicator, of which it has no share.
-    place: Place<Comm>,
+    place: SlotRef<Comm>,
     life: Life<Operation, Outcome>,
     what: Tagged,
     peer: i32,
@@ -91,7 +91,7 @@ pub type Outcome = (Done, Result<()>);
 
 #[inline(always)]
 fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> {
-    kept(comm, TABLE.put(comm.spot.handle(), make))
+    kept(comm, TABLE.put(comm.slot.handle(), make))
 }
 
 /// The handle of a request that has got one.
@@ -123,10 +123,10 @@ fn started(
     start: impl FnOnce() -> Result<Started>,
 ) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    let spot = comm.spot.get();
+    let place = comm.slot.get();
     match start() {
         Ok(begun) => insert(comm, || {
-            of_message(spot, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer))
+            of_message(place, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer))
         }),
         Err(error) => Err(not_begun(comm, ticket, error)),
     }
@@ -135,13 +135,13 @@ fn started(
 /// A message that was started.
 #[inline(always)]
 fn of_message(
-    comm: Spot<Comm>,
+    place: SlotRef<Comm>,
     begun: Started,
     ticket: Ticket,
     (what, peer): (Tagged, i32),
 ) -> Request {
     let life = Life::Active(Operation::Started(begun, ticket));
-    Request { place: comm.place(), what, peer, again: None, life }
+    Request { place, what, peer, again: None, life }
 }
 
 #[cold]
@@ -202,13 +202,7 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
     let what = Tagged::new(kind, plan.tag);
-    insert(comm, || Request {
-        place: comm.spot.get().place(),
-        what,
-        peer,
-        again,
-        life: Life::AtRest,
-    })
+    insert(comm, || Request { place: comm.slot.get(), what, peer, again, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
@@ -234,13 +228,8 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
         }
     };
     let what = Tagged::new(kind, 0);
-    let handle = insert(comm, || Request {
-        place: comm.spot.get().place(),
-        what,
-        peer: -1,
-        again: None,
-        life,
-    })?;
+    let handle =
+        insert(comm, || Request { place: comm.slot.get(), what, peer: -1, again: None, life })?;
     if runs {
         progress::add_running(handle);
     }
@@ -261,13 +250,7 @@ pub(super) fn of_window(
                 Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
             }
         };
-        Request {
-            place: comm.spot.get().place(),
-            what: Tagged::new(kind, 0),
-            peer,
-            again: None,
-            life,
-        }
+        Request { place: comm.slot.get(), what: Tagged::new(kind, 0), peer, again: None, life }
     })
 }
 
@@ -303,8 +286,8 @@ fn standing_if(
         Err(Missed::Stale) => return Ok(None),
         Err(_) => return Ok(Some(Standing::Active)),
     };
-    let _noted = request.note();
-    match request.comm().get(&inside) {
+    request.set_owner();
+    match request.comm(&inside) {
         Some(comm) if may(&request, comm) => request.settle(comm).map(Some),
         _ => Ok(Some(Standing::Active)),
     }
@@ -337,7 +320,7 @@ fn look<R>(
     look: impl FnOnce(&mut Request, &Comm) -> Result<R>,
 ) -> Result<R> {
     let looked = TABLE.with(handle.id, |request| {
-        Then::Keep(match request.comm().get(inside) {
+        Then::Keep(match request.comm(inside) {
             Some(comm) => look(request, comm),
             None => Err(super::destroyed()),
         })
@@ -376,14 +359,14 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
 
 /// Whether a request belongs to a communicator, whoever is at it.
 fn is_of(id: u64, comm: &Comm) -> bool {
-    comm.spot.handle() != 0 && TABLE.group_of(id) == Some(comm.spot.handle())
+    comm.slot.handle() != 0 && TABLE.group_of(id) == Some(comm.slot.handle())
 }
 
-impl Looking<Request> {
-    /// Its communicator.
+impl Locked<Request> {
+    /// Its communicator, unless that is destroyed.
     #[inline(always)]
-    fn comm(&self) -> Spot<Comm> {
-        self.place.spot(self.group())
+    fn comm<'g>(&self, inside: &'g Guard) -> Option<&'g Comm> {
+        self.place.get(inside, self.group())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{invalid_handle, log};
 use crate::sys::epoch::{self, Guard, Visit};
-use crate::sys::held::{Held, Kept};
+use crate::sys::handle_ref::HazardRef;
 use crate::sys::slab::Table;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
 
 /// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
 #[inline(always)]
-pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
+pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     let inside = match TABLE.hold(inside, handle.id) {
         Ok(held) => return Ok(held),
         Err(inside) => inside,
@@ -68,8 +68,8 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
 /// waits too.
 #[inline(always)]
 #[must_use]
-pub fn keep(stay: Visit, handle: dtl_comm_t) -> Option<Kept<Comm>> {
-    TABLE.visit(stay, handle.id)?.keep()
+pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
+    TABLE.visit(visit, handle.id)?.into_hazard()
 }
 
 /// Puts a communicator under a fresh handle.
@@ -84,7 +84,7 @@ pub(super) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
     match TABLE.insert(Arc::clone(comm)) {
         // Nobody else knows the handle yet.
         Some(id) => {
-            comm.spot.set(TABLE.spot(id));
+            comm.slot.set(TABLE.slot_ref(id), id);
             comm.recorder.belongs_to(id);
             Ok(dtl_comm_t { id })
         }

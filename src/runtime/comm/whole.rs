@@ -16,7 +16,7 @@ use crate::runtime::backend::{Collective, OpId};
 use crate::runtime::memory::hidden;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::cache::{self, usually};
-use crate::sys::held::Kept;
+use crate::sys::handle_ref::HazardRef;
 
 /// Where a collective runs whose arguments are checked.
 pub(super) trait Place {
@@ -90,7 +90,7 @@ impl Caller<'_> {
 /// nothing else wants to be moved on. `None`: it is not that, and nothing was done.
 #[inline(always)]
 pub fn allreduce(
-    comm: &Kept<Comm>,
+    comm: &HazardRef<Comm>,
     send: Sent,
     recv: Data,
     op: dtl_reduce_op_t,

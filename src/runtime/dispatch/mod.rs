@@ -23,7 +23,7 @@ use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::epoch::{self, Guard};
-use crate::sys::held::Held;
+use crate::sys::handle_ref::HazardRef;
 use crate::sys::lock::Mutex;
 use crate::sys::published::Published;
 use crate::sys::slab::Table;
@@ -267,7 +267,7 @@ impl Dispatcher {
         handle: dtl_dispatcher_t,
         mut inside: Guard,
         query: &Query,
-    ) -> Result<Held<Registration>> {
+    ) -> Result<HazardRef<Registration>> {
         loop {
             let chosen = find(&inside, handle)?.choose(&inside, query)?.handle();
             match REGISTRATIONS.hold(inside, chosen.id) {

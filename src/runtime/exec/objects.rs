@@ -12,7 +12,7 @@ use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::epoch::{self, Guard};
-use crate::sys::held::Held;
+use crate::sys::handle_ref::HazardRef;
 use crate::sys::lock::RwLock;
 use crate::sys::slab::Table;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub fn pin<T: Noun>(inside: &Guard, id: u64) -> Result<Arc<T>> {
 }
 
 /// The object of a handle, held by a call that will wait.
-pub fn hold<T: Noun>(inside: Guard, id: u64) -> Result<Held<T>> {
+pub fn hold<T: Noun>(inside: Guard, id: u64) -> Result<HazardRef<T>> {
     T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
 }
 

@@ -24,7 +24,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
 use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::epoch::{self, Guard, Running, Visit};
-use crate::sys::held::Visited;
+use crate::sys::handle_ref::EpochRef;
 use crate::sys::lock::Mutex;
 use crate::sys::slab::Table;
 use crate::sys::stopwatch::Stopwatch;
@@ -100,15 +100,15 @@ impl Picked {
 }
 
 /// A policy that can choose for a task that the submitting thread runs, for a short stay.
-pub struct Quick(Visited<Ready>);
+pub struct Quick(EpochRef<Ready>);
 
 /// The policy of a handle, if it is one. `None`: it is not that simple, see `submit`.
 #[inline(always)]
 #[must_use]
-pub fn quick(stay: Visit, id: u64) -> Option<Quick> {
+pub fn quick(visit: Visit, id: u64) -> Option<Quick> {
     POLICIES
-        .visit(stay, id)?
-        .part(|policy| policy.ready.get().filter(|ready| ready.is_quick))
+        .visit(visit, id)?
+        .filter_map(|policy| policy.ready.get().filter(|ready| ready.is_quick))
         .map(Quick)
 }
 

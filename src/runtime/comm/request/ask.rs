@@ -11,7 +11,7 @@ use crate::runtime::backend::{Done, OpId};
 use crate::sys::asking::{Answer, Heard};
 use crate::sys::cache;
 use crate::sys::epoch::Guard;
-use crate::sys::pool::{Looking, Missed};
+use crate::sys::pool::{Locked, Missed};
 use std::task::Poll;
 
 /// How a request stands for who asks after it.
@@ -46,7 +46,7 @@ pub(in crate::runtime::comm) fn ask(
         Err(Missed::Stale) => return Ok(Asked::Stale),
         Err(_) => return Ok(Asked::Active),
     };
-    let Some(comm) = request.comm().get(inside) else { return Ok(Asked::Closed) };
+    let Some(comm) = request.comm(inside) else { return Ok(Asked::Closed) };
     let Some(message) = request.message() else { return ask_other(request, comm, told) };
     Ok(match end_message(inside, request, comm, message, told, false)? {
         Poll::Ready(()) => Asked::Over,
@@ -65,7 +65,7 @@ pub(in crate::runtime::comm) fn is_over(
     waits: bool,
 ) -> bool {
     let Some(request) = cache::usual(TABLE.try_look(handle.id).ok()) else { return false };
-    let Some(comm) = request.comm().get(inside) else { return false };
+    let Some(comm) = request.comm(inside) else { return false };
     let Some(message) = cache::usual(request.message()) else { return false };
     matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
 }
@@ -75,7 +75,7 @@ pub(in crate::runtime::comm) fn is_over(
 #[inline(always)]
 fn end_message(
     inside: &Guard,
-    request: Looking<Request>,
+    request: Locked<Request>,
     comm: &Comm,
     (op, ticket): (Option<OpId>, Ticket),
     told: &mut Outcome,
@@ -129,11 +129,9 @@ impl Comm {
 /// Asks after all that is not the usual case.
 #[cold]
 #[inline(never)]
-fn ask_other(mut request: Looking<Request>, comm: &Comm, told: &mut Outcome) -> Result<Asked> {
-    let noted = request.note();
-    let heard = request.hear(comm, told);
-    drop(noted);
-    match heard? {
+fn ask_other(mut request: Locked<Request>, comm: &Comm, told: &mut Outcome) -> Result<Asked> {
+    request.set_owner();
+    match request.hear(comm, told)? {
         Standing::Over => {
             if request.again.is_none() {
                 request.end();

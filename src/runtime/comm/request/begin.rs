@@ -4,14 +4,20 @@ use super::super::call::{Kind, Tagged};
 use super::super::p2p::{Data, Found, Started};
 use super::super::{Comm, staging};
 use super::{Plan, TABLE, kept, not_begun, of_message, other, started};
-use crate::abi::handle::dtl_request_t;
+use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::error::Result;
 use crate::runtime::memory::hidden;
 use crate::sys::cache;
 
 /// Starts the usual message.
 #[inline(always)]
-pub fn begin((comm, spot): &Found, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
+pub fn begin(
+    (comm, place): &Found,
+    handle: dtl_comm_t,
+    what: Tagged,
+    data: Data,
+    peer: i32,
+) -> Result<dtl_request_t> {
     let words = what.words(peer, data.count, data.dtype);
     let ticket = comm.recorder.begin_usual(comm.inside().mark(), words);
     let (transport, bytes) = (comm.link.part(), data.bytes);
@@ -21,11 +27,11 @@ pub fn begin((comm, spot): &Found, what: Tagged, data: Data, peer: i32) -> Resul
     } else {
         transport.begin_send(bytes, outer, word)
     };
-    let spot = *spot;
+    let place = *place;
     match begun {
         Ok(op) => {
-            let request = move || of_message(spot, Started::of(op), ticket, (what, peer));
-            kept(comm, TABLE.put_inside(comm.inside(), spot.handle(), request))
+            let request = move || of_message(place, Started::of(op), ticket, (what, peer));
+            kept(comm, TABLE.put_inside(comm.inside(), handle.id, request))
         }
         Err(error) => {
             cache::rarely();

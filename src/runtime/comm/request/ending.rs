@@ -90,7 +90,7 @@ pub(in crate::runtime::comm) fn end_with_comm(
 /// it.
 pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
-    let _noted = request.note();
+    request.set_owner();
     let is_message = match &request.life {
         Life::Active(Operation::Started(..)) => true,
         Life::Active(Operation::Other(other)) => other.is_message(),
@@ -175,7 +175,7 @@ pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
         let _ended = TABLE.with(id, |request| {
-            if let Some(comm) = request.comm().get(&inside) {
+            if let Some(comm) = request.comm(&inside) {
                 drop(withdrawing::until(&comm.link, || request.take_back(comm)));
             }
             Then::End(())

@@ -116,9 +116,9 @@ pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<
 
 /// Who waits for something else moves it on as well: its parts are copied by calls.
 fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
-    let (spot, what, peer) = (comm.spot.get(), Tagged::new(plan.kind, plan.tag), plan.peer);
+    let (place, what, peer) = (comm.slot.get(), Tagged::new(plan.kind, plan.tag), plan.peer);
     let life = Life::Active(operation);
-    let handle = insert(comm, || Request { place: spot.place(), what, peer, again: None, life })?;
+    let handle = insert(comm, || Request { place, what, peer, again: None, life })?;
     // Unless another thread's calls are not welcome, as over an MPI that is not for several.
     if comm.link.transport.may_be_served() {
         progress::add_running(handle);

@@ -32,7 +32,7 @@ use crate::runtime::{backend, copy_text, invalid_handle};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch as inside_out;
 use crate::sys::epoch::Guard;
-use crate::sys::held::Held;
+use crate::sys::handle_ref::HazardRef;
 use crate::sys::park::Backoff;
 use crate::sys::slab::Table;
 use choose::{Chosen, Had, Kept};
@@ -188,7 +188,7 @@ pub fn is_live(id: u64) -> bool {
 
 /// A handle's window for a call that may wait.
 #[inline]
-pub fn hold(inside: Guard, handle: dtl_win_t) -> Result<Held<Window>> {
+pub fn hold(inside: Guard, handle: dtl_win_t) -> Result<HazardRef<Window>> {
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("window", TAG, handle.id))
 }
 

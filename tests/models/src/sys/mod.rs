@@ -10,9 +10,9 @@ pub mod cache;
 #[path = "../../../../src/sys/epoch.rs"]
 pub mod epoch;
 pub mod futex;
+#[path = "../../../../src/sys/handle_ref.rs"]
+pub mod handle_ref;
 pub mod heap;
-#[path = "../../../../src/sys/held.rs"]
-pub mod held;
 #[path = "../../../../src/sys/journal.rs"]
 pub mod journal;
 pub mod journal_model;
@@ -31,10 +31,10 @@ pub mod shared;
 pub mod shared_lock;
 #[path = "../../../../src/sys/slab.rs"]
 pub mod slab;
+#[path = "../../../../src/sys/slot_ref.rs"]
+pub mod slot_ref;
 #[path = "../../../../src/sys/spin.rs"]
 pub mod spin;
-#[path = "../../../../src/sys/spot.rs"]
-pub mod spot;
 pub mod sync;
 #[path = "../../../../src/sys/team.rs"]
 pub mod team;

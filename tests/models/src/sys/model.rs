@@ -4,7 +4,7 @@
 //! why that stands for both forms.
 
 use super::epoch;
-use super::pool::{Looking, Pool, Then};
+use super::pool::{Locked, Pool, Then};
 use super::published::Published;
 use super::slab::Table;
 use super::spin::SpinLock;
@@ -20,9 +20,9 @@ pub const ALL: &[Model] = &[
     ("table: get against remove", || used_against_remove(get)),
     ("table: pin against remove", || used_against_remove(pin)),
     ("table: hold against remove", || used_against_remove(hold)),
-    ("table: spot against remove", spot_against_remove),
-    ("table: spot against remove and insert", || spot_against_reuse(0)),
-    ("table: spot against remove and the same handle again", || spot_against_reuse(1)),
+    ("table: slot against remove", slot_against_remove),
+    ("table: slot against remove and insert", || slot_against_reuse(0)),
+    ("table: slot against remove and the same handle again", || slot_against_reuse(1)),
     ("table: get against remove and insert", get_against_reuse),
     ("table: hold against remove and insert", hold_against_reuse),
     ("table: get against a fixed handle that is opened again", fixed_again),
@@ -127,23 +127,23 @@ fn hold(table: &Table<Object>, handle: u64) -> Option<u64> {
     Some(held.number())
 }
 
-/// By where the object stands.
-fn at_spot(table: &Arc<Table<Object>>, handle: u64) -> impl FnOnce() -> Option<u64> + use<> {
+/// By the slot of the object.
+fn at_slot(table: &Arc<Table<Object>>, handle: u64) -> impl FnOnce() -> Option<u64> + use<> {
     // SAFETY: as long as `table`, which every caller outlives.
     let kept: &'static Table<Object> = unsafe { &*Arc::as_ptr(table) };
-    let (spot, table) = (kept.spot(handle), Arc::clone(table));
+    let (slot, table) = (kept.slot_ref(handle), Arc::clone(table));
     move || {
         let inside = epoch::enter();
-        let found = spot.get(&inside).map(Object::number);
+        let found = slot.get(&inside, handle).map(Object::number);
         drop(table);
         found
     }
 }
 
-fn spot_against_remove() {
+fn slot_against_remove() {
     let world = World::new(0);
     let handle = world.insert(1);
-    let look = at_spot(&world.table, handle);
+    let look = at_slot(&world.table, handle);
     let user = thread::spawn(move || assert!(matches!(look(), None | Some(1))));
     assert!(world.remove(handle));
     user.join().unwrap();
@@ -151,7 +151,7 @@ fn spot_against_remove() {
 }
 
 /// The slot's next object is not taken for the first, unless it has the same handle; neither is used when it is gone.
-fn spot_against_reuse(reserved: usize) {
+fn slot_against_reuse(reserved: usize) {
     let world = World::new(reserved);
     // Made first, or it might get the memory of the one that goes.
     let next = world.object(2);
@@ -164,7 +164,7 @@ fn spot_against_reuse(reserved: usize) {
         }
     };
     let handle = put(world.object(1)).unwrap();
-    let look = at_spot(&world.table, handle);
+    let look = at_slot(&world.table, handle);
     let user = thread::spawn(move || {
         let found = look();
         assert!(matches!(found, None | Some(1)) || (reserved > 0 && found == Some(2)));
@@ -482,7 +482,7 @@ fn pool_looks_follow() {
     with_pool(|pool| {
         let handle = put(pool, 7);
         let add = move |pool: &'static Pool<Object>| {
-            let change = |object: &mut Looking<Object>| {
+            let change = |object: &mut Locked<Object>| {
                 // SAFETY: loom fails the model if another thread is here.
                 object.number.with_mut(|number| unsafe { *number += 1 });
                 Then::Keep(())
