@@ -25,6 +25,13 @@ impl<T: ?Sized, W> Within<T, W> {
         Within { whole, part }
     }
 
+    /// As `new`, of a part that the whole may not have.
+    #[must_use]
+    pub fn find(whole: Arc<W>, part: impl FnOnce(&W) -> Option<&T>) -> Option<Self> {
+        let part = NonNull::from(part(&whole)?);
+        Some(Within { whole, part })
+    }
+
     /// The part.
     #[must_use]
     #[inline(always)]
@@ -54,5 +61,9 @@ mod tests {
         let within: Within<str, _> = Within::new(Arc::clone(&whole), |whole| whole.1.as_str());
         drop(whole);
         assert_eq!((within.part(), within.0, Arc::strong_count(&within)), ("part", 7, 1));
+        assert!(Within::find(Arc::clone(&within), |_| None::<&str>).is_none());
+        let found = Within::find(Arc::clone(&within), |whole| Some(&whole.0));
+        drop(within);
+        assert_eq!(found.map(|found| *found.part()), Some(7));
     }
 }

@@ -29,8 +29,8 @@ use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Direct, Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
-    poll_of,
+    Direct, Done, Groups, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart,
+    Windows, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
@@ -269,6 +269,10 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn groups(&self) -> Groups<'_> {
+        Groups::NONE
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }

@@ -4,7 +4,7 @@ use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Done, Filling, Matched, OpId, Remote, Selector, SendMode, Transport, Windows, poll_of,
+    Done, Filling, Groups, Matched, OpId, Remote, Selector, SendMode, Transport, Windows, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
@@ -70,6 +70,10 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn groups(&self) -> Groups<'_> {
+        Groups::NONE
+    }
+
     fn windows(&self) -> Windows {
         Windows::None("the ranks are on several nodes, or are to behave so")
     }

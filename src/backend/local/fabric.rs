@@ -20,8 +20,8 @@ use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
-    poll_of,
+    Board, Done, Groups, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode,
+    Transport, poll_of,
 };
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -249,6 +249,10 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn groups(&self) -> Groups<'_> {
+        Groups::NONE
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }

@@ -24,8 +24,10 @@ use super::status::Reader;
 use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Collective, Done, Matched, OpId, Selector, SendMode, Transport};
-use crate::runtime::backend::{Named, Reductions, Window, WindowPart, Windows};
+use crate::runtime::backend::{
+    Collective, Done, Groups, Matched, Named, NativeCollectives, OpId, Reductions, Selector,
+    SendMode, Transport, Window, WindowPart, Windows,
+};
 use crate::sys::asking::{Asking, Heard};
 use crate::sys::buf::{Addr, Region, Scratch};
 use crate::sys::lock::Mutex;
@@ -186,7 +188,7 @@ impl Endpoint {
         self.mpi.check("MPI_Group_incl", code)?;
         let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
         // SAFETY: a group of the communicator's ranks; all of them call this, by
-        // `Transport::subset`.
+        // `NativeCollectives::subset`.
         let made = unsafe { (call.MPI_Comm_create_group)(self.inner, some, tag, &raw mut comm) };
         for group in [&mut some, &mut all] {
             // SAFETY: made above, freed once.
@@ -285,6 +287,10 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn groups(&self) -> Groups<'_> {
+        Groups { native_collectives: Some(self) }
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }
@@ -473,35 +479,6 @@ impl Transport for Endpoint {
         })
     }
 
-    fn has_collectives(&self) -> bool {
-        true
-    }
-
-    fn takes(&self, call: &Collective) -> bool {
-        collective::takes(self, call)
-    }
-
-    fn collective(&self, call: &Collective) -> Option<Result<()>> {
-        collective::run(self, call)
-    }
-
-    fn reductions(&self) -> Option<&'static Reductions> {
-        Some(op::mpis_own(self.mpi))
-    }
-
-    #[unsafe(link_section = ".text.hot.dtl")]
-    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
-        if self.mpi.is_multiple() {
-            self.allreduce_on(from, into, count, by)
-        } else {
-            self.allreduce_with_care(from, into, count, by)
-        }
-    }
-
-    fn start_collective(&self, call: &Collective) -> Result<OpId> {
-        collective::start(self, call)
-    }
-
     fn needs_progress(&self) -> bool {
         false
     }
@@ -513,10 +490,6 @@ impl Transport for Endpoint {
 
     fn admit(&self) -> Result<()> {
         self.mpi.enter().map(drop)
-    }
-
-    fn subset(&self, ranks: &[i32], number: u32) -> Option<Result<Box<dyn Transport>>> {
-        Some(self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>))
     }
 
     fn windows(&self) -> Windows {
@@ -558,5 +531,36 @@ impl Transport for Endpoint {
         }
         self.mpi.free_soon(Left::Comm(self.inner))?;
         if self.owns_user { self.mpi.free_soon(Left::Comm(self.user)) } else { Ok(()) }
+    }
+}
+
+impl NativeCollectives for Endpoint {
+    fn takes(&self, call: &Collective) -> bool {
+        collective::takes(self, call)
+    }
+
+    fn collective(&self, call: &Collective) -> Option<Result<()>> {
+        collective::run(self, call)
+    }
+
+    fn reductions(&self) -> Option<&'static Reductions> {
+        Some(op::mpis_own(self.mpi))
+    }
+
+    #[unsafe(link_section = ".text.hot.dtl")]
+    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
+        if self.mpi.is_multiple() {
+            self.allreduce_on(from, into, count, by)
+        } else {
+            self.allreduce_with_care(from, into, count, by)
+        }
+    }
+
+    fn start_collective(&self, call: &Collective) -> Result<OpId> {
+        collective::start(self, call)
+    }
+
+    fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>> {
+        self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>)
     }
 }

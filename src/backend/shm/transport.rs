@@ -11,8 +11,8 @@ use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Filling, Matched, Member, Offer, OpId, Part, PartKey, Remote, Selector, SendMode,
-    Transport, Windows, poll_of,
+    Board, Done, Filling, Groups, Matched, Member, Offer, OpId, Part, PartKey, Remote, Selector,
+    SendMode, Transport, Windows, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -116,6 +116,10 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn groups(&self) -> Groups<'_> {
+        Groups::NONE
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }

@@ -1,9 +1,11 @@
 //! A collective in one piece, for transports that run it themselves. Not here: how the library runs
 //! one (`runtime::comm::run`).
 
+use super::{OpId, Transport};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::error::Result;
 use crate::runtime::comm::types::Reduction;
-use crate::sys::buf::Region;
+use crate::sys::buf::{Addr, Region};
 use std::array::from_fn;
 
 /// Numbers of dtypes and operations that [`Reductions`] have.
@@ -105,4 +107,25 @@ pub enum Collective {
         send: Option<Vec<Region>>,
         blocks: Vec<Region>,
     },
+}
+
+/// Collectives of a transport's own, and communicators of its own for them. All ranks have the group
+/// or none has it.
+pub trait NativeCollectives: Send + Sync {
+    /// Whether it runs this one. Decided from what is equal on all ranks.
+    fn takes(&self, call: &Collective) -> bool;
+    /// Runs one to its end, however long that takes. `None`: it does not run this one, as `takes`
+    /// returns.
+    fn collective(&self, call: &Collective) -> Option<Result<()>>;
+    /// Starts one that it takes; it ends through [`Transport::test`] and cannot be cancelled.
+    fn start_collective(&self, call: &Collective) -> Result<OpId>;
+    /// The reductions that `allreduce` runs; the same on all ranks.
+    fn reductions(&self) -> Option<&'static Reductions>;
+    /// Reduces everybody's `count` elements at `from` (null: at `into`) by one of those, into
+    /// everybody's `into`, however long that takes.
+    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()>;
+    /// Opens a transport for some ranks, which include this one, in this order. Collective over
+    /// these ranks, with the same number on all of them. Without the group they share their
+    /// parent's transport.
+    fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>>;
 }

@@ -69,7 +69,7 @@ impl Link {
         let kind = crate::runtime::for_ever(&backend.name);
         let spins = park::spins(transport.is_crowded());
         let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
-        if transport.has_collectives() {
+        if transport.groups().native_collectives.is_some() {
             explain::chose(
                 "collectives",
                 &format!("{}'s own, where it has them", kind.to_string_lossy()),
@@ -124,8 +124,9 @@ impl Link {
         ranks: &[i32],
         context: u32,
     ) -> Result<Option<Arc<Self>>> {
-        let Some(transport) = self.transport.subset(ranks, context) else { return Ok(None) };
-        let mut link = Link::new(transport?, Arc::clone(&self.backend), self.is_deterministic);
+        let Some(native) = self.transport.groups().native_collectives else { return Ok(None) };
+        let transport = native.subset(ranks, context)?;
+        let mut link = Link::new(transport, Arc::clone(&self.backend), self.is_deterministic);
         (link.direct, link.is_direct) = (self.direct, self.is_direct);
         Ok(Some(Arc::new(link)))
     }

@@ -53,7 +53,7 @@ pub mod whole;
 pub mod window;
 mod withdrawing;
 
-use super::backend::{Done, Member, Reductions, Selector, Transport};
+use super::backend::{Done, Member, NativeCollectives, Reductions, Selector, Transport};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -97,8 +97,6 @@ pub struct Comm {
     is_broken: AtomicBool,
     /// Whether the transport is perhaps for some threads only, and says which (`Transport::admit`).
     is_for_some: bool,
-    /// The transport's.
-    has_collectives: bool,
     link: Within<dyn Transport, Link>,
     context: u32,
     standing: Standing,
@@ -108,6 +106,7 @@ pub struct Comm {
     asking: Option<Arc<Asking>>,
     recorder: recorder::Recorder,
     /// The transport's.
+    native_collectives: Option<Within<dyn NativeCollectives, Link>>,
     reductions: Option<&'static Reductions>,
     /// Of the thread that is in a blocking collective.
     in_collective: Turn,
@@ -139,12 +138,14 @@ impl Comm {
         (rank, size): (i32, i32),
         timeout_ns: u64,
     ) -> Self {
+        let native_collectives =
+            Within::find(Arc::clone(&link), |link| link.transport.groups().native_collectives);
         let mut comm = Comm {
             slot: SlotRefCell::default(),
-            has_collectives: link.transport.has_collectives(),
             is_for_some: !link.transport.may_be_served(),
             asking: link.transport.asking(),
-            reductions: link.transport.reductions(),
+            reductions: native_collectives.as_ref().and_then(|native| native.part().reductions()),
+            native_collectives,
             link: Within::new(link, |link| &*link.transport),
             context,
             standing: Standing::new(size),

@@ -12,7 +12,7 @@ use super::{Comm, progress, types};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
-use crate::runtime::backend::{Collective, OpId};
+use crate::runtime::backend::{Collective, NativeCollectives, OpId};
 use crate::runtime::memory::hidden;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::cache::{self, usually};
@@ -41,7 +41,10 @@ impl Place for OnHost {
         whole: impl FnOnce() -> Collective,
         by_steps: impl FnOnce() -> Result<Begun>,
     ) -> Result<Begun> {
-        if comm.has_collectives { comm.begin_whole(call, whole(), by_steps) } else { by_steps() }
+        match &comm.native_collectives {
+            Some(native) => comm.begin_whole(native.part(), call, whole(), by_steps),
+            None => by_steps(),
+        }
     }
 }
 
@@ -50,20 +53,17 @@ impl Caller<'_> {
     #[inline(always)]
     fn begin_whole(
         self,
+        native: &dyn NativeCollectives,
         call: &Call,
         what: Collective,
         by_steps: impl FnOnce() -> Result<Begun>,
     ) -> Result<Begun> {
         if !self.waits() {
-            return if self.link.transport.takes(&what) {
-                self.start_whole(call, what)
-            } else {
-                by_steps()
-            };
+            return if native.takes(&what) { self.start_whole(call, what) } else { by_steps() };
         }
         let turn = self.enter(call)?;
         let Beginning { ticket, call, .. } = self.begin(*call, turn);
-        let ended = progress::while_blocked(|| self.link.part().collective(&what));
+        let ended = progress::while_blocked(|| native.collective(&what));
         self.recorder.end(ticket);
         match ended {
             Some(Ok(())) => {
@@ -96,6 +96,7 @@ pub fn allreduce(
     op: dtl_reduce_op_t,
 ) -> Option<Result<()>> {
     let by = comm.reductions?.get(recv.dtype, op)?;
+    let native = comm.native_collectives.as_ref()?.part();
     let count = i32::try_from(recv.bytes.len()).ok().map(|_| recv.count as i32)?;
     let is_apart = send.is_none_or(|send| send.is_apart(recv.bytes));
     if !usually(is_apart && !hidden::is_any() && progress::is_idle()) {
@@ -105,7 +106,7 @@ pub fn allreduce(
     let call = comm.numbered(Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(op));
     let ticket = comm.recorder.begin_usual(comm.mark(), call.words());
     let from = send.map_or(Addr::NULL, Region::addr);
-    let ended = comm.link.part().allreduce(from, recv.bytes.addr(), count, by);
+    let ended = native.allreduce(from, recv.bytes.addr(), count, by);
     comm.recorder.end(ticket);
     if let Err(error) = ended {
         cache::rarely();
@@ -144,10 +145,11 @@ fn failed(comm: &Comm, begun: Beginning, what: Collective, error: Error) -> Resu
 
 /// Starts it if it is not in flight, and asks after it.
 pub(super) fn advance(comm: &Comm, what: &Collective, op: &mut Option<OpId>) -> Result<Advance> {
-    let transport = &comm.link.transport;
-    let id = match *op {
-        Some(id) => id,
-        None => *op.insert(transport.start_collective(what)?),
+    let (transport, native) = (&comm.link.transport, &comm.native_collectives);
+    let id = match (*op, native) {
+        (Some(id), _) => id,
+        (None, Some(native)) => *op.insert(native.part().start_collective(what)?),
+        (None, None) => return Ok(Advance::Done),
     };
     let Some(done) = transport.outcome(id)? else { return Ok(Advance::Waiting) };
     *op = None;

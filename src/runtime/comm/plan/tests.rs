@@ -5,7 +5,7 @@ use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
 use crate::runtime::backend::{
-    Done, Matched, OpId, Presence, Selector, SendMode, Transport, poll_of,
+    Done, Groups, Matched, OpId, Presence, Selector, SendMode, Transport, poll_of,
 };
 use crate::runtime::comm::begun::{Begun, Caller};
 use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of};
@@ -63,6 +63,9 @@ struct Wire {
 const SENT: OpId = OpId(0);
 
 impl Transport for Wire {
+    fn groups(&self) -> Groups<'_> {
+        Groups::NONE
+    }
     fn rank(&self) -> i32 {
         self.rank
     }

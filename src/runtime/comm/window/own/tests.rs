@@ -8,8 +8,8 @@ use crate::abi::word::{
 };
 use crate::error::fail;
 use crate::runtime::backend::{
-    Done, Matched, Offer as Memory, Presence, Selector, SendMode, Transport, WindowPart, Windows,
-    poll_of,
+    Done, Groups, Matched, Offer as Memory, Presence, Selector, SendMode, Transport, WindowPart,
+    Windows, poll_of,
 };
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::types::Reduction;
@@ -112,6 +112,9 @@ impl Loop {
 }
 
 impl Transport for Loop {
+    fn groups(&self) -> Groups<'_> {
+        Groups::NONE
+    }
     fn rank(&self) -> i32 {
         0
     }
