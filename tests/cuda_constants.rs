@@ -10,11 +10,11 @@
     reason = "a test fails by panicking and speaks to its reader"
 )]
 
-use dtl::backend::cuda::codes::NAMES;
-use dtl::backend::cuda::functions::{CONSTANTS, FUNCTIONS, SIZES};
-use dtl::backend::cuda::nvrtc;
+use dtl::backend::cuda::errors::NAMES;
+use dtl::backend::cuda::modules::nvrtc;
+use dtl::backend::cuda::symbols::{CONSTANTS, FUNCTIONS, SIZES};
 use dtl::backend::nccl;
-use dtl::backend::table::Function;
+use dtl::backend::symbol_table::Function;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,11 +58,11 @@ const COLLECTIVES: Header = Header {
     file: "nccl.h",
     package: "nccl",
     types: NCCL_TYPES,
-    constants: nccl::functions::CONSTANTS,
-    names: nccl::codes::NAMES,
+    constants: nccl::symbols::CONSTANTS,
+    names: nccl::errors::NAMES,
     sizes: &[],
-    layout: nccl::functions::LAYOUT,
-    functions: nccl::functions::FUNCTIONS,
+    layout: nccl::symbols::LAYOUT,
+    functions: nccl::symbols::FUNCTIONS,
 };
 
 /// The C types of the lists, all as wide and of the same class as the header's.
@@ -197,6 +197,6 @@ fn the_lists_of_collectives_are_those_of_the_header() {
     compare(&COLLECTIVES, ("ncclMax", 3));
     let Some(include) = include(&COLLECTIVES) else { return };
     let text = std::fs::read_to_string(include.join(COLLECTIVES.file)).unwrap();
-    assert_eq!(nccl::functions::Config::NON_BLOCKING.magic, 0xCAFE_BEEF);
+    assert_eq!(nccl::symbols::Config::NON_BLOCKING.magic, 0xCAFE_BEEF);
     assert!(text.contains("0xcafebeef,           /* magic */"), "the magic number of ncclConfig_t");
 }

@@ -9,8 +9,8 @@
     reason = "a test fails by panicking and speaks to its reader"
 )]
 
-use dtl::backend::opencl::codes::NAMES;
-use dtl::backend::opencl::functions::{CONSTANTS, FUNCTIONS};
+use dtl::backend::opencl::errors::NAMES;
+use dtl::backend::opencl::symbols::{CONSTANTS, FUNCTIONS};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;

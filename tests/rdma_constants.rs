@@ -10,7 +10,7 @@
 )]
 
 use dtl::backend::rdma::functions::{CONSTANTS, FUNCTIONS, LAYOUT};
-use dtl::backend::table::Function;
+use dtl::backend::symbol_table::Function;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;

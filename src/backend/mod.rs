@@ -1,13 +1,12 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
 mod board;
-mod cache;
 pub mod cuda;
+pub mod driver;
 pub mod frames;
 pub mod hier;
 pub mod host;
-pub mod lanes;
-pub mod library;
+mod kernel_cache;
 pub mod local;
 pub mod matching;
 mod meet;
@@ -17,12 +16,13 @@ pub mod nccl;
 pub mod null;
 pub mod opencl;
 pub mod operations;
+mod os_error;
 pub mod plugin;
 pub mod rdma;
 pub mod shm;
-mod shortage;
 pub mod sparse;
-pub mod table;
+pub mod symbol_table;
+pub mod vendor_lib;
 
 use crate::runtime::registry::Backend;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
         "in calls, by their errands, and by the library's threads at work",
         &[
             "backend/cuda/driver.rs LIBRARY",
-            "backend/cuda/nvrtc.rs LIBRARY",
+            "backend/cuda/modules/nvrtc.rs LIBRARY",
             "backend/mpi/op.rs NAMED",
             "backend/mpi/session.rs FAILED",
             "backend/mpi/session.rs LOADED",
@@ -121,14 +121,14 @@ const LOCK_TYPES: &[&str] = &[
     "Table<",
     "Pool<",
     "List<",
-    "Library<",
+    "VendorLib<",
     "Chunks<",
     "Numbered<",
     "Gate ",
 ];
 /// Every place where the library starts a thread, by what a fork sees of it.
 const THREADS: &[(&str, &str)] = &[
-    ("src/backend/lanes.rs", "aside while it runs a job"),
+    ("src/backend/driver/stream_callbacks.rs", "aside while it runs a job"),
     ("src/backend/rdma/meet/tcp.rs", "looks names up; takes no lock of the library"),
     ("src/runtime/comm/progress.rs", "within the call that started it"),
     ("src/runtime/comm/window/progress.rs", "aside while it serves windows"),

@@ -1,9 +1,9 @@
 //! Devices: the calling thread's one, and what they tell.
 
 use super::Cuda;
-use super::codes::SUCCESS;
 use super::driver::{Driver, text};
-use super::functions::*;
+use super::errors::SUCCESS;
+use super::symbols::*;
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::word::DTL_DEVICE_GPU;
 use crate::error::Result;

@@ -5,9 +5,9 @@
 //! this library and of programs and libraries above that interface go together. A call makes the
 //! context current in its thread and leaves the thread as it was.
 
-use super::codes::{NO_DEVICE, SUCCESS};
-use super::functions::*;
-use crate::backend::library::Library;
+use super::errors::{NO_DEVICE, SUCCESS};
+use super::symbols::*;
+use crate::backend::vendor_lib::VendorLib;
 use crate::error::{Result, fail};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
@@ -24,7 +24,7 @@ const USUAL_LIBRARY: &str = "libcuda.so.1";
 /// counts.
 const OLDEST: i32 = 11_000;
 
-static LIBRARY: Library<Functions> = Library::new("CUDA", "driver");
+static LIBRARY: VendorLib<Functions> = VendorLib::new("CUDA", "driver");
 
 /// The driver in this process.
 pub(super) struct Driver {

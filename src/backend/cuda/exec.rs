@@ -4,8 +4,8 @@
 //! to no device, a CUevent does.
 
 use super::Cuda;
-use super::functions::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING};
-use super::lane::{Lane, Record};
+use super::stream::{Lane, Record};
+use super::symbols::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING};
 use crate::abi::exec::DTL_EVENT_NO_TIMING;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};

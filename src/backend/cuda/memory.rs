@@ -4,11 +4,11 @@
 //! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and
 //! waited for.
 
-use super::codes::{INVALID_VALUE, NO_CONTEXT, SUCCESS, is_lost};
 use super::driver::{Driver, Use};
+use super::errors::{INVALID_VALUE, NO_CONTEXT, SUCCESS, is_lost};
 use super::exec::lane;
-use super::functions::*;
-use super::{Cuda, crossing};
+use super::symbols::*;
+use super::{Cuda, mem_export};
 use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
@@ -240,8 +240,8 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
             // SAFETY: what the pool gave, given back once; nothing uses it, as the caller says.
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
         }
-        (From::Opened, _) => return crossing::close(driver, number),
-        (From::Program, _) => return crossing::unregister(driver, block.base),
+        (From::Opened, _) => return mem_export::close(driver, number),
+        (From::Program, _) => return mem_export::unregister(driver, block.base),
         (From::Host, _) => {
             // SAFETY: what cuMemHostAlloc gave, given back once.
             (unsafe { (cuda.cuMemFreeHost)(block.base.ptr()) }, "cuMemFreeHost")
@@ -350,7 +350,7 @@ impl Memory for Arc<Cuda> {
                 None => identify(&driver, region.addr())?.map(foreign),
                 block => block,
             };
-            crossing::dmabuf(&driver, block, region)
+            mem_export::dmabuf(&driver, block, region)
         };
         Some(self.driver.get().and_then(make))
     }

@@ -8,26 +8,20 @@
 //! `ptx` the parameters of kernels, `binary` and `loading` what the driver gets). `queue` is a
 //! stream for another library's work.
 
-mod binary;
-pub mod codes;
-mod crossing;
 mod device;
 mod driver;
+pub mod errors;
+mod event;
 mod exec;
-pub mod functions;
-mod includes;
-mod lane;
-mod loading;
-mod mark;
+pub mod external_stream;
+mod mem_export;
 mod memory;
-mod modules;
-pub mod nvrtc;
-mod ptx;
-pub mod queue;
-mod source;
+pub mod modules;
+mod stream;
+pub mod symbols;
 mod transfer;
 
-use super::library::Found;
+use super::vendor_lib::OnDemand;
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
 use crate::runtime::settings;
@@ -55,14 +49,14 @@ pub fn backend(shared: Arc<Cuda>) -> Backend {
 
 /// What the components share.
 pub struct Cuda {
-    driver: Found<Driver>,
+    driver: OnDemand<Driver>,
     /// Live allocations by the first byte that the caller sees.
     blocks: RwLock<BTreeMap<usize, Block>>,
 }
 
 impl Default for Cuda {
     fn default() -> Self {
-        Cuda { driver: Found::new(Driver::find), blocks: RwLock::default() }
+        Cuda { driver: OnDemand::new(Driver::find), blocks: RwLock::default() }
     }
 }
 

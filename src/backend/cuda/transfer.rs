@@ -5,11 +5,11 @@
 
 use super::Cuda;
 use super::driver::{Driver, Use, new_stream};
+use super::event::Mark;
 use super::exec::lane;
-use super::functions::*;
-use super::lane::Lane;
-use super::mark::Mark;
 use super::memory::Block;
+use super::stream::Lane;
+use super::symbols::*;
 use crate::abi::device::DTL_PREFETCH_HOST;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};

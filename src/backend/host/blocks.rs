@@ -12,7 +12,7 @@ use crate::abi::status::{
     DTL_ERROR_OUT_OF_MEMORY,
 };
 use crate::abi::word::DTL_MEMORY_SHARED;
-use crate::backend::shortage::{memory_error, os_error};
+use crate::backend::os_error::{memory_error, os_error};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;

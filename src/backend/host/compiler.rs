@@ -2,7 +2,7 @@
 //! it.
 
 use crate::abi::status::*;
-use crate::backend::cache::{Inputs, Made, too_large, unwritten, write};
+use crate::backend::kernel_cache::{Inputs, Made, too_large, unwritten, write};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Source;
 use crate::runtime::settings;

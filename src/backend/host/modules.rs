@@ -4,14 +4,14 @@
 //! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object.
 //! Objects are never unloaded (`sys::dl` says why), so a kernel's code outlives its module.
 //!
-//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::cache`] keeps what it
+//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] keeps what it
 //! makes.
 
 use super::compiler::{Compiler, OBJECT};
 use crate::abi::exec::dtl_kernel_context_t;
 use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, DTL_ERROR_UNAVAILABLE, dtl_status_t};
 use crate::abi::word::DTL_LANGUAGE_C;
-use crate::backend::cache::{self, Cache};
+use crate::backend::kernel_cache::{self, KernelCache};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::enums::describe;
@@ -74,7 +74,7 @@ impl Modules for HostModules {
         }
         let settings = settings::current().compiler;
         let compiler = Compiler::find(&settings)?;
-        let cache = Cache::open(settings.cache.as_deref(), OBJECT)?;
+        let cache = KernelCache::open(settings.cache.as_deref(), OBJECT)?;
         let inputs = compiler.inputs(source)?;
         // A second time only if what was found turns out damaged, or is taken away by another
         // process meanwhile.
@@ -141,7 +141,7 @@ impl Modules for HostModules {
     }
 }
 
-fn load(entry: &cache::Entry) -> Result<dl::Module> {
+fn load(entry: &kernel_cache::Entry) -> Result<dl::Module> {
     // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that
     // it runs is wanted.
     let opened = unsafe { dl::Module::open(&entry.object) };

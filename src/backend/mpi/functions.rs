@@ -12,8 +12,8 @@
 //!
 //! Not here: constants (`abi`, `constants`), finding the library (`find`).
 
-pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+pub use crate::backend::symbol_table::Function;
+use crate::backend::symbol_table::function_table;
 pub use crate::sys::asking::Status;
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,8 +1,8 @@
 //! Which NCCL: found by name, its version looked at.
 
-use super::codes::SUCCESS;
-use super::functions::{Functions, OLDEST, TOO_NEW};
-use crate::backend::library::Library;
+use super::errors::SUCCESS;
+use super::symbols::{Functions, OLDEST, TOO_NEW};
+use crate::backend::vendor_lib::VendorLib;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::dl;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// What NCCL 2 calls itself.
 const USUAL_LIBRARY: &str = "libnccl.so.2";
 
-static LIBRARY: Library<Functions> = Library::new("NCCL", "library");
+static LIBRARY: VendorLib<Functions> = VendorLib::new("NCCL", "library");
 
 /// The library in this process.
 pub struct Nccl {

@@ -5,22 +5,22 @@
 //! `clique` one rank's part of a communicator of NCCL's and what runs on it, `calls` our
 //! collectives in NCCL's terms.
 
-mod calls;
-mod clique;
-pub mod codes;
+mod collectives;
+mod comm;
+pub mod errors;
 pub mod find;
-pub mod functions;
+pub mod symbols;
 
 use super::cuda::Cuda;
-use super::cuda::queue::Queue;
+use super::cuda::external_stream::Queue;
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
-use crate::backend::library::Found;
+use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Availability, Comm, DeviceComm, DeviceComms, OpenArgs, Presence, Transport,
 };
 use crate::runtime::registry::Backend;
-use clique::Clique;
+use comm::NcclComm;
 use find::Nccl;
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ struct Opener {
     /// The backend whose memory it takes.
     devices: Arc<Backend>,
     cuda: Arc<Cuda>,
-    nccl: Found<Nccl>,
+    nccl: OnDemand<Nccl>,
 }
 
 /// The backend named "nccl", for memory of `devices`, which is `cuda`'s.
 #[must_use]
 pub fn backend(devices: Arc<Backend>, cuda: Arc<Cuda>) -> Backend {
-    let opener = Arc::new(Opener { devices, cuda, nccl: Found::new(find::find) });
+    let opener = Arc::new(Opener { devices, cuda, nccl: OnDemand::new(find::find) });
     let mut backend = Backend::new(c"nccl", i32::MIN, true, Box::new(Arc::clone(&opener)));
     backend.comm = Some(Box::new(opener));
     backend
@@ -66,6 +66,6 @@ impl DeviceComms for Arc<Opener> {
     fn prepare(&self) -> Result<Box<dyn DeviceComm>> {
         let nccl = self.nccl.get()?;
         let queue = Queue::create(&self.cuda, None)?;
-        Ok(Box::new(Clique::new(nccl, Arc::clone(&self.cuda), Arc::clone(&self.devices), queue)))
+        Ok(Box::new(NcclComm::new(nccl, Arc::clone(&self.cuda), Arc::clone(&self.devices), queue)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::OpenCl;
 use super::driver::{Card, Driver};
-use super::functions::*;
+use super::symbols::*;
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::word::DTL_DEVICE_CPU;
 use crate::error::Result;

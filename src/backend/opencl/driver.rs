@@ -5,11 +5,11 @@
 //! between them without the host. Devices are counted GPUs first, then accelerators, then CPUs;
 //! among equals as the loader lists them.
 
-use super::codes::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, check, error};
-use super::functions::*;
+use super::errors::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, check, error};
 use super::queue::Queue;
+use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::library::Library;
+use crate::backend::vendor_lib::VendorLib;
 use crate::error::{Result, fail};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 /// What everybody has who has the OpenCL of a Linux machine.
 const USUAL_LIBRARY: &str = "libOpenCL.so.1";
 
-static LIBRARY: Library<Functions> = Library::new("OpenCL", "loader");
+static LIBRARY: VendorLib<Functions> = VendorLib::new("OpenCL", "loader");
 
 /// OpenCL in this process.
 pub(super) struct Driver {

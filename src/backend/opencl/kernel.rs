@@ -4,11 +4,11 @@
 //! kernel of the library's has some and a launch takes one for itself: it has been read when the
 //! launch is queued, and goes back.
 
-use super::codes::{BAD_BLOCK, check, error};
 use super::driver::{Plain, text};
-use super::functions::*;
+use super::errors::{BAD_BLOCK, check, error};
 use super::program::Program;
 use super::source;
+use super::symbols::*;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::ModuleLaunch;

@@ -5,11 +5,11 @@
 //! of the host's holds the queue meanwhile. It is completed even if the callback failed: later work
 //! runs.
 
-use super::codes;
+use super::errors;
 use super::kernel::Kernel;
 use super::queue::{Mark, Queue};
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::backend::lanes::{Hold, Log, Piece, Task, Worker, collect};
+use crate::backend::driver::stream_callbacks::{Hold, Log, Piece, Task, Worker, collect};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::ModuleLaunch;
 use crate::sys::buf::{Addr, Region};
@@ -74,15 +74,15 @@ impl Piece for Work {
 
     fn failure(&self) -> Option<Error> {
         match self {
-            Work::Copy(mark) => codes::check(mark.code(), "a queued copy").err(),
-            Work::Fill(mark) => codes::check(mark.code(), "a queued fill").err(),
+            Work::Copy(mark) => errors::check(mark.code(), "a queued copy").err(),
+            Work::Fill(mark) => errors::check(mark.code(), "a queued fill").err(),
             Work::Launch(mark, kernel) => {
                 let code = mark.code();
-                (code < 0).then(|| codes::error(code, &format!("kernel '{kernel}'")))
+                (code < 0).then(|| errors::error(code, &format!("kernel '{kernel}'")))
             }
-            Work::Wait(mark, record) => {
-                record.failure().or_else(|| codes::check(mark.code(), "waiting for an event").err())
-            }
+            Work::Wait(mark, record) => record
+                .failure()
+                .or_else(|| errors::check(mark.code(), "waiting for an event").err()),
         }
     }
 }
@@ -113,7 +113,7 @@ impl Record {
     fn failure(&self) -> Option<Error> {
         collect(&self.lane.log, self.upto);
         let first = self.lane.log.lock().first_failure(self.after, self.upto);
-        first.or_else(|| codes::check(self.mark.code(), "work before an event").err())
+        first.or_else(|| errors::check(self.mark.code(), "work before an event").err())
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::OpenCl;
 use super::driver::{Card, Driver};
-use super::functions::*;
+use super::symbols::*;
 use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};

@@ -7,11 +7,10 @@
 //! queue, `source`, `program` and `kernel` what is compiled; then one for each component: `device`,
 //! `memory`, `transfer`, `exec`, `modules`.
 
-pub mod codes;
 mod device;
 mod driver;
+pub mod errors;
 mod exec;
-pub mod functions;
 mod kernel;
 mod lane;
 mod memory;
@@ -19,9 +18,10 @@ mod modules;
 mod program;
 mod queue;
 mod source;
+pub mod symbols;
 mod transfer;
 
-use super::library::Found;
+use super::vendor_lib::OnDemand;
 use crate::abi::word::DTL_DEVICE_GPU;
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
@@ -41,7 +41,7 @@ const AUTO_PRIORITY: i32 = 50;
 #[must_use]
 pub fn backend() -> Backend {
     let shared = Arc::new(OpenCl {
-        driver: Found::new(Driver::find),
+        driver: OnDemand::new(Driver::find),
         blocks: RwLock::default(),
         lanes: RwLock::default(),
     });
@@ -56,7 +56,7 @@ pub fn backend() -> Backend {
 
 /// What the components share.
 struct OpenCl {
-    driver: Found<Driver>,
+    driver: OnDemand<Driver>,
     /// Live allocations by the first byte that the caller sees.
     blocks: RwLock<BTreeMap<usize, Block>>,
     /// Streams by their command queue.

@@ -1,10 +1,10 @@
 //! Programs: text, SPIR-V and binaries that the driver compiles for a device.
 
-use super::codes::{self, BAD_OPTIONS, BUILD_FAILED, NO_KERNEL, check, error};
 use super::driver::{Card, Driver};
-use super::functions::*;
+use super::errors::{self, BAD_OPTIONS, BUILD_FAILED, NO_KERNEL, check, error};
 use super::kernel::Instance;
 use super::source;
+use super::symbols::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Source;
@@ -77,7 +77,7 @@ impl Program {
                 DTL_ERROR_COMPILE_FAILED,
                 "device {} does not compile it (OpenCL says {} ({code}))",
                 card.name,
-                codes::name(code)
+                errors::name(code)
             ),
             _ => check(code, &format!("compiling for device {} (clBuildProgram)", card.name))
                 .map(|()| program),
@@ -194,7 +194,7 @@ fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let context = driver.context(card.platform)?;
     // SAFETY: a context, as many bytes as are said, which are copied.
     let id = unsafe { create(context.ptr(), bytes.as_ptr().cast(), bytes.len(), &raw mut code) };
-    if code == codes::INVALID_VALUE {
+    if code == errors::INVALID_VALUE {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "the text is no SPIR-V module that device {} takes (CL_DEVICE_IL_VERSION is \

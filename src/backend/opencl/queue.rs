@@ -2,10 +2,10 @@
 //!
 //! Not here: what a stream promises on top (`lane`).
 
-use super::codes::{WAIT_LIST_FAILED, check, error};
 use super::driver::Driver;
-use super::functions::*;
+use super::errors::{WAIT_LIST_FAILED, check, error};
 use super::kernel::Ready;
+use super::symbols::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Addr, Region};
 use std::ptr;

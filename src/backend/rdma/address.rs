@@ -1,7 +1,7 @@
 //! Where a rank's control sockets are reached: in words for its record, and in which order another
 //! rank tries.
 
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
 use crate::sys::machine;
 use crate::sys::net::{self, Interface};

@@ -14,7 +14,7 @@ use super::state::State;
 use super::verbs::*;
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::frames::Doze;
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::clock::now_ns;

@@ -1,7 +1,7 @@
 //! Which library, and which devices it has.
 
 use super::functions::Functions;
-use crate::backend::library::Library;
+use crate::backend::vendor_lib::VendorLib;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::fd;
@@ -10,7 +10,7 @@ use std::ffi::CStr;
 /// What rdma-core calls it.
 const USUAL_LIBRARY: &str = "libibverbs.so.1";
 
-static LIBRARY: Library<Functions> = Library::new("RDMA verbs", "library");
+static LIBRARY: VendorLib<Functions> = VendorLib::new("RDMA verbs", "library");
 
 /// The library in this process, and the names of the devices that it had when it was looked at.
 pub struct Verbs {

@@ -2,8 +2,8 @@
 //! that are used. `tests/rdma_constants.rs` has the C compiler compare all with verbs.h.
 
 use super::verbs::*;
-pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+pub use crate::backend::symbol_table::Function;
+use crate::backend::symbol_table::function_table;
 use std::mem::offset_of;
 
 function_table! {

@@ -22,7 +22,7 @@ mod ring;
 mod tests;
 
 use super::address::{self, Address};
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::net::{Poller, Wanted};

@@ -11,7 +11,7 @@ use super::wire::RdmaWire;
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::frames;
-use crate::backend::library::Found;
+use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::explain;
@@ -23,13 +23,13 @@ use std::sync::Arc;
 
 /// What it stands on.
 struct Opener {
-    verbs: Found<Verbs>,
+    verbs: OnDemand<Verbs>,
 }
 
 /// The backend named "rdma". "auto" never takes it.
 #[must_use]
 pub fn backend() -> Backend {
-    let opener = Arc::new(Opener { verbs: Found::new(find::find) });
+    let opener = Arc::new(Opener { verbs: OnDemand::new(find::find) });
     let mut backend = Backend::new(c"rdma", i32::MIN, true, Box::new(Arc::clone(&opener)));
     backend.comm = Some(Box::new(opener));
     backend

@@ -3,7 +3,7 @@
 
 use super::segment::{Segment, State};
 use crate::backend::board::{Board, Places, ROOM};
-use crate::backend::shortage::memory_error;
+use crate::backend::os_error::memory_error;
 use crate::error::Result;
 use crate::runtime::backend::{self, Member, Post};
 use crate::sys::buf::Region;

@@ -11,7 +11,7 @@ use super::identity::{Identity, holder, other_users};
 use super::segment::Segment;
 use super::wire::{self, Frame, HELLO_BYTES, Hello};
 use crate::abi::status::*;
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::{fd, process, socket};

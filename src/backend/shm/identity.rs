@@ -6,7 +6,7 @@
 //! is counted stays as long as the process, so a name that serves one open only is not.
 
 use crate::abi::status::DTL_ERROR_BACKEND;
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
 use crate::sys::lock::Mutex;
 use crate::sys::{hash, process, socket};

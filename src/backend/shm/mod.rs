@@ -32,7 +32,7 @@ mod writing;
 pub use segment::MOST_RANKS;
 
 use super::matching::Matcher;
-use super::shortage;
+use super::os_error;
 use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -88,7 +88,7 @@ impl Presence for Shm {
 
 /// Whether the kernel lets processes do what ranks need.
 fn check() -> Result<()> {
-    let missing = |what: &str, error| shortage::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
+    let missing = |what: &str, error| os_error::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
     Memory::create(4096).map_err(|error| missing("no memory to share (memfd_create)", error))?;
     PidFd::open(process::own_pid())
         .map_err(|error| missing("no process descriptors (pidfd_open, Linux 5.3)", error))?;
@@ -101,7 +101,7 @@ fn check_room(place: &Place<'_>) -> Result<()> {
     let size = place.size;
     let count = if place.rank == 0 { 2 * size + 1 } else { size + 2 };
     let what = format!("{count} more descriptors for a communicator of {size} ranks");
-    fd::room_for(count).map_err(|error| shortage::os_error(DTL_ERROR_UNAVAILABLE, &what, &error))
+    fd::room_for(count).map_err(|error| os_error::os_error(DTL_ERROR_UNAVAILABLE, &what, &error))
 }
 
 impl Comm for Shm {
@@ -203,7 +203,7 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
         let _ = process::allow_readers();
     }
     let failed =
-        |error| shortage::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
+        |error| os_error::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
     let watch = Watch::new().map_err(failed)?;
     let mut peers = Vec::with_capacity(meeting.pids.len());
     for (other, &pid) in meeting.pids.iter().enumerate() {
@@ -247,7 +247,7 @@ fn hold(watch: &Watch, rank: usize, pid: i32) -> Result<PidFd> {
         }
         Err(error) => {
             let what = format!("watching rank {rank} (process {pid})");
-            Err(shortage::os_error(DTL_ERROR_BACKEND, &what, &error))
+            Err(os_error::os_error(DTL_ERROR_BACKEND, &what, &error))
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use super::segment::{MOST_RANKS, Segment, State};
 use super::transport;
-use crate::backend::shortage::memory_error;
+use crate::backend::os_error::memory_error;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{self, PART_WORDS, PartKey};
 use crate::sys::atomic_update::AtomicUpdate;

@@ -11,7 +11,7 @@
 use super::cells::{self, Cells, Pool};
 use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::board;
-use crate::backend::shortage::memory_error;
+use crate::backend::os_error::memory_error;
 use crate::error::{Result, fail};
 use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::machine;

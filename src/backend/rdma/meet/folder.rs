@@ -12,7 +12,7 @@
 use super::super::channel;
 use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, seconds};
 use crate::abi::status::*;
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail, is_status};
 use crate::sys::clock::Deadline;
 use crate::sys::{process, trust};

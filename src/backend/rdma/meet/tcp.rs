@@ -9,7 +9,7 @@
 use super::super::channel::{Channel, LONGEST, State, bytes_of, words_of};
 use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, disagreement, seconds};
 use crate::abi::status::*;
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, is_status};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::{fd, net, socket, thread};

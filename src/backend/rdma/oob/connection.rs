@@ -2,7 +2,7 @@
 
 use super::super::channel::{Channel, State};
 use super::{LISTENER, LONGEST, Life, Oob};
-use crate::backend::shortage::os_error;
+use crate::backend::os_error::os_error;
 use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::clock::now_ns;

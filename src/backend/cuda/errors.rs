@@ -1,7 +1,7 @@
 //! What the driver's results mean: which status of the library each is. Names and texts are the
 //! driver's own.
 
-use super::functions::{Code, Functions};
+use super::symbols::{Code, Functions};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};

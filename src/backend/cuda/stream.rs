@@ -8,12 +8,12 @@
 //! which serves all streams and so may not wait for any; and not at all behind a fault. A value in
 //! page-locked memory, for which the stream waits (cuStreamWaitValue32), holds it meanwhile.
 
-use super::codes::{NOT_READY, NOT_SUPPORTED};
 use super::driver::{Driver, Inside, enter};
-use super::functions::*;
-use super::mark::Mark;
+use super::errors::{NOT_READY, NOT_SUPPORTED};
+use super::event::Mark;
+use super::symbols::*;
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::backend::lanes::{Hold, Log, Piece, Task, Worker, collect};
+use crate::backend::driver::stream_callbacks::{Hold, Log, Piece, Task, Worker, collect};
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;

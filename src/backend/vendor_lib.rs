@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// One kind of library (CUDA's driver, say) and the tables of those that were opened, which are
 /// never closed.
-pub struct Library<F: 'static> {
+pub struct VendorLib<F: 'static> {
     /// What messages call it, "OpenCL", and what it is of that, "loader".
     name: &'static str,
     part: &'static str,
@@ -28,11 +28,11 @@ pub struct Library<F: 'static> {
 /// Makes a table of what finds functions by name.
 pub type Resolve<'a, F> = &'a dyn Fn(&dyn Fn(&CStr) -> Option<Addr>) -> Result<F>;
 
-impl<F: Send + Sync> Library<F> {
+impl<F: Send + Sync> VendorLib<F> {
     /// One of which none has been opened yet.
     #[must_use]
     pub const fn new(name: &'static str, part: &'static str) -> Self {
-        Library {
+        VendorLib {
             name,
             part,
             opened: Mutex::new(BTreeMap::new()),
@@ -98,17 +98,17 @@ impl<F: Send + Sync> Library<F> {
 }
 
 /// What is looked for when somebody asks for it and is there for good once it was found.
-pub struct Found<D> {
+pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
     found: RwLock<Option<Arc<D>>>,
     /// Held while it is looked for.
     finding: Mutex<()>,
 }
 
-impl<D> Found<D> {
+impl<D> OnDemand<D> {
     /// `find` says why there is none; it is asked again then, the next time.
     pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
-        Found { find, found: RwLock::new(None), finding: Mutex::new(()) }
+        OnDemand { find, found: RwLock::new(None), finding: Mutex::new(()) }
     }
 
     /// It, if it was found before.

@@ -2,8 +2,8 @@
 //! more.
 
 use super::Cuda;
-use super::functions::*;
-use super::lane::{Lane, Record};
+use super::stream::{Lane, Record};
+use super::symbols::*;
 use crate::error::Result;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::lock::Mutex;

@@ -5,14 +5,14 @@
 //! asks after one moves all on. They are queued on one stream in the order of their calls, so they
 //! end in that order, and their numbers tell which are over.
 
-use super::calls::{Behind, Target, refuses};
-use super::codes::{IN_PROGRESS, SUCCESS};
+use super::collectives::{Behind, Target, refuses};
+use super::errors::{IN_PROGRESS, SUCCESS};
 use super::find::Nccl;
-use super::functions::{Code, Config, Int, UniqueId};
+use super::symbols::{Code, Config, Int, UniqueId};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
 use crate::backend::cuda::Cuda;
-use crate::backend::cuda::queue::{Point, Queue};
+use crate::backend::cuda::external_stream::{Point, Queue};
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Collective, DeviceComm, Invitation};
 use crate::runtime::log;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 const LEAVE_NS: u64 = 2_000_000_000;
 
 /// See the module's text.
-pub(super) struct Clique {
+pub(super) struct NcclComm {
     nccl: Arc<Nccl>,
     cuda: Arc<Cuda>,
     devices: Arc<Backend>,
@@ -73,14 +73,14 @@ impl State {
     }
 }
 
-impl Clique {
+impl NcclComm {
     pub(super) fn new(
         nccl: Arc<Nccl>,
         cuda: Arc<Cuda>,
         devices: Arc<Backend>,
         queue: Queue,
     ) -> Self {
-        Clique { nccl, cuda, devices, state: Mutex::new(State::new()), queue }
+        NcclComm { nccl, cuda, devices, state: Mutex::new(State::new()), queue }
     }
 
     /// How the communicator fares.
@@ -223,10 +223,10 @@ impl Clique {
     }
 }
 
-impl DeviceComm for Clique {
+impl DeviceComm for NcclComm {
     fn another(&self) -> Result<Box<dyn DeviceComm>> {
         let queue = Queue::create(&self.cuda, Some(self.queue.device()))?;
-        Ok(Box::new(Clique::new(
+        Ok(Box::new(NcclComm::new(
             Arc::clone(&self.nccl),
             Arc::clone(&self.cuda),
             Arc::clone(&self.devices),
@@ -331,7 +331,7 @@ impl DeviceComm for Clique {
     }
 }
 
-impl Drop for Clique {
+impl Drop for NcclComm {
     fn drop(&mut self) {
         let mut state = std::mem::replace(self.state.get_mut(), State::new());
         self.end(&mut state);

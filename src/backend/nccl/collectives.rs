@@ -1,10 +1,10 @@
 //! Our collectives in NCCL's terms. Data that is only moved travels as bytes; those that NCCL does
 //! not have are groups of its sends and receives where these do the same.
 
-use super::codes::SUCCESS;
-use super::functions::*;
+use super::errors::SUCCESS;
+use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::cuda::queue::address;
+use crate::backend::cuda::external_stream::address;
 use crate::runtime::backend::Collective;
 use crate::runtime::comm::types::{Reduction, describe, op_text};
 use crate::sys::buf::Region;

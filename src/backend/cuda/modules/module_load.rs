@@ -1,7 +1,7 @@
 //! What the driver makes of PTX and binaries: options, its log, and what its refusals mean.
 
-use super::codes::SUCCESS;
-use super::functions::*;
+use super::super::errors::SUCCESS;
+use super::super::symbols::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;

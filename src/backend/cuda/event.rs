@@ -1,8 +1,8 @@
 //! A CUevent as an object that gives back what it has.
 
-use super::codes::{NOT_READY, SUCCESS};
 use super::driver::{Driver, enter};
-use super::functions::*;
+use super::errors::{NOT_READY, SUCCESS};
+use super::symbols::*;
 use crate::error::Result;
 use crate::sys::buf::Addr;
 use std::ptr;

@@ -1,22 +1,28 @@
-//! Modules: what the driver loads for one device, and the kernels in it. A kernel belongs to the
-//! device's primary context.
+//! Modules: code that the driver loads for one device, and the kernels in it. A kernel belongs to
+//! the device's primary context.
 //!
-//! Where next: [`super::source`] compiles, [`super::binary`] looks at what was compiled elsewhere.
+//! Reading order: `source` compiles CUDA C++ or takes it from the cache, `nvrtc` is the compiler,
+//! `includes` lists the files that the compiler reads, `ptx` finds the parameters of kernels in PTX,
+//! `image` checks binaries of the caller, `module_load` passes code to the driver.
+
+mod image;
+mod includes;
+mod module_load;
+pub mod nvrtc;
+mod ptx;
+mod source;
 
 use super::Cuda;
-use super::binary;
-use super::codes::SUCCESS;
 use super::driver::Driver;
+use super::errors::SUCCESS;
 use super::exec::lane;
-use super::functions::*;
-use super::loading;
-use super::ptx::{self, Entries};
-use super::source;
+use super::symbols::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
+use ptx::Entries;
 use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
@@ -78,9 +84,9 @@ impl Modules for Arc<Cuda> {
                 (image.code, image.entries)
             }
             DTL_LANGUAGE_PTX => {
-                options = loading::options(&source.options)?;
+                options = module_load::options(&source.options)?;
                 source.refuse_files("PTX")?;
-                binary::check_text(source.bytes())?;
+                image::check_text(source.bytes())?;
                 (source.terminated().to_vec(), ptx::entries(source.bytes()))
             }
             DTL_LANGUAGE_BINARY => {
@@ -92,7 +98,7 @@ impl Modules for Arc<Cuda> {
                     );
                 }
                 source.refuse_files("a binary")?;
-                binary::check(source.bytes())?;
+                image::check(source.bytes())?;
                 (source.bytes().to_vec(), Entries::new())
             }
             other => {
@@ -106,7 +112,7 @@ impl Modules for Arc<Cuda> {
             }
         };
         let inside = driver.enter(device)?;
-        let asked = loading::Asked { cuda: driver.cuda, capability, version };
+        let asked = module_load::Asked { cuda: driver.cuda, capability, version };
         let module = asked.load(&code, &options, log)?;
         drop(inside);
         Ok(token(Loaded { driver, device, module, entries }))
@@ -185,7 +191,11 @@ impl Modules for Arc<Cuda> {
             )
         };
         drop(inside);
-        if code == SUCCESS { Ok(()) } else { Err(loading::not_launched(lane.driver.cuda, code)) }
+        if code == SUCCESS {
+            Ok(())
+        } else {
+            Err(module_load::not_launched(lane.driver.cuda, code))
+        }
     }
 }
 
@@ -225,7 +235,7 @@ impl Loaded {
             match unsafe { ask(function.ptr(), sizes.len(), &raw mut offset, &raw mut size) } {
                 SUCCESS => sizes.push(size as u64),
                 INVALID_VALUE => return Ok(Some(sizes)),
-                super::codes::NOT_SUPPORTED => return Ok(None),
+                super::errors::NOT_SUPPORTED => return Ok(None),
                 code => return Err(self.driver.cuda.error(code, "cuFuncGetParamInfo")),
             }
         }

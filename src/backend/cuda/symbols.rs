@@ -5,10 +5,10 @@
 //! compare them. The names are those that the driver exports: cuda.h's macros add the `_v2`.
 //! Results stay plain integers: a driver may answer codes that no list knows.
 //!
-//! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
+//! Where next: [`super::errors`] for what the results mean, [`super::driver`] for who calls.
 
-pub use crate::backend::table::Function;
-use crate::backend::table::{constants, function_table};
+pub use crate::backend::symbol_table::Function;
+use crate::backend::symbol_table::{constants, function_table};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// `CUresult`

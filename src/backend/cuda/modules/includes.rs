@@ -6,7 +6,7 @@
 //! What names files in a way that only the compiler can follow (a macro for a name, precompiled
 //! headers) cannot be told; such source is compiled each time.
 
-use crate::backend::cache::Inputs;
+use crate::backend::kernel_cache::Inputs;
 use crate::runtime::backend::Source;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;

@@ -7,9 +7,9 @@
 //! Where next: [`super::source`] for what is compiled and kept, [`super::modules`] for who asks.
 
 use crate::abi::status::*;
-use crate::backend::library::Library;
-pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+pub use crate::backend::symbol_table::Function;
+use crate::backend::symbol_table::function_table;
+use crate::backend::vendor_lib::VendorLib;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::SourceFile;
 use crate::runtime::settings;
@@ -72,14 +72,14 @@ function_table! {
     }
 }
 
-static LIBRARY: Library<Functions> = Library::new("NVRTC", "library");
+static LIBRARY: VendorLib<Functions> = VendorLib::new("NVRTC", "library");
 
 /// NVRTC's sonames, by their major version.
 const SONAMES: [(i32, &str); 3] =
     [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
 const HEADER_NAME: &CStr = c"dtl_kernel.h";
 /// What every source may include.
-pub(super) const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
+pub(super) const HEADER_TEXT: &str = include_str!("../../../../include/dtl_kernel.h");
 
 /// The compiler in this process.
 pub(super) struct Nvrtc {

@@ -4,10 +4,10 @@
 //! Types and values are those of Khronos' CL/cl.h; `tests/opencl_constants.rs` has the C compiler
 //! compare them. Results stay plain integers: a driver may answer codes that no list knows.
 //!
-//! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
+//! Where next: [`super::errors`] for what the results mean, [`super::driver`] for who calls.
 
-pub use crate::backend::table::Function;
-use crate::backend::table::{constants, function_table};
+pub use crate::backend::symbol_table::Function;
+use crate::backend::symbol_table::{constants, function_table};
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 /// `cl_int`

@@ -8,7 +8,7 @@
 //! | log | what the compiler said |
 //! | HASH.so | the object; the loader caches by name, so the name holds its hash |
 //!
-//! Not here: what compiles, and what its result depends on (`host::compiler`, `cuda::nvrtc`).
+//! Not here: what compiles, and what its result depends on (`host::compiler`, `cuda::modules::nvrtc`).
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
@@ -29,7 +29,7 @@ const BEGUN: &str = ".new-";
 const ENDED: &str = ".old-";
 
 /// The folder of all.
-pub(super) struct Cache {
+pub(super) struct KernelCache {
     folder: PathBuf,
     /// What objects are called while they are made; their names end like it.
     object: &'static str,
@@ -105,7 +105,7 @@ fn remove(path: &Path) {
     }
 }
 
-impl Cache {
+impl KernelCache {
     /// `object` names what is made, for as long as it has no other name.
     pub(super) fn open(folder: Option<&Path>, object: &'static str) -> Result<Self> {
         let Some(folder) = folder else {
@@ -132,7 +132,7 @@ impl Cache {
         }
         // That others cannot replace files is not enough: they must not put new ones there.
         match fs::metadata(&folder) {
-            Ok(about) if about.mode() & 0o022 == 0 => Ok(Cache { folder, object }),
+            Ok(about) if about.mode() & 0o022 == 0 => Ok(KernelCache { folder, object }),
             Ok(_) => Err(refused(&folder, "others can write to it")),
             Err(error) => Err(unwritten(&folder, &error)),
         }

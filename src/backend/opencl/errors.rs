@@ -1,6 +1,6 @@
 //! What OpenCL's results mean: names, and which status of the library each is.
 
-use super::functions::Int;
+use super::symbols::Int;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 

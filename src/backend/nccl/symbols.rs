@@ -4,8 +4,8 @@
 //! Types and values are those of NVIDIA's nccl.h; `tests/nccl_constants.rs` has the C compiler
 //! compare them. Results stay plain integers: a newer library may answer codes that no list knows.
 
-pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+pub use crate::backend::symbol_table::Function;
+use crate::backend::symbol_table::function_table;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// `ncclResult_t`

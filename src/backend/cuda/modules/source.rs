@@ -7,7 +7,7 @@ use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
 use super::ptx::{self, Entries};
 use crate::abi::status::DTL_ERROR_COMPILE_FAILED;
-use crate::backend::cache::{Cache, Inputs, Made, write};
+use crate::backend::kernel_cache::{Inputs, KernelCache, Made, write};
 use crate::error::{Error, Result};
 use crate::runtime::backend::Source;
 use crate::runtime::{log, settings};
@@ -50,7 +50,7 @@ pub(super) fn compile(
     let order = Order { nvrtc, source, options };
     let Some(inputs) = order.inputs() else { return Ok(order.run(log)?.0) };
     let Some(folder) = settings::current().compiler.cache else { return Ok(order.run(log)?.0) };
-    let cache = Cache::open(Some(&folder), OBJECT)?;
+    let cache = KernelCache::open(Some(&folder), OBJECT)?;
     if let Some(entry) = cache.find(inputs.bytes())? {
         if let Some(image) = unpack(&entry.bytes) {
             *log = entry.log;

@@ -1,6 +1,6 @@
 //! What NCCL's results mean: which status of the library each is. Texts are NCCL's own.
 
-use super::functions::{Code, Functions};
+use super::symbols::{Code, Functions};
 use crate::abi::status::*;
 use crate::error::Error;
 use std::ffi::{CStr, c_char};

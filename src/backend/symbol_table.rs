@@ -47,7 +47,7 @@ macro_rules! function_table {
             pub unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
                 -> $crate::error::Result<Self> {
                 Ok(Functions {
-                    $($name: match find($crate::backend::table::c_name(concat!(stringify!($name),
+                    $($name: match find($crate::backend::symbol_table::c_name(concat!(stringify!($name),
                         "\0"))) {
                         // SAFETY: the function of this name has this signature in the standard.
                         Some(at) => unsafe {
@@ -57,7 +57,7 @@ macro_rules! function_table {
                         None => return $crate::error::fail!(DTL_ERROR_UNAVAILABLE, "it has no \
                             function {}", stringify!($name)),
                     },)+
-                    $($maybe: find($crate::backend::table::c_name(concat!(stringify!($maybe),
+                    $($maybe: find($crate::backend::symbol_table::c_name(concat!(stringify!($maybe),
                         "\0"))).map(|at| {
                         // SAFETY: the function of this name has this signature in the standard.
                         unsafe {
@@ -70,14 +70,14 @@ macro_rules! function_table {
         }
 
         /// The list, for the test.
-        pub const FUNCTIONS: &[$crate::backend::table::Function] = &[
-            $($crate::backend::table::Function {
+        pub const FUNCTIONS: &[$crate::backend::symbol_table::Function] = &[
+            $($crate::backend::symbol_table::Function {
                 name: stringify!($name),
                 parameters: stringify!($($type),*),
                 result: stringify!($result),
                 required: true,
             },)+
-            $($crate::backend::table::Function {
+            $($crate::backend::symbol_table::Function {
                 name: stringify!($maybe),
                 parameters: stringify!($($maybe_type),*),
                 result: stringify!($maybe_result),
@@ -96,7 +96,7 @@ macro_rules! constants {
         $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
 
         /// The list, for the test.
-        pub const CONSTANTS: &[$crate::backend::table::Constant] = &[$((stringify!($name),
+        pub const CONSTANTS: &[$crate::backend::symbol_table::Constant] = &[$((stringify!($name),
             $name),)+];
     };
 }

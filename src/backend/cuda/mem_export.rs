@@ -2,10 +2,10 @@
 //! (dma-buf), and host memory of the program's that devices reach.
 
 use super::Cuda;
-use super::codes::{IS_GONE, OF_THIS_PROCESS};
 use super::driver::Driver;
-use super::functions::*;
+use super::errors::{IS_GONE, OF_THIS_PROCESS};
 use super::memory::{ALIGNMENT, Block, From, address};
+use super::symbols::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;

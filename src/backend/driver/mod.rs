@@ -1,0 +1,3 @@
+//! Code that the backends of vendors' drivers share.
+
+pub mod stream_callbacks;
