@@ -39,8 +39,9 @@ pub fn builtin() -> Vec<Arc<Backend>> {
     );
     let mut all: Vec<_> = [host::backend(), null::backend(), alone, threads].map(Arc::new).into();
     let devices = Arc::new(cuda::Cuda::default());
-    let cuda = Arc::new(cuda::backend(Arc::clone(&devices)));
+    let cuda = Arc::new(driver::backend(Arc::clone(&devices)));
+    let opencl = Arc::new(driver::backend(Arc::<opencl::OpenCl>::default()));
     let nccl = nccl::backend(Arc::clone(&cuda), devices);
-    all.extend([shm, mpi, rdma, Arc::new(hier), Arc::new(nccl), cuda, Arc::new(opencl::backend())]);
+    all.extend([shm, mpi, rdma, Arc::new(hier), Arc::new(nccl), cuda, opencl]);
     all
 }

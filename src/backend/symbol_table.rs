@@ -1,6 +1,8 @@
 //! Tables of C functions that are found by name in a library that was loaded: one list is the type
 //! of the table, what finds them, and what a test compares with the C header.
 
+use crate::error::Result;
+use crate::sys::buf::Addr;
 use std::ffi::CStr;
 
 /// A function of the list, as C writes it.
@@ -22,6 +24,16 @@ pub fn c_name(text: &'static str) -> &'static CStr {
     CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
 }
 
+/// A table that is filled with the functions of a library.
+pub trait SymbolTable: Sized + Send + Sync + 'static {
+    /// Finds all functions; the error names the first required one that is missing.
+    ///
+    /// # Safety
+    /// `find` returns the functions of one library that keeps the standard, under the names that
+    /// they have there, and the library stays loaded.
+    unsafe fn resolve(find: &dyn Fn(&CStr) -> Option<Addr>) -> Result<Self>;
+}
+
 macro_rules! function_table {
     (
         required { $($name:ident($($type:ident),*) -> $result:ident;)+ }
@@ -38,13 +50,8 @@ macro_rules! function_table {
             $(pub $maybe: Option<unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>,)+
         }
 
-        impl Functions {
-            /// Finds them all; the first that is missing is named.
-            ///
-            /// # Safety
-            /// `find` gives the functions of one library that keeps the standard, under the names
-            /// that they have there.
-            pub unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
+        impl $crate::backend::symbol_table::SymbolTable for Functions {
+            unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
                 -> $crate::error::Result<Self> {
                 Ok(Functions {
                     $($name: match find($crate::backend::symbol_table::c_name(concat!(stringify!($name),

@@ -1,23 +1,37 @@
 //! Libraries of functions that backends load when they are first needed: which were opened, and
 //! which process called them.
 
+use super::symbol_table::SymbolTable;
 use crate::error::{Result, fail};
-use crate::sys::buf::Addr;
 use crate::sys::dl::Module;
 use crate::sys::lock::{Mutex, RwLock};
 use crate::sys::{process, trust};
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+/// Names of a kind of library in messages, and how a user provides it.
+#[derive(Clone, Copy)]
+pub struct Names {
+    /// Its name, such as "OpenCL".
+    pub name: &'static str,
+    /// The part that is loaded, such as "loader".
+    pub part: &'static str,
+    /// Its usual soname.
+    pub soname: &'static str,
+    /// Environment variable that names another file.
+    pub variable: &'static str,
+    /// What the variable has the path or soname of.
+    pub wanted: &'static str,
+    /// How to get the library.
+    pub advice: &'static str,
+}
+
 /// One kind of library (CUDA's driver, say) and the tables of those that were opened, which are
 /// never closed.
 pub struct VendorLib<F: 'static> {
-    /// What messages call it, "OpenCL", and what it is of that, "loader".
-    name: &'static str,
-    part: &'static str,
+    names: Names,
     opened: Mutex<BTreeMap<String, &'static F>>,
     /// The process that first called one.
     used_by: AtomicI32,
@@ -25,20 +39,26 @@ pub struct VendorLib<F: 'static> {
     generation: AtomicU64,
 }
 
-/// Makes a table of what finds functions by name.
-pub type Resolve<'a, F> = &'a dyn Fn(&dyn Fn(&CStr) -> Option<Addr>) -> Result<F>;
-
-impl<F: Send + Sync> VendorLib<F> {
-    /// One of which none has been opened yet.
+impl<F: SymbolTable> VendorLib<F> {
+    /// A kind of which no library has been opened yet.
     #[must_use]
-    pub const fn new(name: &'static str, part: &'static str) -> Self {
+    pub const fn new(names: Names) -> Self {
         VendorLib {
-            name,
-            part,
+            names,
             opened: Mutex::new(BTreeMap::new()),
             used_by: AtomicI32::new(0),
             generation: AtomicU64::new(0),
         }
+    }
+
+    /// How to get the library.
+    pub const fn advice(&self) -> &'static str {
+        self.names.advice
+    }
+
+    /// The file to open: the one that is named, else the usual one.
+    pub fn file<'a>(&self, named: Option<&'a str>) -> &'a str {
+        named.unwrap_or(self.names.soname)
     }
 
     /// Whether this process may call such a library: it has no rights that its user has not, and is
@@ -49,7 +69,7 @@ impl<F: Send + Sync> VendorLib<F> {
                 "this program runs with raised privileges, and variables of its user decide what \
                  {} loads: it is not \
                  used",
-                self.name
+                self.names.name
             ));
         }
         let used_by = self.used_by.load(Ordering::Relaxed);
@@ -58,31 +78,48 @@ impl<F: Send + Sync> VendorLib<F> {
                 "this process is a fork of one that used {}, which does not survive that: use it \
                  after the fork only, \
                  or start the process with exec",
-                self.name
+                self.names.name
             ));
         }
         Ok(())
     }
 
+    /// The table of the library that is named, else of the usual one. The text says why there is
+    /// none and what to do.
+    ///
+    /// # Safety
+    /// As for [`VendorLib::open`].
+    pub unsafe fn open_named(
+        &self,
+        named: Option<&str>,
+    ) -> std::result::Result<&'static F, String> {
+        let Names { name, variable, wanted, advice, .. } = self.names;
+        // SAFETY: the caller vouches for the library.
+        unsafe { self.open(self.file(named)) }.map_err(|why| match named {
+            Some(file) => format!(
+                "{variable}={file}: {why}; set it to the path or soname of {wanted}, or unset it"
+            ),
+            None => format!("no {name}: {why}; {advice}"),
+        })
+    }
+
     /// The table of a library, by path or soname. The text says why there is none.
     ///
     /// # Safety
-    /// Its constructors run: it is what its name says, or what the user says.
-    pub unsafe fn open(
-        &self,
-        file: &str,
-        resolve: Resolve<'_, F>,
-    ) -> std::result::Result<&'static F, String> {
+    /// The constructors of the library run, and its functions are called by the types of the table:
+    /// it is what its name says, or the user vouches for it.
+    pub unsafe fn open(&self, file: &str) -> std::result::Result<&'static F, String> {
         let mut opened = self.opened.lock();
         if let Some(table) = opened.get(file) {
             return Ok(table);
         }
         let path = trust::library_path(file)?;
-        // SAFETY: the caller answers for its constructors.
+        // SAFETY: the caller vouches for its constructors.
         let module = unsafe { Module::open(Path::new(&path)) }?;
-        let table = resolve(&|name| module.symbol(name));
+        // SAFETY: the caller vouches for its functions, and no library is ever closed.
+        let table = unsafe { F::resolve(&|name| module.symbol(name)) };
         let table = table.map_err(|error| {
-            format!("{file} is no {} {} ({})", self.name, self.part, error.text())
+            format!("{file} is no {} {} ({})", self.names.name, self.names.part, error.text())
         })?;
         let table: &'static F = Box::leak(Box::new(table));
         opened.insert(file.to_owned(), table);

@@ -1,52 +1,60 @@
-//! The driver and its devices: primary contexts, and a stream of each device for the library's own
-//! copies. Everything is asked for when it is first needed.
+//! The driver and its devices: primary contexts, and streams of each device for the library's own
+//! copies. Each is created at its first use.
 //!
 //! The primary context is the one that CUDA's runtime interface uses too, so memory and streams of
 //! this library and of programs and libraries above that interface go together. A call makes the
 //! context current in its thread and leaves the thread as it was.
 
+use super::device::CHOSEN;
 use super::errors::{NO_DEVICE, SUCCESS};
+use super::memory::Origin;
+use super::modules::Module;
+use super::stream::Queue;
 use super::symbols::*;
-use crate::backend::vendor_lib::VendorLib;
-use crate::error::{Result, fail};
+use crate::backend::driver::{self, Chosen, Driver as _, Stream, TryOnce};
+use crate::backend::vendor_lib::{Names, VendorLib};
+use crate::error::Result;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
-use crate::sys::dl::Module;
-use crate::sys::lock::Mutex;
+use crate::sys::dl;
 use std::ffi::CStr;
 use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
-/// What everybody has who has the driver.
-const USUAL_LIBRARY: &str = "libcuda.so.1";
 /// The oldest version whose functions are all of the list's required ones, as cuDriverGetVersion
 /// counts.
 const OLDEST: i32 = 11_000;
 
-static LIBRARY: VendorLib<Functions> = VendorLib::new("CUDA", "driver");
+static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
+    name: "CUDA",
+    part: "driver",
+    soname: "libcuda.so.1",
+    variable: "DTL_CUDA_LIBRARY",
+    wanted: "NVIDIA's driver library (libcuda.so.1)",
+    advice: "install NVIDIA's driver, or name its libcuda.so.1 with DTL_CUDA_LIBRARY",
+});
 
 /// The driver in this process.
-pub(super) struct Driver {
+pub struct Driver {
     /// Its functions.
     pub(super) cuda: &'static Functions,
     /// Which of those that this process has had.
-    pub(super) generation: u64,
+    generation: u64,
     /// Its devices, in its order.
     pub(super) cards: Vec<Card>,
 }
 
 /// A device.
-pub(super) struct Card {
+pub struct Card {
     /// Its `CUdevice`.
     pub(super) id: Device,
     /// Its name.
     pub(super) name: String,
-    context: OnceLock<Addr>,
-    /// Streams for what callers wait for, by their use.
-    own: [OnceLock<Addr>; 2],
-    pool: OnceLock<Option<Addr>>,
-    making: Mutex<()>,
+    context: TryOnce<Addr>,
+    /// Streams for work that callers wait for, by their use.
+    own: [TryOnce<Addr>; 2],
+    pool: TryOnce<Option<Addr>>,
 }
 
 /// What the library's own streams of a device are for: nobody waits for a copy to get memory.
@@ -88,9 +96,19 @@ impl Drop for Inside {
     }
 }
 
-impl Driver {
-    /// Opens the driver and lists its devices; the text says why not.
-    pub(super) fn find() -> std::result::Result<Self, String> {
+impl driver::Driver for Driver {
+    const NAME: &'static CStr = c"cuda";
+    /// Made for one vendor's devices: before everything else.
+    const PRIORITY: i32 = 100;
+    const CALLBACK_THREAD: &'static str = "dtl-cuda-stream";
+    const ALIGNMENT: u64 = 256;
+    const CHOSEN: &'static Chosen = &CHOSEN;
+    type Card = Card;
+    type Queue = Queue;
+    type Origin = Origin;
+    type Module = Module;
+
+    fn find() -> std::result::Result<Self, String> {
         LIBRARY.may_be_called()?;
         let cuda = open()?;
         let generation = LIBRARY.begin();
@@ -121,33 +139,34 @@ impl Driver {
         Ok(Driver { cuda, generation, cards })
     }
 
-    /// A device of the list.
-    pub(super) fn card(&self, device: i32) -> Result<&Card> {
-        match usize::try_from(device).ok().and_then(|place| self.cards.get(place)) {
-            Some(card) => Ok(card),
-            None => {
-                fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", self.cards.len())
-            }
-        }
+    fn generation(&self) -> u64 {
+        self.generation
     }
 
+    fn cards(&self) -> &[Card] {
+        &self.cards
+    }
+
+    fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
+        Queue::create(self, device).map(Stream::new)
+    }
+
+    fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>> {
+        Queue::wrap(self, device, native).map(Stream::new)
+    }
+}
+
+impl Driver {
     /// A device's primary context, retained at its first use.
     pub(super) fn context(&self, device: i32) -> Result<Addr> {
         let card = self.card(device)?;
-        if let Some(context) = card.context.get() {
-            return Ok(*context);
-        }
-        let making = card.making.lock();
-        if let Some(context) = card.context.get() {
-            return Ok(*context);
-        }
-        let mut context = ptr::null_mut();
-        // SAFETY: a device of the driver's and room for its context.
-        let code = unsafe { (self.cuda.cuDevicePrimaryCtxRetain)(&raw mut context, card.id) };
-        self.cuda.check(code, "cuDevicePrimaryCtxRetain")?;
-        let context = *card.context.get_or_init(|| Addr::new(context));
-        drop(making);
-        Ok(context)
+        let retain = || {
+            let mut context = ptr::null_mut();
+            // SAFETY: a device of the driver and room for its context.
+            let code = unsafe { (self.cuda.cuDevicePrimaryCtxRetain)(&raw mut context, card.id) };
+            self.cuda.check(code, "cuDevicePrimaryCtxRetain").map(|()| Addr::new(context))
+        };
+        card.context.get_or_make(retain).copied()
     }
 
     /// Makes a device's primary context current.
@@ -162,24 +181,13 @@ impl Driver {
         self.enter(made.unwrap_or(0) as i32).ok()
     }
 
-    /// The library's own stream on a device, whose context is current; made at its first use.
+    /// The library's own stream on a device, whose context is current; created at its first use.
     pub(super) fn own_stream(&self, device: i32, purpose: Use) -> Result<Addr> {
-        let card = self.card(device)?;
-        let place = card.own_stream(purpose);
-        if let Some(stream) = place.get() {
-            return Ok(*stream);
-        }
-        let making = card.making.lock();
-        if let Some(stream) = place.get() {
-            return Ok(*stream);
-        }
-        let stream = new_stream(self.cuda)?;
-        let stream = *place.get_or_init(|| stream);
-        drop(making);
-        Ok(stream)
+        let stream = self.card(device)?.own_stream(purpose);
+        stream.get_or_make(|| new_stream(self.cuda)).copied()
     }
 
-    /// The same if it has been made.
+    /// The library's own stream on a device, if it was created.
     pub(super) fn own_stream_so_far(&self, device: i32, purpose: Use) -> Result<Option<Addr>> {
         Ok(self.card(device)?.own_stream(purpose).get().copied())
     }
@@ -187,20 +195,10 @@ impl Driver {
     /// The pool of a device's memory, whose context is current; `None`: it has none.
     pub(super) fn pool(&self, device: i32) -> Result<Option<Addr>> {
         let card = self.card(device)?;
-        if let Some(pool) = card.pool.get() {
-            return Ok(*pool);
-        }
-        let making = card.making.lock();
-        if let Some(pool) = card.pool.get() {
-            return Ok(*pool);
-        }
-        let pool = new_pool(self, card)?;
-        let pool = *card.pool.get_or_init(|| pool);
-        drop(making);
-        Ok(pool)
+        card.pool.get_or_make(|| new_pool(self, card)).copied()
     }
 
-    /// The pool if it has been made.
+    /// The pool, if it was created.
     pub(super) fn pool_so_far(&self, device: i32) -> Option<Addr> {
         self.card(device).ok()?.pool.get().copied().flatten()
     }
@@ -216,7 +214,7 @@ impl Driver {
 }
 
 impl Card {
-    fn own_stream(&self, purpose: Use) -> &OnceLock<Addr> {
+    fn own_stream(&self, purpose: Use) -> &TryOnce<Addr> {
         let [copies, memory] = &self.own;
         match purpose {
             Use::Copies => copies,
@@ -230,7 +228,7 @@ impl Drop for Driver {
         for card in &mut self.cards {
             let Some(context) = card.context.take() else { continue };
             if let Ok(inside) = enter(self.cuda, context) {
-                for stream in card.own.iter_mut().filter_map(OnceLock::take) {
+                for stream in card.own.iter_mut().filter_map(TryOnce::take) {
                     // SAFETY: the library's own stream, given up once.
                     let _ = unsafe { (self.cuda.cuStreamDestroy_v2)(stream.ptr()) };
                 }
@@ -295,8 +293,8 @@ fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
 /// it initialises it.
 pub(super) fn is_in_use() -> bool {
     let named = settings::current().driver_library;
-    let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
-    if LIBRARY.may_be_called().is_err() || Module::loaded(Path::new(name)).is_none() {
+    let name = LIBRARY.file(named.as_deref());
+    if LIBRARY.may_be_called().is_err() || dl::Module::loaded(Path::new(name)).is_none() {
         return false;
     }
     let Ok(cuda) = open() else { return false };
@@ -306,23 +304,8 @@ pub(super) fn is_in_use() -> bool {
 }
 
 fn open() -> std::result::Result<&'static Functions, String> {
-    let named = settings::current().driver_library;
-    let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
-    // SAFETY: functions of that one library, which is NVIDIA's driver or what the user says is one.
-    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
-    // SAFETY: CUDA's driver, by its name or because the user says so.
-    let opened = unsafe { LIBRARY.open(name, &resolve) };
-    opened.map_err(|why| match &named {
-        Some(name) => format!(
-            "DTL_CUDA_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's driver \
-             library (libcuda.so.1), or \
-             unset it"
-        ),
-        None => format!(
-            "no CUDA: {why}; install NVIDIA's driver, or name its libcuda.so.1 with \
-            DTL_CUDA_LIBRARY"
-        ),
-    })
+    // SAFETY: CUDA's driver by its name, or the user vouches for it.
+    unsafe { LIBRARY.open_named(settings::current().driver_library.as_deref()) }
 }
 
 fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
@@ -338,14 +321,8 @@ fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
             // SAFETY: a device of the driver's and room for as many bytes as are said.
             unsafe { (cuda.cuDeviceGetName)(out, room, id) }
         });
-        cards.push(Card {
-            id,
-            name,
-            context: OnceLock::new(),
-            own: Default::default(),
-            pool: OnceLock::new(),
-            making: Mutex::new(()),
-        });
+        let (context, own, pool) = Default::default();
+        cards.push(Card { id, name, context, own, pool });
     }
     Ok(cards)
 }

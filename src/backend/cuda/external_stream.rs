@@ -2,8 +2,10 @@
 //! more.
 
 use super::Cuda;
-use super::stream::{Lane, Record};
+use super::driver::Driver;
+use super::stream::Queue;
 use super::symbols::*;
+use crate::backend::driver::{Driver as _, Queue as _, Record, Stream};
 use crate::error::Result;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::lock::Mutex;
@@ -13,59 +15,64 @@ use std::sync::Arc;
 const SPARE: usize = 16;
 
 /// A stream of a device.
-pub struct Queue {
-    lane: Arc<Lane>,
-    spare: Mutex<Vec<Record>>,
+pub struct ExternalStream {
+    stream: Arc<Stream<Driver>>,
+    spare: Mutex<Vec<Record<Driver>>>,
 }
 
-/// The end of what was queued when it was made.
-pub struct Point(Record);
+/// The end of the work that was queued when it was made.
+pub struct Point(Record<Driver>);
 
-impl Queue {
-    /// A new one; `None`: on the calling thread's current device.
+impl ExternalStream {
+    /// Creates a stream; `None`: on the calling thread's current device.
     pub fn create(cuda: &Cuda, device: Option<i32>) -> Result<Self> {
         let driver = cuda.driver.get()?;
         let device = device.unwrap_or_else(|| cuda.current(&driver));
-        Ok(Queue { lane: Arc::new(Lane::create(driver, device)?), spare: Mutex::default() })
+        Ok(ExternalStream { stream: driver.create_stream(device)?, spare: Mutex::default() })
     }
 
-    /// Its device's place in the backend's list.
+    fn queue(&self) -> &Queue {
+        self.stream.queue()
+    }
+
+    /// Its device's index in the backend's list.
     #[must_use]
     pub fn device(&self) -> i32 {
-        self.lane.device
+        self.queue().device
     }
 
     /// Its CUstream.
     #[must_use]
     pub fn stream(&self) -> Object {
-        self.lane.stream.ptr()
+        self.queue().native().ptr()
     }
 
     /// Makes its device's context current for the calling thread, and so its device that of CUDA's
     /// runtime interface.
     pub fn enter(&self) -> Result<impl Sized + use<>> {
-        self.lane.enter()
+        self.queue().enter()
     }
 
     /// Queues a copy within the device.
     pub fn copy(&self, into: Region, from: Region) -> Result<()> {
-        let cuda = self.lane.driver.cuda;
+        let cuda = self.queue().driver.cuda;
         let _inside = self.enter()?;
         let number = |of: Region| of.addr().get() as Ptr;
         // SAFETY: memory of the device, which the caller keeps until a later point is reached.
-        let code = unsafe {
-            (cuda.cuMemcpyAsync)(number(into), number(from), into.len(), self.lane.stream.ptr())
-        };
+        let code =
+            unsafe { (cuda.cuMemcpyAsync)(number(into), number(from), into.len(), self.stream()) };
         cuda.check(code, "cuMemcpyAsync")
     }
 
     /// The present end.
     pub fn point(&self) -> Result<Point> {
         let spare = self.spare.lock().pop();
-        match spare {
-            Some(mut record) => record.renew(Arc::clone(&self.lane)).map(|()| Point(record)),
-            None => Record::new(Arc::clone(&self.lane), CU_EVENT_DISABLE_TIMING).map(Point),
+        if let Some(mut record) = spare {
+            if record.renew(&self.stream)? {
+                return Ok(Point(record));
+            }
         }
+        Record::new(&self.stream, false).map(Point)
     }
 
     /// Takes back a point that was reached.

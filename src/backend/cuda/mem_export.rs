@@ -4,8 +4,9 @@
 use super::Cuda;
 use super::driver::Driver;
 use super::errors::{IS_GONE, OF_THIS_PROCESS};
-use super::memory::{ALIGNMENT, Block, From, address};
+use super::memory::{Block, Origin, address};
 use super::symbols::*;
+use crate::backend::driver::Driver as _;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
@@ -27,7 +28,8 @@ impl Cuda {
         let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
         driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
         drop(inside);
-        self.note(region.addr(), region.len() as u64, 1, device, From::Program);
+        let (base, size) = (region.addr(), region.len() as u64);
+        self.blocks.insert(base, Block { base, size, device, origin: Origin::Program });
         Ok(())
     }
 }
@@ -82,21 +84,21 @@ fn absent<T>(function: &str) -> Result<T> {
 
 impl Exports for Cuda {
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
-        let (driver, block) = (self.driver.get()?, self.block(addr));
-        let Some(block) = block.filter(|block| block.from == From::Device) else {
+        let (driver, block) = (self.driver.get()?, self.blocks.find(addr));
+        let Some(block) = block.filter(|block| block.origin == Origin::Device) else {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "memory of kind {} cannot be exported by CUDA: allocate DTL_MEMORY_SHARED",
                 describe(extent.kind)
             );
         };
-        if extent.align > ALIGNMENT {
+        if extent.align > Driver::ALIGNMENT {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "memory aligned to {} cannot be exported by CUDA, which aligns it to {ALIGNMENT} \
-                 where it is opened: ask for \
-                 that or less",
-                extent.align
+                "memory aligned to {} cannot be exported by CUDA, which aligns it to {} where it is \
+                 opened: ask for that or less",
+                extent.align,
+                Driver::ALIGNMENT
             );
         }
         let Some(export) = driver.cuda.cuIpcGetMemHandle else {
@@ -153,17 +155,14 @@ impl Exports for Cuda {
             )?,
         }
         let base = address(number);
-        let mut blocks = self.blocks.write();
-        if blocks.contains_key(&base.get()) {
-            drop(blocks);
+        let block = Block { base, size: extent.size, device, origin: Origin::Opened };
+        if !self.blocks.try_insert(base, block) {
             close(&driver, number)?;
             return fail!(
                 DTL_ERROR_ALREADY_EXISTS,
                 "it is imported here already, at {base:?}: use that"
             );
         }
-        blocks.insert(base.get(), Block { base, size: extent.size, device, from: From::Opened });
-        drop(blocks);
         drop(inside);
         Ok(base)
     }

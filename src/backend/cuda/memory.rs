@@ -6,11 +6,11 @@
 
 use super::driver::{Driver, Use};
 use super::errors::{INVALID_VALUE, NO_CONTEXT, SUCCESS, is_lost};
-use super::exec::lane;
 use super::symbols::*;
 use super::{Cuda, mem_export};
 use crate::abi::device::*;
 use crate::abi::word::*;
+use crate::backend::driver::{self, Driver as _, room_for, stream_of};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Found, Memory, Place, Token};
 use crate::runtime::copy_text;
@@ -18,24 +18,12 @@ use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
 
-/// What every allocation of the driver's is aligned to.
-pub(super) const ALIGNMENT: u64 = 256;
-
-/// An allocation, found by its first byte.
-#[derive(Clone, Copy)]
-pub(super) struct Block {
-    /// What the driver gave.
-    pub(super) base: Addr,
-    /// Bytes from the first that the caller sees.
-    pub(super) size: u64,
-    /// The device that it was taken on.
-    pub(super) device: i32,
-    pub(super) from: From,
-}
+/// An allocation.
+pub(super) type Block = driver::Block<Origin>;
 
 /// Which call gave an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
+pub enum Origin {
     Pool,
     Device,
     Managed,
@@ -51,24 +39,17 @@ pub(super) enum From {
 impl Block {
     /// Whether its pages move.
     pub(super) fn is_managed(&self) -> bool {
-        matches!(self.from, From::Managed | From::Foreign(DTL_MEMORY_MANAGED))
+        matches!(self.origin, Origin::Managed | Origin::Foreign(DTL_MEMORY_MANAGED))
     }
 
     /// Whether it lies on its device, as far as is known.
     pub(super) fn is_on_device(&self) -> bool {
-        let is_ours = matches!(self.from, From::Pool | From::Device | From::Opened);
-        is_ours || matches!(self.from, From::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
+        let is_ours = matches!(self.origin, Origin::Pool | Origin::Device | Origin::Opened);
+        is_ours || matches!(self.origin, Origin::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
     }
 }
 
 impl Cuda {
-    /// The allocation that an address lies in.
-    pub(super) fn block(&self, addr: Addr) -> Option<Block> {
-        let blocks = self.blocks.read();
-        let (first, block) = blocks.range(..=addr.get()).next_back()?;
-        (((addr.get() - first) as u64) < block.size).then_some(*block)
-    }
-
     /// Describes one side of a copy or fill; `None` = plain host memory.
     pub(super) fn side(&self, place: Place) -> Option<Block> {
         let Place { region, kind, device } = place;
@@ -76,17 +57,10 @@ impl Cuda {
             base: region.addr(),
             size: region.len() as u64,
             device,
-            from: From::Foreign(kind),
+            origin: Origin::Foreign(kind),
         };
         let is_ours = kind != DTL_MEMORY_HOST;
-        self.block(region.addr()).or_else(|| is_ours.then(foreign))
-    }
-
-    /// Keeps what the driver gave: its first byte that is aligned.
-    pub(super) fn note(&self, base: Addr, size: u64, align: u64, device: i32, from: From) -> Addr {
-        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
-        self.blocks.write().insert(first.get(), Block { base, size, device, from });
-        first
+        self.blocks.find(region.addr()).or_else(|| is_ours.then(foreign))
     }
 
     /// Takes memory on a device, whose context is current.
@@ -96,20 +70,20 @@ impl Cuda {
         device: i32,
         kind: dtl_enum_word_t,
         room: usize,
-    ) -> Result<(Addr, From)> {
+    ) -> Result<(Addr, Origin)> {
         let cuda = driver.cuda;
         let (mut number, mut pointer) = (0, std::ptr::null_mut());
-        let from = match kind {
+        let origin = match kind {
             DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED => {
                 // What other processes have too is no pool's: those hand theirs out otherwise.
                 if kind == DTL_MEMORY_DEVICE {
                     if let Some(taken) = take_from_pool(driver, device, room)? {
-                        return Ok((taken, From::Pool));
+                        return Ok((taken, Origin::Pool));
                     }
                 }
                 // SAFETY: room for a device pointer.
                 cuda.check(unsafe { (cuda.cuMemAlloc_v2)(&raw mut number, room) }, "cuMemAlloc")?;
-                From::Device
+                Origin::Device
             }
             DTL_MEMORY_MANAGED => {
                 // SAFETY: room for a device pointer.
@@ -117,28 +91,26 @@ impl Cuda {
                     (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL as Uint)
                 };
                 cuda.check(code, "cuMemAllocManaged")?;
-                From::Managed
+                Origin::Managed
             }
             _ => {
                 let flags = (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) as Uint;
                 // SAFETY: room for a pointer.
                 let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut pointer, room, flags) };
                 cuda.check(code, "cuMemHostAlloc")?;
-                return Ok((Addr::new(pointer), From::Host));
+                return Ok((Addr::new(pointer), Origin::Host));
             }
         };
-        Ok((address(number), from))
+        Ok((address(number), origin))
     }
 
     /// Gives an allocation back.
     pub(super) fn give(&self, addr: Addr) -> Result<()> {
         let driver = self.driver.get()?;
-        let Some(block) = self.blocks.write().remove(&addr.get()) else {
-            return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend cuda");
-        };
+        let block = self.remove_block(addr)?;
         // What could not be given back is still there.
         give_back(&driver, &block).inspect_err(|_| {
-            self.blocks.write().insert(addr.get(), block);
+            self.blocks.insert(addr, block);
         })
     }
 
@@ -147,7 +119,7 @@ impl Cuda {
         let device = self.current(&driver);
         let card = driver.card(device)?;
         check_kind(&driver, device, kind)?;
-        out.alignment = ALIGNMENT;
+        out.alignment = Driver::ALIGNMENT;
         out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
         if kind == DTL_MEMORY_DEVICE {
             copy_text(&mut out.name, "CUDA, device");
@@ -171,11 +143,6 @@ impl Cuda {
         copy_text(&mut out.name, name);
         Ok(())
     }
-}
-
-/// Beyond what the driver aligns to, there is room to align in.
-fn room_for(size: u64, align: u64) -> usize {
-    (if align > ALIGNMENT { size.saturating_add(align) } else { size }) as usize
 }
 
 /// A device pointer as an address. The host may not be able to read there.
@@ -234,15 +201,15 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
         inside => inside?,
     };
     let number = block.base.get() as Ptr;
-    let (code, what) = match (block.from, cuda.cuMemFreeAsync) {
-        (From::Pool, Some(free)) => {
+    let (code, what) = match (block.origin, cuda.cuMemFreeAsync) {
+        (Origin::Pool, Some(free)) => {
             let stream = driver.own_stream(block.device, Use::Memory)?;
             // SAFETY: what the pool gave, given back once; nothing uses it, as the caller says.
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
         }
-        (From::Opened, _) => return mem_export::close(driver, number),
-        (From::Program, _) => return mem_export::unregister(driver, block.base),
-        (From::Host, _) => {
+        (Origin::Opened, _) => return mem_export::close(driver, number),
+        (Origin::Program, _) => return mem_export::unregister(driver, block.base),
+        (Origin::Host, _) => {
             // SAFETY: what cuMemHostAlloc gave, given back once.
             (unsafe { (cuda.cuMemFreeHost)(block.base.ptr()) }, "cuMemFreeHost")
         }
@@ -260,7 +227,7 @@ impl Memory for Arc<Cuda> {
         let device = self.current(&driver);
         check_kind(&driver, device, kind)?;
         let inside = driver.enter(device)?;
-        let room = room_for(size, align);
+        let room = room_for::<Driver>(size, align);
         let taken = match self.take(&driver, device, kind, room) {
             // What the pool keeps without use may be what is missing.
             Err(error) if is_shortage(&error) && trim(&driver, device) => {
@@ -269,8 +236,8 @@ impl Memory for Arc<Cuda> {
             taken => taken,
         };
         drop(inside);
-        let (base, from) = taken.map_err(|error| explain(&driver, device, size, error))?;
-        Ok(self.note(base, size, align, device, from))
+        let (base, origin) = taken.map_err(|error| explain(&driver, device, size, error))?;
+        Ok(self.blocks.add(Block { base, size, device, origin }, align))
     }
 
     fn alloc_async(
@@ -283,14 +250,14 @@ impl Memory for Arc<Cuda> {
         if kind != DTL_MEMORY_DEVICE {
             return None;
         }
-        let lane = lane(stream);
-        let (driver, device) = (&lane.driver, lane.device);
+        let queue = stream_of::<Driver>(stream).queue();
+        let (driver, device) = (&queue.driver, queue.device);
         let take = || {
-            let inside = lane.enter()?;
+            let inside = queue.enter()?;
             let Some(pool) = driver.pool(device)? else { return Ok(None) };
-            let taken = match queue_take(driver, pool, lane.stream, room_for(size, align)) {
+            let taken = match queue_take(driver, pool, queue.id, room_for::<Driver>(size, align)) {
                 Err(error) if is_shortage(&error) && trim(driver, device) => {
-                    queue_take(driver, pool, lane.stream, room_for(size, align))
+                    queue_take(driver, pool, queue.id, room_for::<Driver>(size, align))
                 }
                 taken => taken,
             };
@@ -298,7 +265,11 @@ impl Memory for Arc<Cuda> {
             taken.map_err(|error| explain(driver, device, size, error))
         };
         take()
-            .map(|taken| taken.map(|base| self.note(base, size, align, device, From::Pool)))
+            .map(|taken| {
+                taken.map(|base| {
+                    self.blocks.add(Block { base, size, device, origin: Origin::Pool }, align)
+                })
+            })
             .transpose()
     }
 
@@ -310,20 +281,21 @@ impl Memory for Arc<Cuda> {
         _size: u64,
         _align: u64,
     ) -> Option<Result<()>> {
-        let lane = lane(stream);
-        let free = lane.driver.cuda.cuMemFreeAsync?;
+        let queue = stream_of::<Driver>(stream).queue();
+        let free = queue.driver.cuda.cuMemFreeAsync?;
         let block = self
-            .block(addr)
-            .filter(|block| block.from == From::Pool && block.device == lane.device)?;
+            .blocks
+            .find(addr)
+            .filter(|block| block.origin == Origin::Pool && block.device == queue.device)?;
         let give = || {
-            let _inside = lane.enter()?;
+            let _inside = queue.enter()?;
             // Before another thread is given the same address.
-            self.blocks.write().remove(&addr.get());
+            self.blocks.remove(addr);
             // SAFETY: what the pool gave, given back once; what is queued later does not use it, as
             // the caller says.
-            let code = unsafe { free(block.base.get() as Ptr, lane.stream.ptr()) };
-            lane.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
-                self.blocks.write().insert(addr.get(), block);
+            let code = unsafe { free(block.base.get() as Ptr, queue.id.ptr()) };
+            queue.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
+                self.blocks.insert(addr, block);
             })
         };
         Some(give())
@@ -342,10 +314,10 @@ impl Memory for Arc<Cuda> {
             base,
             size,
             device,
-            from: From::Foreign(kind),
+            origin: Origin::Foreign(kind),
         };
         let make = |driver: Arc<Driver>| {
-            let block = self.block(region.addr());
+            let block = self.blocks.find(region.addr());
             let block = match block {
                 None => identify(&driver, region.addr())?.map(foreign),
                 block => block,

@@ -1,18 +1,15 @@
-//! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is found when somebody asks
-//! for this backend.
+//! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is loaded when this backend
+//! is first needed. The code that other drivers' backends have too is in [`super::driver`].
 //!
-//! Order of the files: `functions` what a driver has, `codes` what it answers, `driver` devices and
-//! their contexts; then one for each component: `device`, `memory` (and `crossing`, what others
-//! reach), `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules` (`nvrtc`
-//! the compiler, `source` what it is given and what is kept, `includes` the files that it reads,
-//! `ptx` the parameters of kernels, `binary` and `loading` what the driver gets). `queue` is a
-//! stream for another library's work.
+//! Reading order: `symbols` has the functions of the driver, `errors` its results, `driver` the
+//! devices and their contexts, `device` their properties, `event` CUevents, `stream` CUstreams,
+//! `memory` allocations, `mem_export` memory that other processes and devices reach, `transfer`
+//! copies, `modules` kernels, `external_stream` a stream for another library's work.
 
 mod device;
 mod driver;
 pub mod errors;
 mod event;
-mod exec;
 pub mod external_stream;
 mod mem_export;
 mod memory;
@@ -21,48 +18,18 @@ mod stream;
 pub mod symbols;
 mod transfer;
 
-use super::vendor_lib::OnDemand;
+use super::driver::DeviceBackend;
 use crate::runtime::backend::{Availability, Presence};
-use crate::runtime::registry::Backend;
 use crate::runtime::settings;
-use crate::sys::lock::RwLock;
-use driver::Driver;
-use memory::Block;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Made for one vendor's devices: before everything else.
-const AUTO_PRIORITY: i32 = 100;
-
 /// The backend named "cuda".
-#[must_use]
-pub fn backend(shared: Arc<Cuda>) -> Backend {
-    let mut backend = Backend::new(c"cuda", AUTO_PRIORITY, true, Box::new(Arc::clone(&shared)));
-    backend.device = Some(Box::new(Arc::clone(&shared)));
-    backend.memory = Some(Box::new(Arc::clone(&shared)));
-    backend.transfer = Some(Box::new(Arc::clone(&shared)));
-    backend.modules = Some(Box::new(Arc::clone(&shared)));
-    backend.exec = Some(Box::new(shared));
-    backend
-}
-
-/// What the components share.
-pub struct Cuda {
-    driver: OnDemand<Driver>,
-    /// Live allocations by the first byte that the caller sees.
-    blocks: RwLock<BTreeMap<usize, Block>>,
-}
-
-impl Default for Cuda {
-    fn default() -> Self {
-        Cuda { driver: OnDemand::new(Driver::find), blocks: RwLock::default() }
-    }
-}
+pub type Cuda = DeviceBackend<driver::Driver>;
 
 impl Presence for Arc<Cuda> {
     fn available(&self) -> Availability {
-        self.driver.look().map(|_| ())
+        self.availability()
     }
 
     fn is_in_use(&self) -> bool {

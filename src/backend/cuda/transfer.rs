@@ -5,12 +5,12 @@
 
 use super::Cuda;
 use super::driver::{Driver, Use, new_stream};
-use super::event::Mark;
-use super::exec::lane;
+use super::event::Event;
 use super::memory::Block;
-use super::stream::Lane;
+use super::stream::Queue;
 use super::symbols::*;
 use crate::abi::device::DTL_PREFETCH_HOST;
+use crate::backend::driver::{Driver as _, stream_of};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
 use crate::sys::buf::{Addr, Region};
@@ -95,23 +95,23 @@ fn done_on(driver: &Driver, device: i32, work: impl FnOnce(Addr) -> Result<()>) 
 /// Queues something in a stream's order that a stream of one device can do, whose context is
 /// current meanwhile. On another device's stream it is done beside: a new stream of the right
 /// device waits for this one, and this one for that.
-fn in_order(lane: &Lane, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
-    let inside = lane.enter()?;
-    if lane.device == device {
-        return work(lane.stream);
+fn in_order(on: &Queue, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
+    let inside = on.enter()?;
+    if on.device == device {
+        return work(on.id);
     }
-    let driver = &lane.driver;
-    let before = Mark::create(driver, lane.context, CU_EVENT_DISABLE_TIMING)?;
-    before.record(lane.stream)?;
+    let driver = &on.driver;
+    let before = Event::create(driver, on.context, on.device, CU_EVENT_DISABLE_TIMING)?;
+    before.record(on.id)?;
     let there = driver.enter(device)?;
     let beside = Beside { driver, stream: new_stream(driver.cuda)? };
     before.hold(beside.stream)?;
     work(beside.stream)?;
-    let after = Mark::create(driver, driver.context(device)?, CU_EVENT_DISABLE_TIMING)?;
+    let after = Event::create(driver, driver.context(device)?, device, CU_EVENT_DISABLE_TIMING)?;
     after.record(beside.stream)?;
     drop(beside);
     drop(there);
-    let result = after.hold(lane.stream);
+    let result = after.hold(on.id);
     drop(inside);
     result
 }
@@ -137,18 +137,16 @@ impl Transfer for Arc<Cuda> {
     }
 
     fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
-        let lane = lane(stream);
+        let on = stream_of::<Driver>(stream).queue();
         let way = match self.way(dst, src) {
             Ok(way) => way,
             Err(error) => return Some(Err(error)),
         };
         let device = match way {
-            Way::Between(_, source) if lane.device == source => source,
+            Way::Between(_, source) if on.device == source => source,
             Way::On(device) | Way::Between(device, _) => device,
         };
-        Some(in_order(lane, device, |stream| {
-            queue(&lane.driver, stream, &way, dst.region, src.region)
-        }))
+        Some(in_order(on, device, |stream| queue(&on.driver, stream, &way, dst.region, src.region)))
     }
 
     fn copy_2d(
@@ -210,31 +208,31 @@ impl Transfer for Arc<Cuda> {
     }
 
     fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
-        let lane = lane(stream);
+        let on = stream_of::<Driver>(stream).queue();
         let fill = || {
             let device = self.block_of(dst)?.device;
-            in_order(lane, device, |stream| queue_fill(&lane.driver, stream, dst.region, value))
+            in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value))
         };
         Some(fill())
     }
 
     fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
-        let lane = lane(stream);
-        let (driver, prefetch) = (&lane.driver, lane.driver.cuda.cuMemPrefetchAsync?);
+        let on = stream_of::<Driver>(stream).queue();
+        let (driver, prefetch) = (&on.driver, on.driver.cuda.cuMemPrefetchAsync?);
         self.side(place).filter(Block::is_managed)?;
         let queue = || {
             // Only where pages move while devices work; the host has no such number, its mover is
             // the stream's device.
             let mover =
-                driver.card(if device == DTL_PREFETCH_HOST { lane.device } else { device })?;
+                driver.card(if device == DTL_PREFETCH_HOST { on.device } else { device })?;
             if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
                 return Ok(());
             }
             let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU as Device } else { mover.id };
-            let _inside = lane.enter()?;
+            let _inside = on.enter()?;
             let (at, len) = (place.region.addr().get() as Ptr, place.region.len());
             // SAFETY: a range of managed memory, a stream whose context is current.
-            let code = unsafe { prefetch(at, len, to, lane.stream.ptr()) };
+            let code = unsafe { prefetch(at, len, to, on.id.ptr()) };
             driver.cuda.check(code, "cuMemPrefetchAsync")
         };
         Some(queue())

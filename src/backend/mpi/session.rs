@@ -17,6 +17,7 @@ use super::functions::{Functions, Handle};
 use super::launcher;
 pub use super::level::ThreadLevel;
 use super::message;
+use crate::backend::symbol_table::SymbolTable as _;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{explain, log, settings};
 use crate::sys::asking::Asking;

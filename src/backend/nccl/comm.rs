@@ -12,7 +12,7 @@ use super::symbols::{Code, Config, Int, UniqueId};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
 use crate::backend::cuda::Cuda;
-use crate::backend::cuda::external_stream::{Point, Queue};
+use crate::backend::cuda::external_stream::{ExternalStream, Point};
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Collective, DeviceComm, Invitation};
 use crate::runtime::log;
@@ -36,7 +36,7 @@ pub(super) struct NcclComm {
     devices: Arc<Backend>,
     state: Mutex<State>,
     /// After NCCL's communicator, which uses it.
-    queue: Queue,
+    queue: ExternalStream,
 }
 
 struct State {
@@ -78,7 +78,7 @@ impl NcclComm {
         nccl: Arc<Nccl>,
         cuda: Arc<Cuda>,
         devices: Arc<Backend>,
-        queue: Queue,
+        queue: ExternalStream,
     ) -> Self {
         NcclComm { nccl, cuda, devices, state: Mutex::new(State::new()), queue }
     }
@@ -225,7 +225,7 @@ impl NcclComm {
 
 impl DeviceComm for NcclComm {
     fn another(&self) -> Result<Box<dyn DeviceComm>> {
-        let queue = Queue::create(&self.cuda, Some(self.queue.device()))?;
+        let queue = ExternalStream::create(&self.cuda, Some(self.queue.device()))?;
         Ok(Box::new(NcclComm::new(
             Arc::clone(&self.nccl),
             Arc::clone(&self.cuda),

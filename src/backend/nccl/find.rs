@@ -2,17 +2,22 @@
 
 use super::errors::SUCCESS;
 use super::symbols::{Functions, OLDEST, TOO_NEW};
-use crate::backend::vendor_lib::VendorLib;
+use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::dl;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::path::PathBuf;
 
-/// What NCCL 2 calls itself.
-const USUAL_LIBRARY: &str = "libnccl.so.2";
-
-static LIBRARY: VendorLib<Functions> = VendorLib::new("NCCL", "library");
+static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
+    name: "NCCL",
+    part: "library",
+    soname: "libnccl.so.2",
+    variable: "DTL_NCCL_LIBRARY",
+    wanted: "NVIDIA's NCCL (libnccl.so.2)",
+    advice: "install it (Debian of NVIDIA's: libnccl2, PyPI: nvidia-nccl-cu12) where the loader \
+             finds it, or name its libnccl.so.2 with DTL_NCCL_LIBRARY",
+});
 
 /// The library in this process.
 pub struct Nccl {
@@ -47,7 +52,8 @@ fn number(version: i32) -> String {
 pub fn find() -> std::result::Result<Nccl, String> {
     LIBRARY.may_be_called()?;
     let named = settings::current().collectives_library;
-    let calls = open(named.as_deref())?;
+    // SAFETY: NCCL by its name, or the user vouches for it.
+    let calls = unsafe { LIBRARY.open_named(named.as_deref()) }?;
     LIBRARY.begin();
     let mut version = 0;
     // SAFETY: room for an int.
@@ -68,25 +74,6 @@ pub fn find() -> std::result::Result<Nccl, String> {
         ));
     }
     Ok(nccl)
-}
-
-fn open(named: Option<&str>) -> std::result::Result<&'static Functions, String> {
-    let name = named.unwrap_or(USUAL_LIBRARY);
-    // SAFETY: functions of that one library, which is NCCL by its name or because the user says so.
-    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
-    // SAFETY: as above.
-    let opened = unsafe { LIBRARY.open(name, &resolve) };
-    opened.map_err(|why| match named {
-        Some(name) => format!(
-            "DTL_NCCL_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's NCCL \
-             (libnccl.so.2), or unset it"
-        ),
-        None => format!(
-            "no NCCL: {why}; install it (Debian of NVIDIA's: libnccl2, PyPI: nvidia-nccl-cu12) \
-             where the loader finds it, or \
-             name its libnccl.so.2 with DTL_NCCL_LIBRARY"
-        ),
-    })
 }
 
 #[cfg(test)]

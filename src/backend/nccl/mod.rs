@@ -12,7 +12,7 @@ pub mod find;
 pub mod symbols;
 
 use super::cuda::Cuda;
-use super::cuda::external_stream::Queue;
+use super::cuda::external_stream::ExternalStream;
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Result, fail};
@@ -65,7 +65,7 @@ impl Comm for Arc<Opener> {
 impl DeviceComms for Arc<Opener> {
     fn prepare(&self) -> Result<Box<dyn DeviceComm>> {
         let nccl = self.nccl.get()?;
-        let queue = Queue::create(&self.cuda, None)?;
+        let queue = ExternalStream::create(&self.cuda, None)?;
         Ok(Box::new(NcclComm::new(nccl, Arc::clone(&self.cuda), Arc::clone(&self.devices), queue)))
     }
 }

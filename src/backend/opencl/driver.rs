@@ -1,49 +1,65 @@
-//! The loader and what it finds: platforms, devices, their contexts. Everything is asked for when
-//! it is first needed.
+//! The loader and what it finds: platforms, devices, their contexts. Each is created
+//! at its first use.
 //!
 //! One context for each platform with all its devices, so that memory, copies and waits cross
 //! between them without the host. Devices are counted GPUs first, then accelerators, then CPUs;
 //! among equals as the loader lists them.
 
 use super::errors::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, check, error};
+use super::memory::Origin;
+use super::program::Program;
 use super::queue::Queue;
 use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::vendor_lib::VendorLib;
+use crate::backend::driver::{self, Chosen, Driver as _, Stream, TryOnce};
+use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Result, fail};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
-/// What everybody has who has the OpenCL of a Linux machine.
-const USUAL_LIBRARY: &str = "libOpenCL.so.1";
+static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
+    name: "OpenCL",
+    part: "loader",
+    soname: "libOpenCL.so.1",
+    variable: "DTL_OPENCL_LIBRARY",
+    wanted: "an OpenCL loader (libOpenCL.so.1)",
+    advice: "install a loader (Debian: ocl-icd-libopencl1) and the device's driver, or name the \
+             loader with DTL_OPENCL_LIBRARY",
+});
 
-static LIBRARY: VendorLib<Functions> = VendorLib::new("OpenCL", "loader");
+thread_local! {
+    /// Devices that threads chose, and the generation of the driver: another one's list may differ.
+    static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
+}
 
 /// OpenCL in this process.
-pub(super) struct Driver {
+pub struct Driver {
     /// Its functions.
     pub(super) cl: &'static Functions,
     /// Which of those that this process has had.
-    pub(super) generation: u64,
+    generation: u64,
     /// The platforms with at least one device.
     pub(super) platforms: Vec<Platform>,
     /// All devices.
     pub(super) devices: Vec<Card>,
+    /// Streams by their command queue: streams of one queue share its failures.
+    streams: Mutex<BTreeMap<usize, Weak<Stream<Driver>>>>,
 }
 
 /// A platform: a driver's face.
 pub(super) struct Platform {
     id: Addr,
     devices: Vec<Addr>,
-    context: OnceLock<Addr>,
-    making: Mutex<()>,
+    context: TryOnce<Addr>,
 }
 
 /// A device.
-pub(super) struct Card {
+pub struct Card {
     /// Its `cl_device_id`.
     pub(super) id: Addr,
     /// Its platform's place in the list.
@@ -55,86 +71,99 @@ pub(super) struct Card {
     /// CL_DEVICE_SVM_... bits; 0 = the host and the device share no pointers.
     pub(super) sharing: u64,
     /// The queue of copies that wait.
-    copies: OnceLock<Arc<Queue>>,
-    making: Mutex<()>,
+    copies: TryOnce<Arc<Queue>>,
 }
 
-impl Driver {
-    /// Opens the loader and lists what there is; the text says why not.
-    pub(super) fn find() -> std::result::Result<Self, String> {
+impl driver::Driver for Driver {
+    const NAME: &'static CStr = c"opencl";
+    /// Above the host and what programs register, below what is made for one vendor's devices.
+    const PRIORITY: i32 = 50;
+    const CALLBACK_THREAD: &'static str = "dtl-cl-stream";
+    /// The largest alignment of OpenCL's types.
+    const ALIGNMENT: u64 = 128;
+    const CHOSEN: &'static Chosen = &CHOSEN;
+    type Card = Card;
+    type Queue = Queue;
+    type Origin = Origin;
+    type Module = Arc<Program>;
+
+    fn find() -> std::result::Result<Self, String> {
         LIBRARY.may_be_called()?;
-        let cl = open()?;
+        // SAFETY: an OpenCL loader by its name, or the user vouches for it.
+        let cl = unsafe { LIBRARY.open_named(settings::current().device_library.as_deref()) }?;
         list(cl, LIBRARY.begin())
     }
 
-    /// A device of the list.
-    pub(super) fn card(&self, device: i32) -> Result<&Card> {
-        match usize::try_from(device).ok().and_then(|place| self.devices.get(place)) {
-            Some(card) => Ok(card),
-            None => {
-                fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: there are {}", self.devices.len())
-            }
-        }
+    fn generation(&self) -> u64 {
+        self.generation
     }
 
+    fn cards(&self) -> &[Card] {
+        &self.devices
+    }
+
+    fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
+        let stream = Stream::new(Queue::create(self, device)?);
+        let mut streams = self.streams.lock();
+        streams.retain(|_, stream| stream.strong_count() > 0);
+        streams.insert(stream.native().get(), Arc::downgrade(&stream));
+        Ok(stream)
+    }
+
+    fn wrap_stream(self: &Arc<Self>, _device: i32, native: Addr) -> Result<Arc<Stream<Self>>> {
+        let mut streams = self.streams.lock();
+        if let Some(stream) = streams.get(&native.get()).and_then(Weak::upgrade) {
+            return Ok(stream);
+        }
+        let stream = Stream::new(Queue::wrap(self, native)?);
+        streams.retain(|_, stream| stream.strong_count() > 0);
+        streams.insert(native.get(), Arc::downgrade(&stream));
+        Ok(stream)
+    }
+}
+
+impl Driver {
     /// The context of a platform, made at its first use.
     pub(super) fn context(&self, platform: usize) -> Result<Addr> {
         let Some(platform) = self.platforms.get(platform) else {
             return fail!(DTL_ERROR_INTERNAL, "no OpenCL platform {platform}");
         };
-        if let Some(context) = platform.context.get() {
-            return Ok(*context);
-        }
-        let making = platform.making.lock();
-        if let Some(context) = platform.context.get() {
-            return Ok(*context);
-        }
-        let properties = [CL_CONTEXT_PLATFORM as isize, platform.id.get() as isize, 0];
-        let ids: Vec<Object> = platform.devices.iter().map(|id| id.ptr()).collect();
-        let mut code = 0;
-        // SAFETY: a list that ends with 0, and as many devices of that platform as are said; all
-        // locals.
-        let context = unsafe {
-            (self.cl.clCreateContext)(
-                properties.as_ptr(),
-                ids.len() as Uint,
-                ids.as_ptr(),
-                None,
-                std::ptr::null_mut(),
-                &raw mut code,
-            )
-        };
-        if context.is_null() {
-            return Err(error(
-                code.min(-1),
-                "making a context of all devices of the platform (clCreateContext)",
-            ));
-        }
-        let context = *platform.context.get_or_init(|| Addr::new(context));
-        drop(making);
-        Ok(context)
+        let context = platform.context.get_or_make(|| {
+            let properties = [CL_CONTEXT_PLATFORM as isize, platform.id.get() as isize, 0];
+            let ids: Vec<Object> = platform.devices.iter().map(|id| id.ptr()).collect();
+            let mut code = 0;
+            // SAFETY: a list that ends with 0, and an array of devices of that platform with its
+            // length; all locals.
+            let context = unsafe {
+                (self.cl.clCreateContext)(
+                    properties.as_ptr(),
+                    ids.len() as Uint,
+                    ids.as_ptr(),
+                    None,
+                    std::ptr::null_mut(),
+                    &raw mut code,
+                )
+            };
+            if context.is_null() {
+                return Err(error(
+                    code.min(-1),
+                    "making a context of all devices of the platform (clCreateContext)",
+                ));
+            }
+            Ok(Addr::new(context))
+        });
+        context.copied()
     }
 
     /// The queue of a device for copies that the caller waits for, made at its first use.
-    pub(super) fn copies(self: &Arc<Self>, device: i32) -> Result<Arc<Queue>> {
-        let card = self.card(device)?;
-        if let Some(queue) = card.copies.get() {
-            return Ok(Arc::clone(queue));
-        }
-        let making = card.making.lock();
-        if card.copies.get().is_none() {
-            // Without a share of the driver, which has this queue.
-            let queue = Queue::create(self, device)?;
-            let _ = card.copies.set(Arc::new(queue));
-        }
-        drop(making);
-        match card.copies.get() {
-            Some(queue) => Ok(Arc::clone(queue)),
-            None => fail!(DTL_ERROR_INTERNAL, "no queue for copies"),
-        }
+    pub(super) fn copies(&self, device: i32) -> Result<Arc<Queue>> {
+        // Without a share of the driver, which has this queue.
+        let queue =
+            self.card(device)?.copies.get_or_make(|| Queue::create(self, device).map(Arc::new));
+        queue.cloned()
     }
 
-    /// The same if it has been made.
+    /// The queue for copies, if it was created.
     pub(super) fn copies_so_far(&self, device: i32) -> Result<Option<Arc<Queue>>> {
         Ok(self.card(device)?.copies.get().cloned())
     }
@@ -157,28 +186,6 @@ impl Drop for Driver {
     }
 }
 
-fn open() -> std::result::Result<&'static Functions, String> {
-    let named = settings::current().device_library;
-    let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
-    // SAFETY: functions of that one library, which is an OpenCL loader or what the user says is
-    // one.
-    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
-    // SAFETY: an OpenCL loader, by its name or because the user says so.
-    let opened = unsafe { LIBRARY.open(name, &resolve) };
-    opened.map_err(|why| match &named {
-        Some(name) => format!(
-            "DTL_OPENCL_LIBRARY={name}: {why}; set it to the path or soname of an OpenCL loader \
-             (libOpenCL.so.1), or \
-             unset it"
-        ),
-        None => format!(
-            "no OpenCL: {why}; install a loader (Debian: ocl-icd-libopencl1) and the device's \
-             driver, or name the loader \
-             with DTL_OPENCL_LIBRARY"
-        ),
-    })
-}
-
 fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, String> {
     let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names \
         one): install the one of \
@@ -192,7 +199,13 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, 
         Ok(_) | Err(PLATFORM_NOT_FOUND) => return Err(no_driver.into()),
         Err(code) => return Err(error(code, "clGetPlatformIDs").text().into()),
     };
-    let mut driver = Driver { cl, generation, platforms: Vec::new(), devices: Vec::new() };
+    let mut driver = Driver {
+        cl,
+        generation,
+        platforms: Vec::new(),
+        devices: Vec::new(),
+        streams: Mutex::default(),
+    };
     let mut without = Vec::new();
     for id in ids {
         let name = text(|room, out, size| {
@@ -241,16 +254,10 @@ fn add(driver: &mut Driver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
             kind,
             name: format!("{name} ({platform_name})"),
             sharing: if has_calls { sharing } else { 0 },
-            copies: OnceLock::new(),
-            making: Mutex::new(()),
+            copies: TryOnce::default(),
         });
     }
-    driver.platforms.push(Platform {
-        id,
-        devices,
-        context: OnceLock::new(),
-        making: Mutex::new(()),
-    });
+    driver.platforms.push(Platform { id, devices, context: TryOnce::default() });
 }
 
 fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, Int> {

@@ -4,12 +4,13 @@
 //! kernel of the library's has some and a launch takes one for itself: it has been read when the
 //! launch is queued, and goes back.
 
-use super::driver::{Plain, text};
+use super::driver::{Driver, Plain, text};
 use super::errors::{BAD_BLOCK, check, error};
 use super::program::Program;
 use super::source;
 use super::symbols::*;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
+use crate::backend::driver::{self, Command, Stream};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::ModuleLaunch;
 use crate::sys::buf::Addr;
@@ -129,11 +130,11 @@ enum Pass {
 }
 
 /// A kernel of a program.
-pub(super) struct Kernel {
+pub struct Kernel {
     program: Arc<Program>,
     name: CString,
     /// For messages.
-    pub(super) shown: Arc<str>,
+    shown: Arc<str>,
     arguments: Vec<Pass>,
     /// Bytes of memory of the block that launches can still say: the device's less what its source
     /// takes.
@@ -187,11 +188,6 @@ impl Kernel {
         Ok((kernel, sizes))
     }
 
-    /// The device that it runs on.
-    pub(super) fn device(&self) -> i32 {
-        self.program.device
-    }
-
     fn take(&self) -> Result<Instance> {
         for slot in &self.idle {
             if !slot.load(Ordering::Relaxed).is_null() {
@@ -222,7 +218,7 @@ impl Kernel {
     }
 
     /// One `cl_kernel` with the arguments of a launch in it.
-    pub(super) fn prepare(&self, launch: &ModuleLaunch<'_>) -> Result<Ready<'_>> {
+    fn prepare(&self, launch: &ModuleLaunch<'_>) -> Result<Ready<'_>> {
         if launch.args.len() != self.arguments.len() || launch.sizes.len() != self.arguments.len() {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
@@ -316,6 +312,25 @@ impl Kernel {
         // SAFETY: a kernel that no other thread has, one of its arguments, as many bytes as are
         // said or null.
         Ok(unsafe { (cl.clSetKernelArg)(id.ptr(), index, bytes, value) })
+    }
+}
+
+impl driver::Kernel<Driver> for Kernel {
+    fn launch(&self, stream: &Stream<Driver>, launch: &ModuleLaunch<'_>) -> Result<()> {
+        let (compiled, here) = (self.program.device, stream.queue().device);
+        if compiled != here {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "kernel '{}' was compiled for device {compiled} and the stream is of device \
+                 {here}: compile its source \
+                 for that one, too",
+                self.shown
+            );
+        }
+        let ready = self.prepare(launch)?; // not under the stream's lock: it is this thread's own
+        stream.enqueue(Command::Launch(Arc::clone(&self.shown)), |queue| {
+            queue.launch(&ready, launch.shape.grid, launch.shape.block)
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use super::driver::{Card, Driver};
 use super::symbols::*;
 use crate::abi::device::*;
 use crate::abi::word::*;
+use crate::backend::driver::{self, Driver as _, room_for};
 use crate::error::{Result, fail};
 use crate::runtime::backend::Memory;
 use crate::runtime::copy_text;
@@ -17,43 +18,24 @@ use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
 
-/// The largest alignment that OpenCL knows; it is that of every allocation.
-const ALIGNMENT: u64 = 128;
+/// `cl_mem` of a pinned allocation; `None`: shared virtual memory.
+pub(super) type Origin = Option<Addr>;
 
-/// An allocation, found by its first byte.
-#[derive(Clone, Copy)]
-pub(super) struct Block {
-    /// What the driver gave.
-    base: Addr,
-    /// Bytes from the first that the caller sees.
-    size: u64,
-    /// The device that it was taken on.
-    pub(super) device: i32,
-    platform: usize,
-    /// Pinned memory's `cl_mem`; null: shared memory.
-    buffer: Addr,
-}
+/// An allocation.
+pub(super) type Block = driver::Block<Origin>;
 
 impl Block {
     /// Whether it is the host's.
     pub(super) fn is_pinned(&self) -> bool {
-        !self.buffer.is_null()
+        self.origin.is_some()
     }
 }
 
 impl OpenCl {
     /// Describes shared virtual memory that the program allocated itself.
     pub(super) fn foreign(&self, region: Region, device: i32) -> Option<Block> {
-        let platform = self.driver.known()?.card(device).ok()?.platform;
-        let (base, size) = (region.addr(), region.len() as u64);
-        Some(Block { base, size, device, platform, buffer: Addr::NULL })
-    }
-
-    /// The allocation that an address lies in.
-    pub(super) fn block(&self, addr: Addr) -> Option<Block> {
-        let blocks = self.blocks.read();
-        let (first, block) = blocks.range(..=addr.get()).next_back()?;
-        (((addr.get() - first) as u64) < block.size).then_some(*block)
+        self.driver.known()?.card(device).ok()?;
+        Some(Block { base: region.addr(), size: region.len() as u64, device, origin: None })
     }
 }
 
@@ -104,31 +86,26 @@ impl Memory for Arc<OpenCl> {
         let Some(alloc) = driver.cl.clSVMAlloc else {
             return fail!(DTL_ERROR_NOT_SUPPORTED, "the OpenCL loader has no clSVMAlloc");
         };
-        // Beyond what OpenCL aligns to, there is room to align in.
-        let room = if align > ALIGNMENT { size.saturating_add(align) } else { size };
+        let room = room_for::<Driver>(size, align);
         let context = driver.context(card.platform)?;
         // SAFETY: a context, one of whose devices has shared memory of this kind.
-        let base = unsafe { alloc(context.ptr(), flags, room as usize, ALIGNMENT as Uint) };
+        let base = unsafe { alloc(context.ptr(), flags, room, Driver::ALIGNMENT as Uint) };
         if base.is_null() {
             return no_memory(&driver, card, size, align);
         }
-        let platform = card.platform;
-        let block = Block { base: Addr::new(base), size, device, platform, buffer: Addr::NULL };
-        Ok(self.keep(block, align))
+        let block = Block { base: Addr::new(base), size, device, origin: None };
+        Ok(self.blocks.add(block, align))
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
         let driver = self.driver.get()?;
-        let block = self.blocks.write().remove(&addr.get());
-        let (Some(block), free) = (block, driver.cl.clSVMFree) else {
-            return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend opencl");
-        };
-        if block.is_pinned() {
-            driver.copies(block.device)?.unpin(block.buffer, block.base);
+        let block = self.remove_block(addr)?;
+        if let Some(buffer) = block.origin {
+            driver.copies(block.device)?.unpin(buffer, block.base);
             return Ok(());
         }
-        let Some(free) = free else { return Err(super::queue::absent("clSVMFree")) };
-        let context = driver.context(block.platform)?;
+        let Some(free) = driver.cl.clSVMFree else { return Err(super::queue::absent("clSVMFree")) };
+        let context = driver.context(driver.card(block.device)?.platform)?;
         // SAFETY: what clSVMAlloc gave in this context, given back once: it is in the list no more.
         unsafe { free(context.ptr(), block.base.ptr()) };
         Ok(())
@@ -153,24 +130,16 @@ impl OpenCl {
     ) -> Result<Addr> {
         let queue = driver.copies(device)?;
         // OpenCL does not say how a mapped buffer is aligned.
-        let align = align.max(ALIGNMENT);
+        let align = align.max(Driver::ALIGNMENT);
         let room = size.saturating_add(align - 1);
         let (buffer, base) = queue.pinned(room as usize)?;
-        Ok(self.keep(Block { base, size, device, platform: queue.platform, buffer }, align))
-    }
-
-    /// Takes an allocation into the list; its first byte.
-    fn keep(&self, block: Block, align: u64) -> Addr {
-        let base = block.base;
-        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
-        self.blocks.write().insert(first.get(), block);
-        first
+        Ok(self.blocks.add(Block { base, size, device, origin: Some(buffer) }, align))
     }
 
     fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
         let driver = self.driver.get()?;
         let card = driver.card(self.current(&driver))?;
-        out.alignment = ALIGNMENT;
+        out.alignment = Driver::ALIGNMENT;
         if kind == DTL_MEMORY_PINNED {
             out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
             copy_text(

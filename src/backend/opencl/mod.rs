@@ -1,71 +1,37 @@
 //! OpenCL: devices of every driver that the machine's loader finds, memory that they share with the
-//! host by pointer, copies, streams, events, kernels from source. The loader is found when somebody
-//! asks for this backend.
+//! host by pointer, copies, streams, events, kernels from source. The loader is opened when this
+//! backend is first needed. The code that other drivers' backends have too is in [`super::driver`].
 //!
-//! Order of the files: `functions` what a loader has, `codes` what it answers, `driver` platforms
-//! and devices, `queue` command queues and events as objects, `lane` what makes a stream of a
-//! queue, `source`, `program` and `kernel` what is compiled; then one for each component: `device`,
-//! `memory`, `transfer`, `exec`, `modules`.
+//! Reading order: `symbols` has the functions of the loader, `errors` their results, `driver` the
+//! platforms and devices, `device` the properties of devices, `event` and `queue` OpenCL's events
+//! and command queues, `memory` allocations, `transfer` copies, `source`, `program` and `kernel`
+//! what is compiled.
 
 mod device;
 mod driver;
 pub mod errors;
-mod exec;
+mod event;
 mod kernel;
-mod lane;
 mod memory;
-mod modules;
 mod program;
 mod queue;
 mod source;
 pub mod symbols;
 mod transfer;
 
-use super::vendor_lib::OnDemand;
+use super::driver::DeviceBackend;
 use crate::abi::word::DTL_DEVICE_GPU;
 use crate::runtime::backend::{Availability, Presence};
-use crate::runtime::registry::Backend;
 use crate::runtime::settings;
-use crate::sys::lock::RwLock;
-use driver::Driver;
-use lane::Lane;
-use memory::Block;
-use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-/// Above the host and what programs register, below what is made for one vendor's devices.
-const AUTO_PRIORITY: i32 = 50;
-
 /// The backend named "opencl".
-#[must_use]
-pub fn backend() -> Backend {
-    let shared = Arc::new(OpenCl {
-        driver: OnDemand::new(Driver::find),
-        blocks: RwLock::default(),
-        lanes: RwLock::default(),
-    });
-    let mut backend = Backend::new(c"opencl", AUTO_PRIORITY, true, Box::new(Arc::clone(&shared)));
-    backend.device = Some(Box::new(Arc::clone(&shared)));
-    backend.memory = Some(Box::new(Arc::clone(&shared)));
-    backend.transfer = Some(Box::new(Arc::clone(&shared)));
-    backend.exec = Some(Box::new(Arc::clone(&shared)));
-    backend.modules = Some(Box::new(shared));
-    backend
-}
-
-/// What the components share.
-struct OpenCl {
-    driver: OnDemand<Driver>,
-    /// Live allocations by the first byte that the caller sees.
-    blocks: RwLock<BTreeMap<usize, Block>>,
-    /// Streams by their command queue.
-    lanes: RwLock<BTreeMap<usize, Arc<Lane>>>,
-}
+pub type OpenCl = DeviceBackend<driver::Driver>;
 
 impl Presence for Arc<OpenCl> {
     fn available(&self) -> Availability {
-        self.driver.look().map(|_| ())
+        self.availability()
     }
 
     fn stands_aside(&self) -> Option<String> {

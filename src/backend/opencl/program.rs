@@ -2,19 +2,22 @@
 
 use super::driver::{Card, Driver};
 use super::errors::{self, BAD_OPTIONS, BUILD_FAILED, NO_KERNEL, check, error};
-use super::kernel::Instance;
+use super::kernel::{Instance, Kernel};
 use super::source;
 use super::symbols::*;
 use crate::abi::word::*;
+use crate::backend::driver::{self, Driver as _};
 use crate::error::{Result, fail};
-use crate::runtime::backend::Source;
+use crate::runtime::backend::{Source, Wanted};
 use crate::runtime::enums::describe;
+use crate::runtime::exec::signature;
 use crate::sys::buf::Addr;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
+use std::sync::Arc;
 
 /// A compiled program.
-pub(super) struct Program {
+pub struct Program {
     pub(super) cl: &'static Functions,
     id: Addr,
     /// The device that it was compiled for ...
@@ -25,10 +28,11 @@ pub(super) struct Program {
     pub(super) shared_most: u64,
 }
 
-impl Program {
-    /// Compiles for a device; what the compiler says is added to `log`.
-    pub(super) fn compile(
-        driver: &Driver,
+impl driver::Module<Driver> for Arc<Program> {
+    type Kernel = Kernel;
+
+    fn compile(
+        driver: &Arc<Driver>,
         device: i32,
         source: &Source,
         log: &mut String,
@@ -80,10 +84,22 @@ impl Program {
                 errors::name(code)
             ),
             _ => check(code, &format!("compiling for device {} (clBuildProgram)", card.name))
-                .map(|()| program),
+                .map(|()| Arc::new(program)),
         }
     }
 
+    /// Its kernels have shares of it.
+    fn unload(self) -> Result<()> {
+        Ok(())
+    }
+
+    fn kernel(&self, wanted: Wanted<'_>) -> Result<(Kernel, Option<Vec<u64>>)> {
+        let pointers = wanted.signature.map(signature::pointers).transpose()?;
+        Kernel::find(self, wanted.name, pointers).map(|(kernel, sizes)| (kernel, Some(sizes)))
+    }
+}
+
+impl Program {
     fn log(&self) -> String {
         let text = super::driver::text(|room, out, size| {
             // SAFETY: a program, its device, and room for as many bytes as are said.

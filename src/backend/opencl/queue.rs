@@ -1,94 +1,22 @@
-//! A command queue and the events of its commands, as objects that give back what they have.
+//! A command queue as the queue of a stream.
 //!
-//! Not here: what a stream promises on top (`lane`).
+//! OpenCL reports a command's failure by that command's event alone. A barrier behind an event of
+//! the host holds the queue while a host callback runs.
 
 use super::driver::Driver;
-use super::errors::{WAIT_LIST_FAILED, check, error};
+use super::errors::{check, error};
+use super::event::Event;
 use super::kernel::Ready;
 use super::symbols::*;
+use crate::backend::driver::stream_callbacks::Hold;
+use crate::backend::driver::{self, Driver as _, Event as _};
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Addr, Region};
+use crate::sys::lock::Mutex;
 use std::ptr;
 
-/// An event of a command, or one that the host completes.
-pub(super) struct Mark {
-    cl: &'static Functions,
-    id: Addr,
-}
-
-impl Mark {
-    /// Its command's state: CL_COMPLETE, above it = not there yet, below it = failed.
-    #[must_use]
-    pub(super) fn code(&self) -> Int {
-        let mut state: Int = 0;
-        // SAFETY: a live event, and room for the `cl_int` that is asked for.
-        let code = unsafe {
-            (self.cl.clGetEventInfo)(
-                self.id.ptr(),
-                CL_EVENT_COMMAND_EXECUTION_STATUS as Uint,
-                size_of::<Int>(),
-                (&raw mut state).cast(),
-                ptr::null_mut(),
-            )
-        };
-        if code < 0 { code } else { state }
-    }
-
-    /// Whether the command has ended, well or not.
-    #[must_use]
-    pub(super) fn has_ended(&self) -> bool {
-        i64::from(self.code()) <= CL_COMPLETE
-    }
-
-    /// Waits for the command's end, however that is; the error is the driver's about the wait.
-    pub(super) fn wait(&self) -> Result<()> {
-        let id = self.id.ptr();
-        // SAFETY: one live event, in a local.
-        match unsafe { (self.cl.clWaitForEvents)(1, &raw const id) } {
-            WAIT_LIST_FAILED => Ok(()),
-            code => check(code, "clWaitForEvents"),
-        }
-    }
-
-    /// Waits, and fails if the command did.
-    pub(super) fn finish(&self, what: &str) -> Result<()> {
-        self.wait()?;
-        check(self.code(), what)
-    }
-
-    /// Completes one of [`Queue::user`].
-    pub(super) fn complete(&self) {
-        // SAFETY: a live event of the host's. It is completed once; a second time were an error
-        // code.
-        let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as Int) };
-    }
-
-    /// When the command ended, by the device's clock, in nanoseconds.
-    pub(super) fn time(&self) -> Result<u64> {
-        let mut at = 0u64;
-        // SAFETY: a live event, and room for the `cl_ulong` that is asked for.
-        let code = unsafe {
-            (self.cl.clGetEventProfilingInfo)(
-                self.id.ptr(),
-                CL_PROFILING_COMMAND_END as Uint,
-                size_of::<u64>(),
-                (&raw mut at).cast(),
-                ptr::null_mut(),
-            )
-        };
-        check(code, "clGetEventProfilingInfo").map(|()| at)
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        // SAFETY: our share of the event, given up once.
-        let _ = unsafe { (self.cl.clReleaseEvent)(self.id.ptr()) };
-    }
-}
-
 /// An in-order command queue.
-pub(super) struct Queue {
+pub struct Queue {
     cl: &'static Functions,
     id: Addr,
     context: Addr,
@@ -96,6 +24,25 @@ pub(super) struct Queue {
     pub(super) device: i32,
     /// The platform's.
     pub(super) platform: usize,
+    is_wrapped: bool,
+    /// A marker for queries, and the number of the command before it.
+    probe: Mutex<Option<(Event, u64)>>,
+}
+
+/// The marker before the work of the host, and the event for which the queue waits.
+struct Turn {
+    before: Event,
+    done: Event,
+}
+
+impl Hold for Turn {
+    fn wait(&self) {
+        let _ = self.before.wait(); // a failure belongs to the work before it
+    }
+
+    fn release(&self) {
+        self.done.complete();
+    }
 }
 
 impl Queue {
@@ -116,12 +63,20 @@ impl Queue {
         if id.is_null() {
             return Err(error(code.min(-1), "clCreateCommandQueue"));
         }
-        Ok(Queue { cl: driver.cl, id: Addr::new(id), context, device, platform: card.platform })
+        Ok(Queue {
+            cl: driver.cl,
+            id: Addr::new(id),
+            context,
+            device,
+            platform: card.platform,
+            is_wrapped: false,
+            probe: Mutex::new(None),
+        })
     }
 
     /// One that the program made, by its `cl_command_queue`: in order and in a context of this
     /// library's.
-    pub(super) fn of_program(driver: &Driver, id: Addr) -> Result<Self> {
+    pub(super) fn wrap(driver: &Driver, id: Addr) -> Result<Self> {
         if id.is_null() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
         }
@@ -153,17 +108,19 @@ impl Queue {
         }
         // SAFETY: a queue of the program's, live as it says; the share is given back by drop.
         check(unsafe { (driver.cl.clRetainCommandQueue)(id.ptr()) }, "clRetainCommandQueue")?;
-        Ok(Queue { cl: driver.cl, id, context: own, device: place as i32, platform: card.platform })
-    }
-
-    /// Its `cl_command_queue`.
-    #[must_use]
-    pub(super) fn id(&self) -> Addr {
-        self.id
+        Ok(Queue {
+            cl: driver.cl,
+            id,
+            context: own,
+            device: place as i32,
+            platform: card.platform,
+            is_wrapped: true,
+            probe: Mutex::new(None),
+        })
     }
 
     /// Queues a point that is reached when all before it has ended.
-    pub(super) fn marker(&self) -> Result<Mark> {
+    fn marker(&self) -> Result<Event> {
         let mut event = ptr::null_mut();
         // SAFETY: a live queue, no list, room for one event.
         let code = unsafe {
@@ -173,7 +130,7 @@ impl Queue {
     }
 
     /// Lets what is queued later wait for an event of the same platform.
-    pub(super) fn barrier(&self, event: &Mark) -> Result<Mark> {
+    fn barrier(&self, event: &Event) -> Result<Event> {
         let (first, mut own) = (event.id.ptr(), ptr::null_mut());
         // SAFETY: a live queue, a live event of its context in a local, room for one event.
         let code = unsafe {
@@ -183,18 +140,18 @@ impl Queue {
     }
 
     /// An event that the host completes.
-    pub(super) fn user(&self) -> Result<Mark> {
+    pub(super) fn user_event(&self) -> Result<Event> {
         let mut code = 0;
         // SAFETY: the queue's context.
         let id = unsafe { (self.cl.clCreateUserEvent)(self.context.ptr(), &raw mut code) };
         if id.is_null() {
             return Err(error(code.min(-1), "clCreateUserEvent"));
         }
-        Ok(Mark { cl: self.cl, id: Addr::new(id) })
+        Ok(Event { cl: self.cl, id: Addr::new(id), device: self.device })
     }
 
     /// Queues a copy; each side is shared memory of the queue's platform or the program's own.
-    pub(super) fn copy(&self, dst: Region, src: Region) -> Result<Mark> {
+    pub(super) fn copy(&self, dst: Region, src: Region) -> Result<Event> {
         let Some(copy) = self.cl.clEnqueueSVMMemcpy else {
             return Err(absent("clEnqueueSVMMemcpy"));
         };
@@ -218,7 +175,7 @@ impl Queue {
     }
 
     /// Queues setting every byte of shared memory.
-    pub(super) fn fill(&self, dst: Region, value: u8) -> Result<Mark> {
+    pub(super) fn fill(&self, dst: Region, value: u8) -> Result<Event> {
         let Some(fill) = self.cl.clEnqueueSVMMemFill else {
             return Err(absent("clEnqueueSVMMemFill"));
         };
@@ -246,7 +203,7 @@ impl Queue {
         ready: &Ready<'_>,
         grid: [u32; 3],
         block: [u32; 3],
-    ) -> Result<Mark> {
+    ) -> Result<Event> {
         let mut event = ptr::null_mut();
         let local = block.map(|threads| threads as usize);
         let [x, y, z] = local;
@@ -337,7 +294,7 @@ impl Queue {
         };
         // SAFETY: the buffer is given up once; the driver keeps it until it is unmapped.
         let _ = unsafe { (self.cl.clReleaseMemObject)(buffer.ptr()) };
-        let _ = self.flush();
+        let _ = driver::Queue::flush(self);
     }
 
     /// Waits for all that is queued.
@@ -346,18 +303,82 @@ impl Queue {
         check(unsafe { (self.cl.clFinish)(self.id.ptr()) }, "clFinish")
     }
 
-    /// Hands what is queued to the device.
-    pub(super) fn flush(&self) -> Result<()> {
-        // SAFETY: a live queue.
-        check(unsafe { (self.cl.clFlush)(self.id.ptr()) }, "clFlush")
-    }
-
-    fn queued(&self, code: Int, event: Object, what: &str) -> Result<Mark> {
+    fn queued(&self, code: Int, event: Object, what: &str) -> Result<Event> {
         check(code, what)?;
         if event.is_null() {
             return fail!(DTL_ERROR_OPENCL, "{what} succeeded and gave no event");
         }
-        Ok(Mark { cl: self.cl, id: Addr::new(event) })
+        Ok(Event { cl: self.cl, id: Addr::new(event), device: self.device })
+    }
+}
+
+impl driver::Queue for Queue {
+    type Event = Event;
+
+    fn native(&self) -> Addr {
+        self.id
+    }
+
+    fn is_wrapped(&self) -> bool {
+        self.is_wrapped
+    }
+
+    fn record(&self, _is_timed: bool) -> Result<Event> {
+        let event = self.marker()?;
+        self.flush().map(|()| event)
+    }
+
+    /// An event of OpenCL is a single point.
+    fn record_again(&self, _event: &Event) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// A driver cannot use events of another one.
+    fn can_wait_for(&self, other: &Self) -> bool {
+        self.platform == other.platform
+    }
+
+    fn wait_event(&self, event: &Event) -> Result<Option<Event>> {
+        self.barrier(event).map(Some)
+    }
+
+    fn flush(&self) -> Result<()> {
+        // SAFETY: a live queue.
+        check(unsafe { (self.cl.clFlush)(self.id.ptr()) }, "clFlush")
+    }
+
+    /// Every queue can wait for an event of the host.
+    fn prepare_hold(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn hold(&self) -> Result<Option<Box<dyn Hold>>> {
+        let turn = Turn { before: self.marker()?, done: self.user_event()? };
+        // Whatever fails from here on, the queue must not stay held.
+        let held = self.barrier(&turn.done).and_then(|_| self.flush());
+        held.inspect_err(|_| turn.release())?;
+        Ok(Some(Box::new(turn)))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.marker()?.wait() // submits the work to the device, too
+    }
+
+    fn is_idle(&self, last: u64, ended: u64) -> Result<bool> {
+        // Commands that the program queues on its own queue have no numbers.
+        if ended == last && !self.is_wrapped {
+            return Ok(true);
+        }
+        let mut probe = self.probe.lock();
+        if probe.as_ref().is_none_or(|(_, number)| *number != last) {
+            *probe = Some((self.marker()?, last));
+            self.flush()?;
+        }
+        let is_reached = probe.as_ref().is_none_or(|(marker, _)| marker.has_ended());
+        if is_reached {
+            *probe = None;
+        }
+        Ok(is_reached)
     }
 }
 

@@ -6,8 +6,10 @@
 //! is no argument of one.
 
 use super::OpenCl;
+use super::driver::Driver;
 use super::memory::Block;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED};
+use crate::backend::driver::{Command, Driver as _, stream_of};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
 use crate::sys::buf::{Region, Scratch};
@@ -34,7 +36,7 @@ impl OpenCl {
     fn side(&self, place: Place) -> Option<Block> {
         let is_shared = matches!(place.kind, DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED);
         let foreign = || self.foreign(place.region, place.device);
-        self.block(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
+        self.blocks.find(place.region.addr()).or_else(|| is_shared.then(foreign).flatten())
     }
 
     /// Describes a side that is shared virtual memory.
@@ -58,12 +60,12 @@ impl OpenCl {
         if dst.pitch == width as u64 && src.pitch == width as u64 {
             return queue.copy(dst.region, src.region)?.finish("a copy");
         }
-        let mut marks = [const { None }; ROWS];
+        let mut events = [const { None }; ROWS];
         for first in (0..height).step_by(ROWS) {
             let mut queued = Ok(());
-            for (slot, row) in marks.iter_mut().zip(first..height) {
+            for (slot, row) in events.iter_mut().zip(first..height) {
                 match queue.copy(dst.row(row, width), src.row(row, width)) {
-                    Ok(mark) => *slot = Some(mark),
+                    Ok(event) => *slot = Some(event),
                     Err(error) => {
                         queued = Err(error);
                         break;
@@ -71,8 +73,8 @@ impl OpenCl {
                 }
             }
             // Also after a failure: later nothing may touch the caller's rows.
-            for mark in marks.iter_mut().filter_map(Option::take) {
-                let ended = mark.finish("a copy of rows");
+            for event in events.iter_mut().filter_map(Option::take) {
+                let ended = event.finish("a copy of rows");
                 queued = queued.and(ended);
             }
             queued?;
@@ -135,18 +137,19 @@ impl Transfer for Arc<OpenCl> {
     }
 
     fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
-        let lane = match self.lane(stream) {
-            Ok(lane) => lane,
-            Err(error) => return Some(Err(error)),
-        };
+        let stream = stream_of::<Driver>(stream);
         let platforms = self.platforms(self.sides(dst, src));
         match platforms {
             Err(error) => Some(Err(error)),
             // Another driver's memory: the caller waits for the stream and copies.
-            Ok(all) if all.iter().flatten().any(|platform| *platform != lane.queue().platform) => {
+            Ok(all)
+                if all.iter().flatten().any(|platform| *platform != stream.queue().platform) =>
+            {
                 None
             }
-            Ok(_) => Some(lane.copy(dst.region, src.region)),
+            Ok(_) => {
+                Some(stream.enqueue(Command::Copy, |queue| queue.copy(dst.region, src.region)))
+            }
         }
     }
 
@@ -185,16 +188,17 @@ impl Transfer for Arc<OpenCl> {
     }
 
     fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
-        let queue = || {
-            let lane = self.lane(stream)?;
+        let stream = stream_of::<Driver>(stream);
+        let is_here = || {
             let shared = self.shared(dst);
             let platforms = self.platforms([shared, None])?;
             // Pinned memory, or another driver's: the caller waits for the stream and fills.
-            Ok((platforms == [Some(lane.queue().platform), None]).then_some(lane))
+            Ok(platforms == [Some(stream.queue().platform), None])
         };
-        match queue() {
+        match is_here() {
             Err(error) => Some(Err(error)),
-            Ok(lane) => lane.map(|lane| lane.fill(dst.region, value)),
+            Ok(is_here) => is_here
+                .then(|| stream.enqueue(Command::Fill, |queue| queue.fill(dst.region, value))),
         }
     }
 }

@@ -1,16 +1,21 @@
 //! Which library, and which devices it has.
 
 use super::functions::Functions;
-use crate::backend::vendor_lib::VendorLib;
+use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::fd;
 use std::ffi::CStr;
 
-/// What rdma-core calls it.
-const USUAL_LIBRARY: &str = "libibverbs.so.1";
-
-static LIBRARY: VendorLib<Functions> = VendorLib::new("RDMA verbs", "library");
+static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
+    name: "RDMA verbs",
+    part: "library",
+    soname: "libibverbs.so.1",
+    variable: "DTL_RDMA_LIBRARY",
+    wanted: "rdma-core's libibverbs.so.1",
+    advice: "install rdma-core's library where the loader finds it (Debian: libibverbs1 and \
+             ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
+});
 
 /// The library in this process, and the names of the devices that it had when it was looked at.
 pub struct Verbs {
@@ -90,28 +95,10 @@ pub fn find() -> std::result::Result<Verbs, String> {
     let settings = settings::current();
     // What is opened there is not to be a standard stream.
     let _places = fd::occupy_standard();
-    let calls = open(settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str))?;
+    let named = settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str);
+    // SAFETY: libibverbs by its name, or the user vouches for it.
+    let calls = unsafe { LIBRARY.open_named(named) }?;
     LIBRARY.begin();
     let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();
     Ok(Verbs { calls, devices })
-}
-
-fn open(named: Option<&str>) -> std::result::Result<&'static Functions, String> {
-    let name = named.unwrap_or(USUAL_LIBRARY);
-    // SAFETY: functions of that one library, which is libibverbs by its name or because the user
-    // says so.
-    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
-    // SAFETY: as above.
-    let opened = unsafe { LIBRARY.open(name, &resolve) };
-    opened.map_err(|why| match named {
-        Some(name) => format!(
-            "DTL_RDMA_LIBRARY={name}: {why}; set it to the path or soname of rdma-core's \
-             libibverbs.so.1, or unset it"
-        ),
-        None => format!(
-            "no RDMA verbs: {why}; install rdma-core's library where the loader finds it (Debian: \
-             libibverbs1 and \
-             ibverbs-providers), or name it with DTL_RDMA_LIBRARY"
-        ),
-    })
 }

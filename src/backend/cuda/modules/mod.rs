@@ -12,14 +12,13 @@ pub mod nvrtc;
 mod ptx;
 mod source;
 
-use super::Cuda;
 use super::driver::Driver;
 use super::errors::SUCCESS;
-use super::exec::lane;
 use super::symbols::*;
 use crate::abi::word::*;
+use crate::backend::driver::{self, Driver as _, Stream};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::backend::{ModuleLaunch, Source, Wanted};
 use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use ptx::Entries;
@@ -33,7 +32,7 @@ const NOT_FOUND: Code = 500;
 const MOST_PARAMETERS: usize = 4096;
 
 /// What the driver loaded.
-struct Loaded {
+pub struct Module {
     driver: Arc<Driver>,
     device: i32,
     module: Addr,
@@ -42,33 +41,22 @@ struct Loaded {
 }
 
 /// A kernel.
-struct Function {
+pub struct Kernel {
     function: Addr,
     context: Addr,
     /// The device that it was compiled for.
     device: i32,
 }
 
-/// The module of a token.
-fn loaded<'a>(token: Token) -> &'a Loaded {
-    // SAFETY: a token of `compile`, which the runtime uses only until it destroys the module.
-    unsafe { &*token.ptr().cast::<Loaded>() }
-}
+impl driver::Module<Driver> for Module {
+    type Kernel = Kernel;
 
-/// The kernel of a token.
-#[inline]
-fn function<'a>(token: Token) -> &'a Function {
-    // SAFETY: a token of `kernel`, which the runtime uses only until it destroys the kernel.
-    unsafe { &*token.ptr().cast::<Function>() }
-}
-
-fn token<T>(of: T) -> Token {
-    Addr::new(Box::into_raw(Box::new(of)).cast())
-}
-
-impl Modules for Arc<Cuda> {
-    fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
-        let driver = self.driver.get()?;
+    fn compile(
+        driver: &Arc<Driver>,
+        device: i32,
+        source: &Source,
+        log: &mut String,
+    ) -> Result<Self> {
         let card = driver.card(device)?;
         let attribute = |what| driver.attribute(card, what);
         let capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
@@ -115,23 +103,20 @@ impl Modules for Arc<Cuda> {
         let asked = module_load::Asked { cuda: driver.cuda, capability, version };
         let module = asked.load(&code, &options, log)?;
         drop(inside);
-        Ok(token(Loaded { driver, device, module, entries }))
+        Ok(Module { driver: Arc::clone(driver), device, module, entries })
     }
 
-    fn destroy(&self, module: Token) -> Result<()> {
-        // SAFETY: a token of `compile`, destroyed once and used no more.
-        let loaded = unsafe { Box::from_raw(module.ptr().cast::<Loaded>()) };
-        let _inside = loaded.driver.enter(loaded.device)?;
-        let cuda = loaded.driver.cuda;
+    fn unload(self) -> Result<()> {
+        let _inside = self.driver.enter(self.device)?;
+        let cuda = self.driver.cuda;
         // SAFETY: a module of ours, given up once.
-        cuda.check_release(unsafe { (cuda.cuModuleUnload)(loaded.module.ptr()) }, "cuModuleUnload")
+        cuda.check_release(unsafe { (cuda.cuModuleUnload)(self.module.ptr()) }, "cuModuleUnload")
     }
 
-    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
-        let loaded = loaded(module);
-        let inside = loaded.driver.enter(loaded.device)?;
-        let function = loaded.find(wanted.name)?;
-        let sizes = loaded.sizes(function)?.or_else(|| loaded.entries.get(wanted.name).cloned());
+    fn kernel(&self, wanted: Wanted<'_>) -> Result<(Kernel, Option<Vec<u64>>)> {
+        let inside = self.driver.enter(self.device)?;
+        let function = self.find(wanted.name)?;
+        let sizes = self.sizes(function)?.or_else(|| self.entries.get(wanted.name).cloned());
         if sizes.is_none() && wanted.signature.is_none() {
             // The driver reads as many bytes of each argument as the kernel has.
             return fail!(
@@ -142,64 +127,14 @@ impl Modules for Arc<Cuda> {
                 wanted.name
             );
         }
-        loaded.allow_shared(function);
+        self.allow_shared(function);
         drop(inside);
-        let context = loaded.driver.context(loaded.device)?;
-        Ok((Compiled::Own(token(Function { function, context, device: loaded.device })), sizes))
-    }
-
-    fn kernel_destroy(&self, kernel: Token) -> Result<()> {
-        // SAFETY: a token of `kernel`, destroyed once and used no more; the driver's function ends
-        // with its module.
-        drop(unsafe { Box::from_raw(kernel.ptr().cast::<Function>()) });
-        Ok(())
-    }
-
-    #[inline]
-    fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
-        let (lane, kernel) = (lane(stream), function(kernel));
-        if lane.context != kernel.context {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "the kernel was compiled for device {}, and the stream is of device {} or of a \
-                 context of the program's \
-                 own: compile for each device, and launch on its primary context's streams",
-                kernel.device,
-                lane.device
-            );
-        }
-        let inside = lane.enter()?;
-        let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
-        // An address is a pointer, and the driver only reads the list.
-        let args: OutOut = launch.args.as_ptr().cast_mut().cast();
-        let (stream, nothing) = (lane.stream.ptr(), ptr::null_mut());
-        // SAFETY: a live kernel and a live stream of one context, and the address of each argument,
-        // whose sizes the runtime has compared with the kernel's.
-        let code = unsafe {
-            (lane.driver.cuda.cuLaunchKernel)(
-                kernel.function.ptr(),
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                launch.shape.shared_bytes,
-                stream,
-                args,
-                nothing,
-            )
-        };
-        drop(inside);
-        if code == SUCCESS {
-            Ok(())
-        } else {
-            Err(module_load::not_launched(lane.driver.cuda, code))
-        }
+        let context = self.driver.context(self.device)?;
+        Ok((Kernel { function, context, device: self.device }, sizes))
     }
 }
 
-impl Loaded {
+impl Module {
     fn find(&self, name: &str) -> Result<Addr> {
         let (cuda, text) = (self.driver.cuda, CString::new(name).unwrap_or_default());
         let mut function = ptr::null_mut();
@@ -262,6 +197,51 @@ impl Loaded {
             let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as Int;
             // SAFETY: a live function and two numbers.
             let _ = unsafe { (cuda.cuFuncSetAttribute)(function.ptr(), what, most - own) };
+        }
+    }
+}
+
+impl driver::Kernel<Driver> for Kernel {
+    #[inline]
+    fn launch(&self, stream: &Stream<Driver>, launch: &ModuleLaunch<'_>) -> Result<()> {
+        let queue = stream.queue();
+        if queue.context != self.context {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the kernel was compiled for device {}, and the stream is of device {} or of a \
+                 context of the program's \
+                 own: compile for each device, and launch on its primary context's streams",
+                self.device,
+                queue.device
+            );
+        }
+        let inside = queue.enter()?;
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
+        // An address is a pointer, and the driver only reads the list.
+        let args: OutOut = launch.args.as_ptr().cast_mut().cast();
+        let (stream, nothing) = (queue.id.ptr(), ptr::null_mut());
+        // SAFETY: a live kernel and a live stream of one context, and the address of each argument,
+        // whose sizes the runtime has compared with the kernel's.
+        let code = unsafe {
+            (queue.driver.cuda.cuLaunchKernel)(
+                self.function.ptr(),
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                launch.shape.shared_bytes,
+                stream,
+                args,
+                nothing,
+            )
+        };
+        drop(inside);
+        if code == SUCCESS {
+            Ok(())
+        } else {
+            Err(module_load::not_launched(queue.driver.cuda, code))
         }
     }
 }

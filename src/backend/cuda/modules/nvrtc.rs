@@ -9,7 +9,7 @@
 use crate::abi::status::*;
 pub use crate::backend::symbol_table::Function;
 use crate::backend::symbol_table::function_table;
-use crate::backend::vendor_lib::VendorLib;
+use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::SourceFile;
 use crate::runtime::settings;
@@ -72,7 +72,15 @@ function_table! {
     }
 }
 
-static LIBRARY: VendorLib<Functions> = VendorLib::new("NVRTC", "library");
+static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
+    name: "NVRTC",
+    part: "library",
+    soname: "libnvrtc.so",
+    variable: "DTL_NVRTC_LIBRARY",
+    wanted: "NVIDIA's NVRTC (libnvrtc.so.12)",
+    advice: "install it (Debian: libnvrtc12, PyPI: nvidia-cuda-nvrtc-cu12) where the loader finds \
+             it or name it with DTL_NVRTC_LIBRARY; PTX and cubins need none",
+});
 
 /// NVRTC's sonames, by their major version.
 const SONAMES: [(i32, &str); 3] =
@@ -105,14 +113,9 @@ impl Nvrtc {
     /// 12040) takes.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
         let named = settings::current().compiler.device_compiler;
-        let calls = match &named {
-            Some(name) => open(name).map_err(|why| {
-                format!(
-                    "DTL_NVRTC_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's \
-                     NVRTC (libnvrtc.so.12), \
-                     or unset it"
-                )
-            }),
+        let calls = match named.as_deref() {
+            // SAFETY: the user vouches for the library.
+            named @ Some(_) => unsafe { LIBRARY.open_named(named) },
             None => first_of(&candidates(driver_version)),
         };
         let calls = calls.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
@@ -304,7 +307,7 @@ fn candidates(driver_version: i32) -> Vec<&'static str> {
         list.into_iter().map(|(_, name)| *name).collect::<Vec<_>>()
     };
     let mut all = names(fit);
-    all.push("libnvrtc.so");
+    all.push(LIBRARY.file(None));
     all.extend(names(newer).into_iter().rev());
     all
 }
@@ -312,25 +315,15 @@ fn candidates(driver_version: i32) -> Vec<&'static str> {
 fn first_of(names: &[&str]) -> std::result::Result<&'static Functions, String> {
     let mut reasons = Vec::new();
     for name in names {
-        match open(name) {
+        // SAFETY: NVRTC by its name.
+        match unsafe { LIBRARY.open(name) } {
             Ok(calls) => return Ok(calls),
             Err(why) => reasons.push(why),
         }
     }
     let why = reasons.first().map_or("", String::as_str);
-    Err(format!(
-        "there is no NVRTC, which compiles CUDA C++: {why}; install it (Debian: libnvrtc12, PyPI: \
-         nvidia-cuda-nvrtc-cu12) \
-         where the loader finds it or name it with DTL_NVRTC_LIBRARY; PTX and cubins need none"
-    ))
-}
-
-fn open(name: &str) -> std::result::Result<&'static Functions, String> {
-    // SAFETY: functions of that one library, which is NVRTC by its name or because the user says
-    // so.
-    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
-    // SAFETY: as above.
-    unsafe { LIBRARY.open(name, &resolve) }
+    let advice = LIBRARY.advice();
+    Err(format!("there is no NVRTC, which compiles CUDA C++: {why}; {advice}"))
 }
 
 #[cfg(test)]

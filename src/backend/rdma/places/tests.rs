@@ -208,6 +208,7 @@ mod library {
     }
 
     pub(super) fn functions(has_devices: bool, is_new: bool) -> &'static Functions {
+        use crate::backend::symbol_table::SymbolTable as _;
         let find = |asked: &std::ffi::CStr| {
             let at: *const c_void = match asked.to_str().unwrap() {
                 "ibv_get_device_list" if has_devices => list as *const c_void,

@@ -1,0 +1,169 @@
+//! Handles of streams and events. A stream's token is a share of a [`Stream`]; an event's is a
+//! pointer to its latest record: an event can be recorded often and belongs to no device, while a
+//! driver's event does.
+
+use super::{DeviceBackend, Driver, Record, Stream, token};
+use crate::abi::exec::DTL_EVENT_NO_TIMING;
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Exec, ExecGroups, Token};
+use crate::sys::buf::Addr;
+use crate::sys::lock::Mutex;
+use std::sync::Arc;
+
+/// An event of the program.
+struct EventHandle<D: Driver> {
+    is_timed: bool,
+    latest: Mutex<Option<Arc<Record<D>>>>,
+}
+
+/// The event of a token.
+fn event_of<'a, D: Driver>(token: Token) -> &'a EventHandle<D> {
+    // SAFETY: a token of `event_create`, which the runtime uses only until it destroys the event.
+    unsafe { &*token.ptr().cast::<EventHandle<D>>() }
+}
+
+fn latest<D: Driver>(token: Token) -> Option<Arc<Record<D>>> {
+    event_of::<D>(token).latest.lock().clone()
+}
+
+/// The stream of a token.
+#[inline]
+#[must_use]
+pub fn stream_of<'a, D: Driver>(token: Token) -> &'a Stream<D> {
+    // SAFETY: a token of `into_token`, which the runtime uses only until it destroys or unwraps the
+    // stream.
+    unsafe { &*token.ptr().cast::<Stream<D>>() }
+}
+
+/// A share of the stream of a token.
+fn share_of<D: Driver>(token: Token) -> Arc<Stream<D>> {
+    let stream = token.ptr().cast::<Stream<D>>().cast_const();
+    // SAFETY: a token of `into_token`, whose share still exists.
+    unsafe { Arc::increment_strong_count(stream) };
+    // SAFETY: the share that was just made.
+    unsafe { Arc::from_raw(stream) }
+}
+
+fn into_token<D: Driver>(stream: Arc<Stream<D>>) -> Token {
+    Addr::new(Arc::into_raw(stream).cast_mut().cast())
+}
+
+/// Takes back the share of a token.
+fn from_token<D: Driver>(token: Token) -> Arc<Stream<D>> {
+    // SAFETY: a token of `into_token`, which the runtime gives back once and does not use again.
+    unsafe { Arc::from_raw(token.ptr().cast::<Stream<D>>().cast_const()) }
+}
+
+impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
+    fn groups(&self) -> ExecGroups {
+        ExecGroups { streams: true, events: true, host: false }
+    }
+
+    fn stream_create(&self, device: i32, _flags: u64) -> Result<Token> {
+        self.driver.get()?.create_stream(device).map(into_token)
+    }
+
+    fn stream_wrap(&self, device: i32, native: Addr) -> Result<Token> {
+        self.driver.get()?.wrap_stream(device, native).map(into_token)
+    }
+
+    fn stream_native(&self, stream: Token) -> Addr {
+        stream_of::<D>(stream).native()
+    }
+
+    fn stream_destroy(&self, stream: Token) -> Result<()> {
+        from_token::<D>(stream).close();
+        Ok(())
+    }
+
+    fn stream_unwrap(&self, stream: Token) {
+        let stream = from_token::<D>(stream);
+        // A stream of the library whose native one was wrapped stays in use.
+        if stream.is_wrapped() {
+            stream.close();
+        }
+    }
+
+    fn stream_synchronize(&self, stream: Token) -> Result<()> {
+        stream_of::<D>(stream).synchronize()
+    }
+
+    fn stream_query(&self, stream: Token) -> Option<Result<bool>> {
+        Some(stream_of::<D>(stream).query())
+    }
+
+    fn stream_wait_event(&self, stream: Token, event: Token) -> Option<Result<()>> {
+        Some(latest(event).map_or(Ok(()), |record| stream_of::<D>(stream).wait_for(record)))
+    }
+
+    fn stream_host_callback(
+        &self,
+        stream: Token,
+        task: dtl_task_fn_t,
+        user: Addr,
+    ) -> Option<Result<()>> {
+        stream_of::<D>(stream).call(task, user)
+    }
+
+    fn event_create(&self, flags: u64) -> Result<Token> {
+        self.driver.get()?;
+        let is_timed = flags & DTL_EVENT_NO_TIMING == 0;
+        Ok(token(EventHandle::<D> { is_timed, latest: Mutex::new(None) }))
+    }
+
+    fn event_destroy(&self, event: Token) -> Result<()> {
+        // SAFETY: a token of `event_create`, which the runtime destroys once and does not use again.
+        drop(unsafe { Box::from_raw(event.ptr().cast::<EventHandle<D>>()) });
+        Ok(())
+    }
+
+    fn event_record(&self, event: Token, stream: Token) -> Result<()> {
+        let (event, stream) = (event_of::<D>(event), share_of::<D>(stream));
+        let mut latest = event.latest.lock();
+        if let Some(record) = latest.as_mut().and_then(Arc::get_mut) {
+            if record.renew(&stream)? {
+                return Ok(());
+            }
+        }
+        let before = latest.replace(Arc::new(Record::new(&stream, event.is_timed)?));
+        drop(latest);
+        drop(before); // not under the lock: it may be the last share of a stream
+        Ok(())
+    }
+
+    fn event_query(&self, event: Token) -> Result<bool> {
+        latest::<D>(event).map_or(Ok(true), |record| record.is_done())
+    }
+
+    fn event_sync(&self, event: Token) -> Option<Result<()>> {
+        Some(latest::<D>(event).map_or(Ok(()), |record| record.wait()))
+    }
+
+    fn event_elapsed(&self, start: Token, stop: Token) -> Option<Result<u64>> {
+        Some(elapsed::<D>(start, stop))
+    }
+}
+
+fn elapsed<D: Driver>(start: Token, stop: Token) -> Result<u64> {
+    let record = |token, role| match latest::<D>(token) {
+        Some(record) => Ok(record),
+        None => {
+            fail!(DTL_ERROR_INVALID_STATE, "the {role} event was never recorded; record it first")
+        }
+    };
+    let (from, to) = (record(start, "start")?, record(stop, "stop")?);
+    let Some(elapsed) = from.nanoseconds_to(&to)? else {
+        let role = if from.is_done()? { "stop" } else { "start" };
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the {role} event is still pending; wait for it first"
+        );
+    };
+    match u64::try_from(elapsed) {
+        Ok(elapsed) => Ok(elapsed),
+        Err(_) => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them")
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Modules and kernels: tokens are pointers to the driver's objects.
+
+use super::{DeviceBackend, Driver, Kernel, Module, stream_of, token};
+use crate::error::Result;
+use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use std::sync::Arc;
+
+type KernelOf<D> = <<D as Driver>::Module as Module<D>>::Kernel;
+
+impl<D: Driver> Modules for Arc<DeviceBackend<D>> {
+    fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
+        D::Module::compile(&self.driver.get()?, device, source, log).map(token)
+    }
+
+    fn destroy(&self, module: Token) -> Result<()> {
+        // SAFETY: a token of `compile`, which the runtime destroys once and does not use again.
+        unsafe { Box::from_raw(module.ptr().cast::<D::Module>()) }.unload()
+    }
+
+    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+        // SAFETY: a token of `compile`, which the runtime uses only until it destroys the module.
+        let module = unsafe { &*module.ptr().cast::<D::Module>() };
+        module.kernel(wanted).map(|(kernel, sizes)| (Compiled::Own(token(kernel)), sizes))
+    }
+
+    fn kernel_destroy(&self, kernel: Token) -> Result<()> {
+        // SAFETY: a token of `kernel`, which the runtime destroys once and does not use again.
+        drop(unsafe { Box::from_raw(kernel.ptr().cast::<KernelOf<D>>()) });
+        Ok(())
+    }
+
+    #[inline]
+    fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
+        // SAFETY: a token of `kernel`, which the runtime uses only until it destroys the kernel.
+        let kernel = unsafe { &*kernel.ptr().cast::<KernelOf<D>>() };
+        kernel.launch(stream_of(stream), launch)
+    }
+}

@@ -1,0 +1,113 @@
+//! An event of a command as an object that gives back what it has.
+
+use super::errors::{WAIT_LIST_FAILED, check, error};
+use super::symbols::*;
+use crate::backend::driver;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::Addr;
+use std::fmt::Arguments;
+use std::ptr;
+
+/// An event of a command, or one that the host completes.
+pub struct Event {
+    pub(super) cl: &'static Functions,
+    pub(super) id: Addr,
+    /// The queue's device.
+    pub(super) device: i32,
+}
+
+impl Event {
+    /// Its command's state: CL_COMPLETE, above it = not there yet, below it = failed.
+    fn code(&self) -> Int {
+        let mut state: Int = 0;
+        // SAFETY: a live event, and room for the `cl_int` that is asked for.
+        let code = unsafe {
+            (self.cl.clGetEventInfo)(
+                self.id.ptr(),
+                CL_EVENT_COMMAND_EXECUTION_STATUS as Uint,
+                size_of::<Int>(),
+                (&raw mut state).cast(),
+                ptr::null_mut(),
+            )
+        };
+        if code < 0 { code } else { state }
+    }
+
+    /// Whether the command has ended, well or not.
+    pub(super) fn has_ended(&self) -> bool {
+        i64::from(self.code()) <= CL_COMPLETE
+    }
+
+    /// Waits, and fails if the command did.
+    pub(super) fn finish(&self, what: &str) -> Result<()> {
+        driver::Event::wait(self)?;
+        check(self.code(), what)
+    }
+
+    /// Completes one of [`super::queue::Queue::user_event`].
+    pub(super) fn complete(&self) {
+        // SAFETY: a live event of the host's. It is completed once; a second time were an error
+        // code.
+        let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as Int) };
+    }
+
+    /// When the command ended, by the device's clock, in nanoseconds.
+    fn time(&self) -> Result<u64> {
+        let mut at = 0u64;
+        // SAFETY: a live event, and room for the `cl_ulong` that is asked for.
+        let code = unsafe {
+            (self.cl.clGetEventProfilingInfo)(
+                self.id.ptr(),
+                CL_PROFILING_COMMAND_END as Uint,
+                size_of::<u64>(),
+                (&raw mut at).cast(),
+                ptr::null_mut(),
+            )
+        };
+        check(code, "clGetEventProfilingInfo").map(|()| at)
+    }
+}
+
+impl driver::Event for Event {
+    fn is_reached(&self) -> Result<bool> {
+        Ok(self.has_ended())
+    }
+
+    fn wait(&self) -> Result<()> {
+        let id = self.id.ptr();
+        // SAFETY: one live event, in a local.
+        match unsafe { (self.cl.clWaitForEvents)(1, &raw const id) } {
+            WAIT_LIST_FAILED => Ok(()), // `failure` returns that of the command
+            code => check(code, "clWaitForEvents"),
+        }
+    }
+
+    fn failure(&self, what: Arguments<'_>) -> Option<Error> {
+        let code = self.code();
+        (code < 0).then(|| error(code, &what.to_string()))
+    }
+
+    fn nanoseconds_to(&self, stop: &Self) -> Result<Option<i64>> {
+        if !self.has_ended() || !stop.has_ended() {
+            return Ok(None);
+        }
+        if self.device != stop.device {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the events are of devices {} and {}, whose clocks differ; record both on one \
+                 device",
+                self.device,
+                stop.device
+            );
+        }
+        let (from, to) = (self.time()?, stop.time()?);
+        Ok(Some(to.wrapping_sub(from) as i64))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: our share of the event, given up once.
+        let _ = unsafe { (self.cl.clReleaseEvent)(self.id.ptr()) };
+    }
+}
