@@ -82,16 +82,28 @@ fn declaration(item: &Item, source: &Source) -> Outcome<String> {
         Kind::Struct(structure) => struct_of(structure, item, source),
         Kind::Function(function) => {
             let signature = text_of(&function.sig)?;
-            // Any handle and any number is a valid argument; a pointer and what a callback does with
-            // it are for the caller to answer for, also where the library only compares addresses.
-            let parameters = signature.split("->").next().unwrap_or_default();
-            let has_pointer = parameters.contains('*') || parameters.contains("_fn_t");
-            let word =
-                if function.sig.unsafety.is_some() || has_pointer { "unsafe" } else { "safe" };
+            let word = if is_safe(&item.name, function, &signature) { "safe" } else { "unsafe" };
             let rest = signature.split_once("extern \"C\" ").ok_or("not a function of C")?.1;
             Ok(format!("{}pub {word} {rest};\n", comment(&function.attrs)))
         }
     }
+}
+
+/// Whether Rust may call a function without a promise. Any handle and any number is a valid argument.
+/// A pointer is not: what the library or a callback does with it is for the caller to answer for.
+/// And a function that ends an object whose memory was handed out by address may take that memory
+/// from its users.
+fn is_safe(name: &str, function: &syn::ItemFn, signature: &str) -> bool {
+    const END_MEMORY: [&str; 5] = [
+        "dtl_finalize",
+        "dtl_backend_unregister", // its name
+        "dtl_pool_destroy",
+        "dtl_array_destroy",
+        "dtl_win_destroy",
+    ];
+    let parameters = signature.split("->").next().unwrap_or_default();
+    let has_pointer = parameters.contains('*') || parameters.contains("_fn_t");
+    function.sig.unsafety.is_none() && !has_pointer && !END_MEMORY.contains(&name)
 }
 
 /// The struct, and its null handle or initial value.

@@ -4161,7 +4161,7 @@ pub unsafe fn dtl_init(config: *const dtl_config_t) -> dtl_status_t;
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
 /// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
-pub safe fn dtl_finalize() -> dtl_status_t;
+pub unsafe fn dtl_finalize() -> dtl_status_t;
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
 /// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
@@ -4599,7 +4599,7 @@ pub unsafe fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t;
 ///         is a built-in one. Null is success.
 /// With a backend of a plugin go the handlers that the plugin has registered for it; with its last
 /// backend all of them.
-pub safe fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t;
+pub unsafe fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t;
 
 /// Finds a backend.
 ///
@@ -5328,7 +5328,7 @@ pub unsafe fn dtl_pool_stats(
 ///
 /// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
 ///         block that another thread allocates at the same moment goes with the pool.)
-pub safe fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t;
+pub unsafe fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t;
 
 }
 
@@ -5557,7 +5557,7 @@ pub unsafe fn dtl_array_import_unversioned(
 ///
 /// @return a failure of the backend's free: the array is gone all the same, its memory an
 ///         allocation (dtl_mem_free).
-pub safe fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t;
+pub unsafe fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t;
 
 }
 
@@ -7816,7 +7816,7 @@ pub unsafe fn dtl_win_allocate(
 ///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
 ///         second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
-pub safe fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t;
+pub unsafe fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t;
 
 /// Describes one rank's part of a window.
 ///

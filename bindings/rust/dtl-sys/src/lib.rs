@@ -1,10 +1,13 @@
 //! Declarations of libdtl's C interface, generated from the sources of `dtl.h`.
 //!
 //! Names, layouts and comments are those of the header, whose first comment has the rules that hold
-//! for all of it. `DTL_<NOUN>_NULL` and `DTL_<NAME>_INIT` are constants here. Functions without
-//! pointer parameters are declared `safe`: any handle and any number is a valid argument, and a
-//! destroyed or invented handle is a status. A pointer into memory of the library is therefore as
-//! good as the code that has the handle. The safe interface is the crate `dtl-binding`.
+//! for all of it. `DTL_<NOUN>_NULL` and `DTL_<NAME>_INIT` are constants here. The safe interface is
+//! the crate `dtl-binding`.
+//!
+//! A function is declared `safe` if it takes numbers and handles only, because any number and any
+//! handle is a valid argument: a destroyed or invented handle is a status. Unsafe are functions
+//! with pointer parameters, and those that end an object whose memory was handed out by address:
+//! the caller promises that nobody uses that memory any more.
 //!
 //! Not here: the macros and inline functions of the header that need no library. Of `DTL_PLUGIN_INIT`
 //! and `DTL_LAYOUTS` there is no form in Rust, because they hold what a C compiler computed.

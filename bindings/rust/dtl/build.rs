@@ -1,0 +1,8 @@
+//! Lets the tests find the library where they were linked with it.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if let Ok(directory) = std::env::var("DEP_DTL_LIB_DIR") {
+        println!("cargo::rustc-link-arg=-Wl,-rpath,{directory}");
+    }
+}

@@ -1,0 +1,225 @@
+//! Backends of the library's registry, and their devices.
+
+use crate::text::c_string;
+use crate::{Library, Memory, Result, call, field, sys, text};
+use std::ffi::c_char;
+
+/// A backend: a built-in one, or one that a plugin or the program registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backend {
+    handle: sys::dtl_backend_t,
+}
+
+/// All backends, available or not, in the order registered.
+///
+/// # Errors
+/// See `dtl_backend_count`.
+pub fn backends() -> Result<impl Iterator<Item = Backend>> {
+    let mut count = 0;
+    // SAFETY: the output is a local.
+    unsafe { call!(dtl_backend_count(&raw mut count)) }?;
+    // One that was unregistered meanwhile makes the list shorter.
+    Ok((0..count).map_while(|index| Backend::at(index).ok()))
+}
+
+impl Backend {
+    /// Finds a backend by its name; "auto" is the default one.
+    ///
+    /// # Errors
+    /// See `dtl_backend_get`.
+    pub fn find(name: &str) -> Result<Backend> {
+        let name = c_string("dtl_backend_get", "name", name)?;
+        let mut handle = sys::DTL_BACKEND_NULL;
+        // SAFETY: the name ends with NUL; the output is a local.
+        unsafe { call!(dtl_backend_get(name.as_ptr(), &raw mut handle)) }?;
+        Ok(Backend { handle })
+    }
+
+    fn at(index: u64) -> Result<Backend> {
+        let mut handle = sys::DTL_BACKEND_NULL;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_backend_at(index, &raw mut handle)) }?;
+        Ok(Backend { handle })
+    }
+
+    /// The backend of a handle.
+    #[must_use]
+    pub fn from_raw(handle: sys::dtl_backend_t) -> Backend {
+        Backend { handle }
+    }
+
+    /// The handle.
+    #[must_use]
+    pub fn raw(self) -> sys::dtl_backend_t {
+        self.handle
+    }
+
+    /// Its name. The borrow keeps the library initialised: a name lives as long as its backend.
+    ///
+    /// # Errors
+    /// See `dtl_backend_info`.
+    pub fn name(self, _initialised: &Library) -> Result<String> {
+        let info = self.info()?;
+        // SAFETY: the name lives as long as the backend is registered. The borrowed initialisation
+        // keeps the library from being finalised, and `dtl_backend_unregister` is unsafe: its caller
+        // promises that nobody uses the name.
+        Ok(unsafe { text::text_of(info.name) })
+    }
+
+    /// Its components, priority and flags. The name in it is a pointer; see [`Backend::name`].
+    ///
+    /// # Errors
+    /// See `dtl_backend_info`.
+    pub fn info(self) -> Result<sys::dtl_backend_info_t> {
+        let mut info = sys::DTL_BACKEND_INFO_INIT;
+        // SAFETY: the output is a local with its size.
+        unsafe { call!(dtl_backend_info(self.handle, &raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// Whether it can run here: `None`, or the reason why it cannot.
+    ///
+    /// # Errors
+    /// See `dtl_backend_is_available`.
+    pub fn unavailable(self) -> Result<Option<String>> {
+        const ROOM: usize = 4096;
+        let (mut yes, mut why) = (0, [0 as c_char; ROOM]);
+        let (out, room) = (why.as_mut_ptr(), ROOM as u64);
+        // SAFETY: the outputs are locals, the second of `room` bytes.
+        unsafe { call!(dtl_backend_is_available(self.handle, &raw mut yes, out, room)) }?;
+        Ok((yes == 0).then(|| field(&why)))
+    }
+
+    /// Whether it has a feature: "exec", "modules", "shared_memory" and the like.
+    ///
+    /// # Errors
+    /// See `dtl_backend_supports`.
+    pub fn supports(self, feature: &str) -> Result<bool> {
+        let feature = c_string("dtl_backend_supports", "feature", feature)?;
+        let mut yes = 0;
+        // SAFETY: the name ends with NUL; the output is a local.
+        unsafe { call!(dtl_backend_supports(self.handle, feature.as_ptr(), &raw mut yes)) }?;
+        Ok(yes != 0)
+    }
+
+    /// Number of devices.
+    ///
+    /// # Errors
+    /// See `dtl_backend_device_count`.
+    pub fn device_count(self) -> Result<i32> {
+        let mut count = 0;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_backend_device_count(self.handle, &raw mut count)) }?;
+        Ok(count)
+    }
+
+    /// All devices.
+    ///
+    /// # Errors
+    /// See `dtl_backend_device_count`.
+    pub fn devices(self) -> Result<impl Iterator<Item = Device>> {
+        Ok((0..self.device_count()?).map(move |index| self.device(index)))
+    }
+
+    /// The device of an index. Calls with one that does not exist fail.
+    #[must_use]
+    pub fn device(self, index: i32) -> Device {
+        Device { backend: self, index }
+    }
+
+    /// The calling thread's current device.
+    ///
+    /// # Errors
+    /// See `dtl_backend_get_device`.
+    pub fn current_device(self) -> Result<Device> {
+        let mut index = 0;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_backend_get_device(self.handle, &raw mut index)) }?;
+        Ok(self.device(index))
+    }
+
+    /// Describes a kind of memory.
+    ///
+    /// # Errors
+    /// See `dtl_mem_kind_info`.
+    pub fn memory_kind(self, kind: sys::dtl_enum_word_t) -> Result<sys::dtl_mem_kind_info_t> {
+        let mut info = sys::DTL_MEM_KIND_INFO_INIT;
+        // SAFETY: the output is a local with its size.
+        unsafe { call!(dtl_mem_kind_info(self.handle, kind, &raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// What is allocated from it.
+    ///
+    /// # Errors
+    /// See `dtl_mem_stats`.
+    pub fn memory_stats(self) -> Result<sys::dtl_mem_stats_t> {
+        let mut stats = sys::DTL_MEM_STATS_INIT;
+        // SAFETY: the output is a local with its size.
+        unsafe { call!(dtl_mem_stats(self.handle, &raw mut stats)) }?;
+        Ok(stats)
+    }
+
+    /// Allocates memory on the calling thread's current device; alignment 0 is that of the kind.
+    ///
+    /// # Errors
+    /// See `dtl_mem_alloc`.
+    pub fn alloc(
+        self,
+        kind: sys::dtl_enum_word_t,
+        size_bytes: usize,
+        alignment: u64,
+    ) -> Result<Memory> {
+        Memory::alloc(self, kind, size_bytes, alignment)
+    }
+}
+
+/// A device of a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Device {
+    /// Its backend.
+    pub backend: Backend,
+    /// Its index, 0 ... count-1.
+    pub index: i32,
+}
+
+impl Device {
+    /// Describes the device.
+    ///
+    /// # Errors
+    /// See `dtl_device_info`.
+    pub fn info(self) -> Result<sys::dtl_device_info_t> {
+        let mut info = sys::DTL_DEVICE_INFO_INIT;
+        // SAFETY: the output is a local with its size.
+        unsafe { call!(dtl_device_info(self.backend.handle, self.index, &raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// Free and total bytes of its memory; 0 = unknown.
+    ///
+    /// # Errors
+    /// See `dtl_device_memory_info`.
+    pub fn memory(self) -> Result<(u64, u64)> {
+        let (mut free, mut total) = (0, 0);
+        let (backend, index) = (self.backend.handle, self.index);
+        // SAFETY: the outputs are locals.
+        unsafe { call!(dtl_device_memory_info(backend, index, &raw mut free, &raw mut total)) }?;
+        Ok((free, total))
+    }
+
+    /// Makes it the calling thread's current device, and its backend the thread's current one.
+    ///
+    /// # Errors
+    /// See `dtl_backend_set_device`.
+    pub fn make_current(self) -> Result {
+        call!(dtl_backend_set_device(self.backend.handle, self.index))
+    }
+
+    /// Waits for all work on the device.
+    ///
+    /// # Errors
+    /// See `dtl_device_synchronize`.
+    pub fn synchronize(self) -> Result {
+        call!(dtl_device_synchronize(self.backend.handle, self.index))
+    }
+}

@@ -1,0 +1,290 @@
+//! Communicators: how they are opened, and messages and collectives with buffers of their own.
+
+use crate::handle::owner;
+use crate::request::{Request, kept};
+use crate::text::c_string;
+use crate::{Result, call, read_text, sys};
+use std::ptr;
+
+/// A type of which buffers are made.
+///
+/// # Safety
+/// `DTYPE` describes the type, and every combination of bits is a value of it.
+pub unsafe trait Element: Copy + Default + Send + 'static {
+    /// Its dtype.
+    const DTYPE: sys::dtl_dtype_t;
+}
+
+macro_rules! elements {
+    ($($element:ty: $dtype:ident),+ $(,)?) => {$(
+        // SAFETY: the dtype of this number, and numbers have no invalid bits.
+        unsafe impl Element for $element {
+            const DTYPE: sys::dtl_dtype_t = sys::$dtype;
+        }
+    )+};
+}
+elements! {
+    i8: DTL_DTYPE_INT8, i16: DTL_DTYPE_INT16, i32: DTL_DTYPE_INT32, i64: DTL_DTYPE_INT64,
+    u8: DTL_DTYPE_UINT8, u16: DTL_DTYPE_UINT16, u32: DTL_DTYPE_UINT32, u64: DTL_DTYPE_UINT64,
+    f32: DTL_DTYPE_FLOAT32, f64: DTL_DTYPE_FLOAT64,
+}
+
+/// How a communicator is opened. The default is "auto", with rank and size from the launcher.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Open<'a> {
+    /// Its kind; empty = "auto".
+    pub kind: &'a str,
+    /// Rank and size; `None` = from the launcher's environment.
+    pub place: Option<(i32, i32)>,
+    /// Name that the ranks of one job share; `None` = from the launcher's environment.
+    pub job: Option<&'a str>,
+    /// Time limit of each blocking call; 0 = from DTL_TIMEOUT, else none.
+    pub timeout_ns: u64,
+    /// DTL_COMM_DETERMINISTIC and the like, ored.
+    pub flags: u32,
+    /// The communicator that kinds "nccl" and "rdma" are opened over.
+    pub over: Option<&'a Comm>,
+}
+
+owner! {
+    /// A group of ranks that exchange messages.
+    ///
+    /// An operation takes its buffer and returns it. After a failure the buffer is leaked, because
+    /// not every transport promises to have given it back. A program that cannot afford the copies
+    /// into such buffers calls the functions of [`sys`](crate::sys).
+    Comm, dtl_comm_t, dtl_comm_destroy
+}
+
+impl Comm {
+    /// Opens a communicator. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_open`.
+    pub fn open(how: &Open) -> Result<Comm> {
+        const CALL: &str = "dtl_comm_open";
+        let kind = c_string(CALL, "kind", if how.kind.is_empty() { "auto" } else { how.kind })?;
+        let job = how.job.map(|job| c_string(CALL, "job", job)).transpose()?;
+        let (rank, size) = how.place.unwrap_or((0, 0));
+        let desc = sys::dtl_comm_desc_t {
+            flags: how.flags,
+            kind: kind.as_ptr(),
+            rank,
+            size,
+            job: job.as_ref().map_or(ptr::null(), |job| job.as_ptr()),
+            timeout_ns: how.timeout_ns,
+            over: how.over.map_or(sys::DTL_COMM_NULL, Comm::raw),
+            ..sys::DTL_COMM_DESC_INIT
+        };
+        let mut handle = sys::DTL_COMM_NULL;
+        // SAFETY: the description and what it points to live through the call; the output is a local.
+        unsafe { call!(dtl_comm_open(&raw const desc, &raw mut handle)) }?;
+        Ok(Comm::from_raw(handle))
+    }
+
+    /// The job's communicator, which lives until the library is finalised, whoever is dropped.
+    ///
+    /// # Errors
+    /// See `dtl_comm_world`.
+    pub fn world() -> Result<Comm> {
+        let mut handle = sys::DTL_COMM_NULL;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_comm_world(&raw mut handle)) }?;
+        Ok(Comm::from_raw(handle))
+    }
+
+    /// All ranks of a communicator inside this process.
+    ///
+    /// # Errors
+    /// See `dtl_comm_threads`.
+    pub fn threads(size: i32, timeout_ns: u64) -> Result<Vec<Comm>> {
+        let mut handles = vec![sys::DTL_COMM_NULL; size.max(1) as usize];
+        // SAFETY: there is room for `size` handles.
+        unsafe { call!(dtl_comm_threads(size, timeout_ns, handles.as_mut_ptr())) }?;
+        Ok(handles.into_iter().map(Comm::from_raw).collect())
+    }
+
+    /// This process' rank.
+    ///
+    /// # Errors
+    /// See `dtl_comm_rank`.
+    pub fn rank(&self) -> Result<i32> {
+        let mut rank = 0;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_comm_rank(self.raw(), &raw mut rank)) }?;
+        Ok(rank)
+    }
+
+    /// Number of ranks.
+    ///
+    /// # Errors
+    /// See `dtl_comm_size`.
+    pub fn size(&self) -> Result<i32> {
+        let mut size = 0;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_comm_size(self.raw(), &raw mut size)) }?;
+        Ok(size)
+    }
+
+    /// Describes the communicator.
+    ///
+    /// # Errors
+    /// See `dtl_comm_info`.
+    pub fn info(&self) -> Result<sys::dtl_comm_info_t> {
+        let mut info = sys::DTL_COMM_INFO_INIT;
+        // SAFETY: the output is a local with its size.
+        unsafe { call!(dtl_comm_info(self.raw(), &raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// Where the ranks are and what each has done last, as text.
+    ///
+    /// # Errors
+    /// See `dtl_comm_dump`.
+    pub fn dump(&self) -> Result<String> {
+        read_text("dtl_comm_dump", |buf, cap, out_len| {
+            // SAFETY: `read_text` passes `cap` writable bytes and a place for the length.
+            unsafe { sys::dtl_comm_dump(self.raw(), buf, cap, out_len) }
+        })
+    }
+
+    /// A communicator of the same ranks, with messages of its own. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_dup`.
+    pub fn dup(&self) -> Result<Comm> {
+        let mut handle = sys::DTL_COMM_NULL;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_comm_dup(self.raw(), &raw mut handle)) }?;
+        Ok(Comm::from_raw(handle))
+    }
+
+    /// One communicator for each color; with `None` this rank is in none. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_split`.
+    pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Comm>> {
+        let (color, mut handle) = (color.unwrap_or(sys::DTL_UNDEFINED), sys::DTL_COMM_NULL);
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_comm_split(self.raw(), color, key, &raw mut handle)) }?;
+        Ok((handle != sys::DTL_COMM_NULL).then(|| Comm::from_raw(handle)))
+    }
+
+    /// Sends a message; returns when it is sent.
+    ///
+    /// # Errors
+    /// See `dtl_comm_send`.
+    pub fn send<T: Element>(&self, data: Vec<T>, dest: i32, tag: i32) -> Result<Vec<T>> {
+        let (from, count) = (data.as_ptr().cast(), data.len() as u64);
+        // SAFETY: `count` elements, which are kept if the call fails.
+        let sent = unsafe { call!(dtl_comm_send(self.raw(), from, count, T::DTYPE, dest, tag)) };
+        kept(sent, data)
+    }
+
+    /// Receives a message of up to `room` elements: those that were sent, and where from.
+    ///
+    /// # Errors
+    /// See `dtl_comm_recv`.
+    pub fn recv<T: Element>(
+        &self,
+        room: usize,
+        source: i32,
+        tag: i32,
+    ) -> Result<(Vec<T>, sys::dtl_recv_info_t)> {
+        let (comm, mut data, mut info) = (self.raw(), vec![T::default(); room], EMPTY);
+        let (into, out) = (data.as_mut_ptr().cast(), &raw mut info);
+        let count = room as u64;
+        // SAFETY: room for `count` elements, which is kept if the call fails; `info` is a local.
+        let got = unsafe { call!(dtl_comm_recv(comm, into, count, T::DTYPE, source, tag, out)) };
+        let mut data = kept(got, data)?;
+        data.truncate(info.size_bytes as usize / size_of::<T>());
+        Ok((data, info))
+    }
+
+    /// Starts a send.
+    ///
+    /// # Errors
+    /// See `dtl_comm_isend`.
+    pub fn isend<T: Element>(&self, data: Vec<T>, dest: i32, tag: i32) -> Result<Request<T>> {
+        let (comm, mut handle) = (self.raw(), sys::DTL_REQUEST_NULL);
+        let (from, count, out) = (data.as_ptr().cast(), data.len() as u64, &raw mut handle);
+        // SAFETY: `count` elements, which the request keeps, or the failure.
+        let started = unsafe { call!(dtl_comm_isend(comm, from, count, T::DTYPE, dest, tag, out)) };
+        Ok(Request::new(handle, kept(started, data)?))
+    }
+
+    /// Starts a receive of up to `room` elements.
+    ///
+    /// # Errors
+    /// See `dtl_comm_irecv`.
+    pub fn irecv<T: Element>(&self, room: usize, source: i32, tag: i32) -> Result<Request<T>> {
+        let (comm, mut handle) = (self.raw(), sys::DTL_REQUEST_NULL);
+        let mut data = vec![T::default(); room];
+        let (into, count, out) = (data.as_mut_ptr().cast(), room as u64, &raw mut handle);
+        let started =
+            // SAFETY: room for `count` elements, which the request keeps, or the failure.
+            unsafe { call!(dtl_comm_irecv(comm, into, count, T::DTYPE, source, tag, out)) };
+        Ok(Request::new(handle, kept(started, data)?))
+    }
+
+    /// Waits until all ranks have called it. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_barrier`.
+    pub fn barrier(&self) -> Result {
+        call!(dtl_comm_barrier(self.raw()))
+    }
+
+    /// The root's elements; all ranks pass as many. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_bcast`.
+    pub fn bcast<T: Element>(&self, mut data: Vec<T>, root: i32) -> Result<Vec<T>> {
+        let (at, count) = (data.as_mut_ptr().cast(), data.len() as u64);
+        // SAFETY: `count` elements, which are kept if the call fails.
+        let sent = unsafe { call!(dtl_comm_bcast(self.raw(), at, count, T::DTYPE, root)) };
+        kept(sent, data)
+    }
+
+    /// The elements of all ranks, folded one by one. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_allreduce`.
+    pub fn allreduce<T: Element>(
+        &self,
+        mut data: Vec<T>,
+        op: sys::dtl_reduce_op_t,
+    ) -> Result<Vec<T>> {
+        let (comm, in_place) = (self.raw(), sys::DTL_IN_PLACE.cast_const());
+        let (into, count) = (data.as_mut_ptr().cast(), data.len() as u64);
+        // SAFETY: `count` elements, which are kept if the call fails.
+        let folded =
+            unsafe { call!(dtl_comm_allreduce(comm, in_place, into, count, T::DTYPE, op)) };
+        kept(folded, data)
+    }
+
+    /// The elements of all ranks, one rank's after the other's; all ranks pass as many. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_comm_allgather`.
+    pub fn allgather<T: Element>(&self, data: Vec<T>) -> Result<Vec<T>> {
+        let (comm, ranks) = (self.raw(), self.size()?);
+        let mut all = vec![T::default(); data.len() * ranks as usize];
+        let (from, into) = (data.as_ptr().cast(), all.as_mut_ptr().cast());
+        let count = data.len() as u64;
+        // SAFETY: `count` elements of this rank, and room for those of all; both are kept if the
+        // call fails.
+        let got = unsafe { call!(dtl_comm_allgather(comm, from, count, into, T::DTYPE)) };
+        let (_, all) = kept(got, (data, all))?;
+        Ok(all)
+    }
+}
+
+/// An output that is not written yet.
+pub(crate) const EMPTY: sys::dtl_recv_info_t = sys::dtl_recv_info_t {
+    source: 0,
+    tag: 0,
+    size_bytes: 0,
+    status: sys::DTL_SUCCESS,
+    reserved0: 0,
+    reserved1: 0,
+};

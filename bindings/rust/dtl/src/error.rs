@@ -1,0 +1,99 @@
+//! A failed call: which one, its status, and the library's text.
+
+use crate::{sys, text};
+use std::fmt;
+
+/// Result of a call.
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+/// Status of a call: `DTL_SUCCESS` or one of the `DTL_ERROR_` codes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Status(pub sys::dtl_status_t);
+
+impl Status {
+    /// Name of the constant, e.g. "DTL_ERROR_TIMEOUT".
+    #[must_use]
+    pub fn name(self) -> String {
+        // SAFETY: the name ends with NUL and lives for ever.
+        unsafe { text::text_of(sys::dtl_status_name(self.0)) }
+    }
+}
+
+impl PartialEq<sys::dtl_status_t> for Status {
+    fn eq(&self, other: &sys::dtl_status_t) -> bool {
+        self.0 == *other
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name(), self.0)
+    }
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// Name of the function.
+    pub call: &'static str,
+    /// What it returned.
+    pub status: Status,
+    /// What was wrong and what to do, as `dtl_last_error` reports it.
+    pub text: String,
+}
+
+impl Error {
+    /// An argument that cannot be passed to C, reported as the library reports such arguments.
+    pub(crate) fn argument(call: &'static str, text: String) -> Error {
+        Error { call, status: Status(sys::DTL_ERROR_INVALID_ARGUMENT), text }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.call, self.text, self.status)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Turns the status of a call that this thread has just made into a result.
+///
+/// # Errors
+/// Every status but `DTL_SUCCESS`, with the thread's last error text.
+#[inline]
+pub fn check(call: &'static str, status: sys::dtl_status_t) -> Result {
+    if status == sys::DTL_SUCCESS { Ok(()) } else { Err(failure(call, status)) }
+}
+
+#[cold]
+fn failure(call: &'static str, status: sys::dtl_status_t) -> Error {
+    // SAFETY: the text ends with NUL and stays as it is until this thread's second failure from now.
+    let text = unsafe { text::text_of(sys::dtl_last_error()) };
+    Error { call, status: Status(status), text }
+}
+
+/// Calls a function of [`sys`](crate::sys) by its name and turns its status into a
+/// [`Result`](crate::Result). A function with pointer parameters is unsafe to call this way, too.
+///
+/// ```no_run
+/// use dtl_binding::{call, sys};
+///
+/// let mut count = 0;
+/// // SAFETY: the output is a local.
+/// unsafe { call!(dtl_backend_count(&raw mut count)) }?;
+/// # Ok::<(), dtl_binding::Error>(())
+/// ```
+#[macro_export]
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        $crate::check(::core::stringify!($name), $crate::sys::$name($($argument),*))
+    };
+}

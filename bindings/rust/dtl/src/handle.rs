@@ -1,0 +1,51 @@
+//! Ownership of the library's objects: a handle is destroyed when its owner is dropped.
+
+/// Defines the owner of a type of handle.
+macro_rules! owner {
+    ($(#[$attribute:meta])* $name:ident, $raw:ident, $destroy:ident) => {
+        $(#[$attribute])*
+        ///
+        /// Destroyed when dropped.
+        #[derive(Debug)]
+        pub struct $name {
+            handle: $crate::sys::$raw,
+        }
+
+        impl $name {
+            /// Takes over a handle. A null handle is allowed; calls with it fail.
+            #[must_use]
+            pub fn from_raw(handle: $crate::sys::$raw) -> Self {
+                Self { handle }
+            }
+
+            /// The handle, for functions of [`sys`](crate::sys).
+            #[must_use]
+            pub fn raw(&self) -> $crate::sys::$raw {
+                self.handle
+            }
+
+            /// The handle, which is destroyed by nobody from now on.
+            #[must_use]
+            pub fn into_raw(self) -> $crate::sys::$raw {
+                let handle = self.handle;
+                std::mem::forget(self);
+                handle
+            }
+
+            /// Destroys the object now, and reports a failure that a drop cannot report.
+            ///
+            #[doc = concat!("# Errors\nSee `", stringify!($destroy), "`. The object lives on then, without an owner.")]
+            pub fn destroy(self) -> $crate::Result {
+                $crate::call!($destroy(self.into_raw()))
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // A drop has nobody to report a failure to; `destroy` reports it.
+                let _ = $crate::sys::$destroy(self.handle);
+            }
+        }
+    };
+}
+pub(crate) use owner;

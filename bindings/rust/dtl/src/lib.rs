@@ -1,0 +1,69 @@
+//! Safe Rust interface of libdtl, over the declarations of `dtl-sys` ([`sys`]).
+//!
+//! Reading order:
+//! - `error`: a failed call as an [`Error`]; [`check`] and [`call!`] for functions of [`sys`].
+//! - `text`: texts of the library as Rust strings.
+//! - `library`: initialisation and finalisation ([`Library`]), versions, explanations.
+//! - `handle`: how objects of the library are owned.
+//! - `backend`: backends and their devices.
+//! - `memory`: allocations ([`Memory`]) and copies.
+//! - `stream`: streams and events.
+//! - `module`: compiled source and kernels.
+//! - `comm`: communicators and what they exchange.
+//! - `request`: operations in flight, with their buffers.
+//! - `window`: memory that other ranks access.
+//! - `registry`: plugins, environments and members of enumerations.
+//! - `topology`: this node.
+//!
+//! Objects are destroyed when they are dropped. A handle that the library has destroyed earlier
+//! (by [`Library::finalize`], say) is an error at the next call and never undefined behaviour.
+//!
+//! # Safety
+//! A buffer is never reused while an operation may still access it: operations own their buffers,
+//! and the buffer of one that failed is leaked where the library does not promise to have given it
+//! back. Access to memory of the library by reference is `unsafe`, because its other users (streams,
+//! devices, ranks) are not known to the compiler. What has no wrapper here is called through
+//! [`sys`], with its contract in C.
+//!
+//! One promise is another library's: over MPI's own messages, a message or a collective whose count
+//! is larger than that of its receiver is what that MPI makes of it (see `dtl_comm_recv`).
+//!
+//! # Example
+//! ```no_run
+//! # fn main() -> dtl_binding::Result<()> {
+//! let library = dtl_binding::Library::init()?;
+//! for backend in dtl_binding::backends()? {
+//!     let devices = backend.device_count().unwrap_or(0);
+//!     println!("{}: {devices} device(s)", backend.name(&library)?);
+//! }
+//! library.finalize()
+//! # }
+//! ```
+
+mod backend;
+mod comm;
+mod error;
+mod handle;
+mod library;
+mod memory;
+mod module;
+mod registry;
+mod request;
+mod stream;
+mod text;
+mod topology;
+mod window;
+
+pub use backend::{Backend, Device, backends};
+pub use comm::{Comm, Element, Open};
+pub use dtl_sys as sys;
+pub use error::{Error, Result, Status, check};
+pub use library::{Library, explain, version};
+pub use memory::Memory;
+pub use module::{Kernel, Module, Source};
+pub use registry::{Environment, Plugin, environments, member_name, members, plugins};
+pub use request::Request;
+pub use stream::{Event, Stream};
+pub use text::{field, read_text, text_of};
+pub use topology::{affinity, topology};
+pub use window::Window;

@@ -1,0 +1,64 @@
+//! Initialisation, finalisation, and what concerns the library as a whole.
+
+use crate::{Result, call, read_text, sys, text};
+use std::ptr;
+
+/// Keeps the library initialised. Dropping it finalises the library if no other initialisation is
+/// left, and that destroys all objects.
+///
+/// Optional for a program that never finalises: the first call initialises the library.
+#[derive(Debug)]
+#[must_use = "dropping it finalises the library"]
+pub struct Library {
+    _private: (),
+}
+
+impl Library {
+    /// Initialises the library with what the environment says.
+    ///
+    /// # Errors
+    /// See `dtl_init`.
+    pub fn init() -> Result<Library> {
+        // SAFETY: NULL is a valid configuration.
+        unsafe { call!(dtl_init(ptr::null())) }?;
+        Ok(Library { _private: () })
+    }
+
+    /// Ends this initialisation. The last one destroys every live object.
+    ///
+    /// # Errors
+    /// See `dtl_finalize`. The initialisation counts on after a failure.
+    pub fn finalize(self) -> Result {
+        std::mem::forget(self);
+        // SAFETY: this value's own initialisation ends. Memory of the library is reached by `unsafe`
+        // functions only, whose callers promise that the library is initialised, or with a borrow of
+        // another `Library`, whose initialisation keeps everything alive.
+        unsafe { call!(dtl_finalize()) }
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // A drop has nobody to report a failure to; `finalize` reports it.
+        // SAFETY: as in `finalize`: the initialisation that ends is this value's own.
+        let _ = unsafe { sys::dtl_finalize() };
+    }
+}
+
+/// Version of the library that is linked.
+#[must_use]
+pub fn version() -> String {
+    // SAFETY: the text ends with NUL and lives for ever.
+    unsafe { text::text_of(sys::dtl_version_string()) }
+}
+
+/// Every automatic choice so far and its reason, a line each.
+///
+/// # Errors
+/// See `dtl_explain`.
+pub fn explain() -> Result<String> {
+    read_text("dtl_explain", |buf, cap, out_len| {
+        // SAFETY: `read_text` passes `cap` writable bytes and a place for the length.
+        unsafe { sys::dtl_explain(buf, cap, out_len) }
+    })
+}

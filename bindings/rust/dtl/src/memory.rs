@@ -1,0 +1,139 @@
+//! Memory of a backend, and blocking copies.
+
+use crate::{Backend, Error, Result, call, sys};
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+/// An allocation of a backend; freed when dropped.
+#[derive(Debug)]
+pub struct Memory {
+    backend: Backend,
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: an address and a size. The library's functions take the memory from any thread, and what
+// accesses it directly is unsafe.
+unsafe impl Send for Memory {}
+// SAFETY: through a shared reference the bytes are only read, by `read`; what writes them takes an
+// exclusive one or is unsafe.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub(crate) fn alloc(
+        backend: Backend,
+        kind: sys::dtl_enum_word_t,
+        size: usize,
+        alignment: u64,
+    ) -> Result<Memory> {
+        let mut out = ptr::null_mut();
+        let (handle, bytes) = (backend.raw(), size as u64);
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_mem_alloc(handle, kind, bytes, alignment, &raw mut out)) }?;
+        let Some(start) = NonNull::new(out.cast()) else {
+            let text = "succeeded without an address".to_owned();
+            return Err(Error::argument("dtl_mem_alloc", text));
+        };
+        Ok(Memory { backend, start, size })
+    }
+
+    /// The backend that it was allocated from.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The address of `len` bytes from `offset` on, which must lie inside.
+    fn range(&self, call: &'static str, offset: usize, len: usize) -> Result<*mut c_void> {
+        if offset.checked_add(len).is_none_or(|end| end > self.size) {
+            let text = format!("{len} bytes at {offset}: the allocation has {} bytes", self.size);
+            return Err(Error::argument(call, text));
+        }
+        Ok(self.as_ptr().wrapping_add(offset).cast())
+    }
+
+    /// Copies host memory into it.
+    ///
+    /// # Errors
+    /// See `dtl_mem_copy`; a range that is not inside.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result {
+        let into = self.range("dtl_mem_copy", offset, bytes.len())?;
+        // SAFETY: both sides have that many bytes; `self` is borrowed exclusively, and work that
+        // uses the memory beside this call was started by an unsafe function.
+        unsafe { call!(dtl_mem_copy(into, bytes.as_ptr().cast(), bytes.len() as u64)) }
+    }
+
+    /// Copies from it into host memory.
+    ///
+    /// # Errors
+    /// See `dtl_mem_copy`; a range that is not inside.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result {
+        let from = self.range("dtl_mem_copy", offset, into.len())?;
+        // SAFETY: both sides have that many bytes; nothing safe writes the memory during a shared
+        // borrow.
+        unsafe { call!(dtl_mem_copy(into.as_mut_ptr().cast(), from, into.len() as u64)) }
+    }
+
+    /// Sets `len` bytes from `offset` on to `value`.
+    ///
+    /// # Errors
+    /// See `dtl_mem_fill`; a range that is not inside.
+    pub fn fill(&mut self, offset: usize, value: u8, len: usize) -> Result {
+        let into = self.range("dtl_mem_fill", offset, len)?;
+        // SAFETY: as many bytes are inside, and `self` is borrowed exclusively.
+        unsafe { call!(dtl_mem_fill(into, value, len as u64)) }
+    }
+
+    /// The bytes, for the host.
+    ///
+    /// # Safety
+    /// The kind is DTL_MEMORY_HOST_ACCESSIBLE and every byte was written before. During the borrow
+    /// no stream, device or rank writes to the memory, and the library is not finalised.
+    #[must_use]
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: a live allocation of this size; the rest is the caller's contract.
+        unsafe { slice::from_raw_parts(self.as_ptr(), self.size) }
+    }
+
+    /// The bytes, for the host to write.
+    ///
+    /// # Safety
+    /// As for [`Memory::bytes`], and during the borrow nothing else reads the memory either.
+    #[must_use]
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a live allocation of this size; the rest is the caller's contract.
+        unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.size) }
+    }
+
+    /// Frees it now, and reports a failure that a drop cannot report.
+    ///
+    /// # Errors
+    /// See `dtl_mem_free`.
+    pub fn free(self) -> Result {
+        let (backend, start) = (self.backend.raw(), self.start);
+        std::mem::forget(self);
+        // SAFETY: the owner gives it up, and work that uses it was started by an unsafe function.
+        unsafe { call!(dtl_mem_free(backend, start.as_ptr().cast())) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the owner goes, and work that uses the memory was started by an unsafe function.
+        // A drop has nobody to report a failure to; `free` reports it.
+        let _ = unsafe { sys::dtl_mem_free(self.backend.raw(), self.as_ptr().cast()) };
+    }
+}

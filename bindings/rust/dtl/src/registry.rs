@@ -1,0 +1,160 @@
+//! What is registered beside backends: plugins, environments, members of enumerations.
+
+use crate::text::{c_string, text_of};
+use crate::{Result, Status, call, field, sys};
+use std::ffi::{CString, c_char};
+use std::ptr;
+
+/// What became of a plugin file, or of a folder that was searched for plugins.
+#[derive(Debug, Clone)]
+pub struct Plugin {
+    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    pub state: i32,
+    /// The status that the attempt ended with.
+    pub status: Status,
+    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    pub abi_version: u32,
+    /// The file or folder.
+    pub path: String,
+    /// Why it failed; empty if it did not.
+    pub reason: String,
+    /// The call or place that named it.
+    pub origin: String,
+    /// The plugin's own name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its own description.
+    pub description: String,
+    /// The names of its backends that are registered.
+    pub backends: Vec<String>,
+}
+
+/// All plugin files and refused folders, in the order first tried.
+///
+/// # Errors
+/// See `dtl_plugin_count`, `dtl_plugin_at`.
+pub fn plugins() -> Result<Vec<Plugin>> {
+    let mut count = 0;
+    // SAFETY: the output is a local.
+    unsafe { call!(dtl_plugin_count(&raw mut count)) }?;
+    (0..count).map(plugin).collect()
+}
+
+fn plugin(index: u64) -> Result<Plugin> {
+    let mut info = sys::DTL_PLUGIN_INFO_INIT;
+    // SAFETY: the output is a local with its size.
+    unsafe { call!(dtl_plugin_at(index, &raw mut info)) }?;
+    Ok(Plugin {
+        state: info.state,
+        status: Status(info.status),
+        abi_version: info.abi_version,
+        path: forever(info.path),
+        reason: forever(info.reason),
+        origin: forever(info.origin),
+        name: forever(info.name),
+        version: forever(info.version),
+        description: forever(info.description),
+        backends: list(info.backends),
+    })
+}
+
+/// What a backend needs to be there, as a plugin or the program registered it.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
+    pub state: i32,
+    /// The status of the last attempt to start it.
+    pub status: Status,
+    /// Number of its users.
+    pub uses: u64,
+    /// Its name.
+    pub name: String,
+    /// Its version; empty if it has none.
+    pub version: String,
+    /// The environments that it depends on.
+    pub depends: Vec<String>,
+    /// Why it failed; empty if it did not.
+    pub reason: String,
+}
+
+/// All environments, in the order of registration.
+///
+/// # Errors
+/// See `dtl_environment_count`, `dtl_environment_at`.
+pub fn environments() -> Result<Vec<Environment>> {
+    let mut count = 0;
+    // SAFETY: the output is a local.
+    unsafe { call!(dtl_environment_count(&raw mut count)) }?;
+    (0..count).map(environment).collect()
+}
+
+fn environment(index: u64) -> Result<Environment> {
+    let mut info = sys::DTL_ENVIRONMENT_INFO_INIT;
+    // SAFETY: the output is a local with its size.
+    unsafe { call!(dtl_environment_at(index, &raw mut info)) }?;
+    Ok(Environment {
+        state: info.state,
+        status: Status(info.status),
+        uses: info.uses,
+        name: forever(info.name),
+        version: forever(info.version),
+        depends: list(info.depends),
+        reason: forever(info.reason),
+    })
+}
+
+impl Environment {
+    /// Whether it could be required now: `None`, or the reason why not. Starts nothing.
+    ///
+    /// # Errors
+    /// See `dtl_environment_is_available`.
+    pub fn unavailable(&self) -> Result<Option<String>> {
+        const ROOM: usize = 4096;
+        let name: CString = c_string("dtl_environment_is_available", "name", &self.name)?;
+        let (mut yes, mut why) = (0, [0 as c_char; ROOM]);
+        let (name, out, room) = (name.as_ptr(), why.as_mut_ptr(), ROOM as u64);
+        // SAFETY: the name ends with NUL; the outputs are locals, the second of `room` bytes.
+        unsafe { call!(dtl_environment_is_available(name, &raw mut yes, out, room)) }?;
+        Ok((yes == 0).then(|| field(&why)))
+    }
+}
+
+/// The members of an enumeration, in the order of registration.
+///
+/// # Errors
+/// See `dtl_enum_count`, `dtl_enum_at`.
+pub fn members(enumeration: sys::dtl_enum_t) -> Result<Vec<sys::dtl_enum_word_t>> {
+    let mut count = 0;
+    // SAFETY: the output is a local.
+    unsafe { call!(dtl_enum_count(enumeration, &raw mut count)) }?;
+    let member = |index| {
+        let mut word = 0;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_enum_at(enumeration, index, &raw mut word)) }?;
+        Ok(word)
+    };
+    (0..count).map(member).collect()
+}
+
+/// The name of a member of an enumeration.
+///
+/// # Errors
+/// See `dtl_ev_name`.
+pub fn member_name(word: sys::dtl_enum_word_t) -> Result<String> {
+    let mut name = ptr::null();
+    // SAFETY: the output is a local.
+    unsafe { call!(dtl_ev_name(word, &raw mut name)) }?;
+    Ok(forever(name))
+}
+
+/// A text that the library keeps until the process ends.
+fn forever(text: *const c_char) -> String {
+    // SAFETY: the texts of these functions end with NUL and live until the process ends.
+    unsafe { text_of(text) }
+}
+
+/// The parts of a text that are separated by ", ".
+fn list(text: *const c_char) -> Vec<String> {
+    forever(text).split(", ").filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}

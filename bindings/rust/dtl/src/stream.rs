@@ -1,0 +1,116 @@
+//! Streams: in-order queues of work on a device. Events: points in that work.
+
+use crate::handle::owner;
+use crate::{Backend, Device, Result, call, sys};
+
+owner! {
+    /// An in-order queue of work on a device.
+    Stream, dtl_stream_t, dtl_stream_destroy
+}
+
+impl Stream {
+    /// Creates a stream on a device.
+    ///
+    /// # Errors
+    /// See `dtl_stream_create`.
+    pub fn new(device: Device) -> Result<Stream> {
+        let (backend, mut handle) = (device.backend.raw(), sys::DTL_STREAM_NULL);
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_stream_create(backend, device.index, 0, &raw mut handle)) }?;
+        Ok(Stream::from_raw(handle))
+    }
+
+    /// The default stream of a device. Dropping it does nothing to it.
+    ///
+    /// # Errors
+    /// See `dtl_stream_default`.
+    pub fn default_of(device: Device) -> Result<Stream> {
+        let (backend, mut handle) = (device.backend.raw(), sys::DTL_STREAM_NULL);
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_stream_default(backend, device.index, &raw mut handle)) }?;
+        Ok(Stream::from_raw(handle))
+    }
+
+    /// Waits for all queued work.
+    ///
+    /// # Errors
+    /// See `dtl_stream_synchronize`; a failure of the work.
+    pub fn synchronize(&self) -> Result {
+        call!(dtl_stream_synchronize(self.raw()))
+    }
+
+    /// Whether all queued work is done.
+    ///
+    /// # Errors
+    /// See `dtl_stream_query`; a failure of the work.
+    pub fn is_done(&self) -> Result<bool> {
+        let mut done = 0;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_stream_query(self.raw(), &raw mut done)) }?;
+        Ok(done != 0)
+    }
+
+    /// Lets work that is queued from now on wait for an event.
+    ///
+    /// # Errors
+    /// See `dtl_stream_wait_event`.
+    pub fn wait_event(&self, event: &Event) -> Result {
+        call!(dtl_stream_wait_event(self.raw(), event.raw()))
+    }
+}
+
+owner! {
+    /// A point in a stream's work.
+    Event, dtl_event_t, dtl_event_destroy
+}
+
+impl Event {
+    /// Creates an event for streams of a backend. `flags` is 0 or DTL_EVENT_NO_TIMING.
+    ///
+    /// # Errors
+    /// See `dtl_event_create`.
+    pub fn new(backend: Backend, flags: u64) -> Result<Event> {
+        let mut handle = sys::DTL_EVENT_NULL;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_event_create(backend.raw(), flags, &raw mut handle)) }?;
+        Ok(Event::from_raw(handle))
+    }
+
+    /// Moves the event to the end of what is queued on a stream.
+    ///
+    /// # Errors
+    /// See `dtl_event_record`.
+    pub fn record(&self, stream: &Stream) -> Result {
+        call!(dtl_event_record(self.raw(), stream.raw()))
+    }
+
+    /// Waits until the work before the record is done, at most `timeout_ns`.
+    ///
+    /// # Errors
+    /// See `dtl_event_wait`; a failure of the work.
+    pub fn wait(&self, timeout_ns: u64) -> Result {
+        call!(dtl_event_wait(self.raw(), timeout_ns))
+    }
+
+    /// Whether the work before the record is done.
+    ///
+    /// # Errors
+    /// See `dtl_event_query`; a failure of the work.
+    pub fn is_complete(&self) -> Result<bool> {
+        let mut state = sys::DTL_EVENT_PENDING;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_event_query(self.raw(), &raw mut state)) }?;
+        Ok(state == sys::DTL_EVENT_COMPLETE)
+    }
+
+    /// Nanoseconds from this event's record to that of a later one.
+    ///
+    /// # Errors
+    /// See `dtl_event_elapsed_ns`.
+    pub fn elapsed_ns(&self, stop: &Event) -> Result<u64> {
+        let mut ns = 0;
+        // SAFETY: the output is a local.
+        unsafe { call!(dtl_event_elapsed_ns(self.raw(), stop.raw(), &raw mut ns)) }?;
+        Ok(ns)
+    }
+}

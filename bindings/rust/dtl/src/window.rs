@@ -1,0 +1,128 @@
+//! Windows: memory of each rank that the others access. Accesses are functions of `sys`, because
+//! their buffers are in use until an epoch ends; here is what opens and ends epochs.
+
+use crate::{Comm, Result, call, sys};
+use std::ptr;
+
+/// Memory of each rank of a communicator that the others access.
+///
+/// Destroyed when dropped, which is collective: it waits for the other ranks.
+#[derive(Debug)]
+pub struct Window {
+    handle: sys::dtl_win_t,
+}
+
+impl Window {
+    /// Makes a window with memory of the library, zeroed. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_win_allocate`.
+    pub fn allocate(comm: &Comm, size_bytes: u64, disp_unit: u64) -> Result<Window> {
+        let (mut base, mut handle) = (ptr::null_mut(), sys::DTL_WIN_NULL);
+        let (comm, base, out) = (comm.raw(), &raw mut base, &raw mut handle);
+        // SAFETY: the outputs are locals.
+        unsafe { call!(dtl_win_allocate(comm, size_bytes, disp_unit, base, out)) }?;
+        Ok(Window { handle })
+    }
+
+    /// Takes over a window.
+    ///
+    /// # Safety
+    /// Nothing else destroys it, and nothing uses its memory after this value is dropped.
+    #[must_use]
+    pub unsafe fn from_raw(handle: sys::dtl_win_t) -> Window {
+        Window { handle }
+    }
+
+    /// The handle, for functions of [`sys`].
+    #[must_use]
+    pub fn raw(&self) -> sys::dtl_win_t {
+        self.handle
+    }
+
+    /// Describes one rank's part; of this rank's own it has the address.
+    ///
+    /// # Errors
+    /// See `dtl_win_info`.
+    pub fn info(&self, rank: i32) -> Result<sys::dtl_win_info_t> {
+        let mut info = sys::DTL_WIN_INFO_INIT;
+        // SAFETY: the output is a local with its size.
+        unsafe { call!(dtl_win_info(self.handle, rank, &raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// Ends the epoch of the fence before, and opens another. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_win_fence`.
+    pub fn fence(&self) -> Result {
+        call!(dtl_win_fence(self.handle))
+    }
+
+    /// Opens an epoch to one target: DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
+    ///
+    /// # Errors
+    /// See `dtl_win_lock`.
+    pub fn lock(&self, kind: i32, target: i32) -> Result {
+        call!(dtl_win_lock(self.handle, kind, target))
+    }
+
+    /// Ends the epoch to one target.
+    ///
+    /// # Errors
+    /// See `dtl_win_unlock`.
+    pub fn unlock(&self, target: i32) -> Result {
+        call!(dtl_win_unlock(self.handle, target))
+    }
+
+    /// Opens a shared epoch to all ranks.
+    ///
+    /// # Errors
+    /// See `dtl_win_lock_all`.
+    pub fn lock_all(&self) -> Result {
+        call!(dtl_win_lock_all(self.handle))
+    }
+
+    /// Ends the epoch to all ranks.
+    ///
+    /// # Errors
+    /// See `dtl_win_unlock_all`.
+    pub fn unlock_all(&self) -> Result {
+        call!(dtl_win_unlock_all(self.handle))
+    }
+
+    /// Completes the operations on one target.
+    ///
+    /// # Errors
+    /// See `dtl_win_flush`.
+    pub fn flush(&self, target: i32) -> Result {
+        call!(dtl_win_flush(self.handle, target))
+    }
+
+    /// Completes the operations on all targets.
+    ///
+    /// # Errors
+    /// See `dtl_win_flush_all`.
+    pub fn flush_all(&self) -> Result {
+        call!(dtl_win_flush_all(self.handle))
+    }
+
+    /// Destroys the window now, and reports a failure that a drop cannot report. Collective.
+    ///
+    /// # Errors
+    /// See `dtl_win_destroy`. The window lives on then, without an owner.
+    pub fn destroy(self) -> Result {
+        let handle = self.handle;
+        std::mem::forget(self);
+        // SAFETY: the owner gives it up. The memory is reached by address only, in unsafe code,
+        // which must not outlive the window.
+        unsafe { call!(dtl_win_destroy(handle)) }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: as in `destroy`. A drop has nobody to report a failure to; `destroy` reports it.
+        let _ = unsafe { sys::dtl_win_destroy(self.handle) };
+    }
+}

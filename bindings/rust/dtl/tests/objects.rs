@@ -1,0 +1,227 @@
+//! Every owner and every listing of the binding, over the library that is linked.
+//!
+//! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
+
+#![allow(clippy::unwrap_used, reason = "a call that fails fails the test")]
+
+use dtl_binding::{Backend, Comm, Event, Library, Module, Open, Source, Stream, Window, sys};
+use std::sync::OnceLock;
+
+const NO_LIMIT: u64 = sys::DTL_TIMEOUT_INFINITE;
+
+/// Held for all tests: one of them must not finalise the library under another one.
+fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| Library::init().unwrap())
+}
+
+fn host() -> Backend {
+    library();
+    Backend::find("host").unwrap()
+}
+
+#[test]
+fn versions_and_choices_are_texts() {
+    assert_eq!(dtl_binding::version(), env!("CARGO_PKG_VERSION"));
+    library();
+    Backend::find("auto").unwrap();
+    assert!(dtl_binding::explain().unwrap().contains("backend"));
+}
+
+#[test]
+fn a_failure_has_call_status_and_text() {
+    library();
+    let error = Backend::find("no-such-backend").unwrap_err();
+    assert_eq!(error.call, "dtl_backend_get");
+    assert_eq!(error.status, sys::DTL_ERROR_NOT_FOUND);
+    assert!(error.text.contains("no-such-backend"), "{error}");
+    assert!(error.to_string().ends_with("(DTL_ERROR_NOT_FOUND)"), "{error}");
+    assert_eq!(format!("{:?}", error.status), "DTL_ERROR_NOT_FOUND (1)");
+    let error = Backend::find("a\0b").unwrap_err();
+    assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT);
+}
+
+#[test]
+fn backends_and_devices_are_listed() {
+    library();
+    let names: Vec<_> =
+        dtl_binding::backends().unwrap().map(|backend| backend.name(library()).unwrap()).collect();
+    assert!(names.contains(&"host".to_owned()), "{names:?}");
+    assert_eq!(host().unavailable().unwrap(), None);
+    assert!(host().supports("memory").unwrap());
+    assert!(!host().supports("no such feature").unwrap());
+    let devices: Vec<_> = host().devices().unwrap().collect();
+    assert_eq!(devices.len(), host().device_count().unwrap() as usize);
+    devices[0].make_current().unwrap();
+    assert_eq!(host().current_device().unwrap(), devices[0]);
+    let info = devices[0].info().unwrap();
+    assert_eq!(info.kind, sys::DTL_DEVICE_CPU);
+    assert!(!dtl_binding::field(&info.name).is_empty());
+    assert!(devices[0].memory().unwrap().1 > 0);
+    devices[0].synchronize().unwrap();
+}
+
+#[test]
+fn memory_is_copied_and_filled_inside_its_bounds() {
+    let mut memory = host().alloc(sys::DTL_MEMORY_HOST, 64, 0).unwrap();
+    memory.fill(0, 7, 64).unwrap();
+    memory.write(60, &[1, 2, 3, 4]).unwrap();
+    let mut end = [0; 5];
+    memory.read(59, &mut end).unwrap();
+    assert_eq!(end, [7, 1, 2, 3, 4]);
+    // SAFETY: memory of the host, all written, that nothing else uses.
+    assert_eq!(unsafe { memory.bytes() }[63], 4);
+    // SAFETY: memory of the host, all written, that nothing else uses.
+    let bytes = unsafe { memory.bytes_mut() };
+    bytes[0] = 9;
+    memory.read(0, &mut end).unwrap();
+    assert_eq!(end[0], 9);
+    for (offset, len) in [(64, 1), (0, 65), (usize::MAX, 2)] {
+        let error = memory.fill(offset, 0, len).unwrap_err();
+        assert_eq!(error.status, sys::DTL_ERROR_INVALID_ARGUMENT, "{error}");
+    }
+    assert!(host().memory_stats().unwrap().live_bytes >= 64);
+    let kind = host().memory_kind(sys::DTL_MEMORY_HOST).unwrap();
+    assert_ne!(kind.properties & sys::DTL_MEMORY_HOST_ACCESSIBLE, 0);
+    memory.free().unwrap();
+}
+
+#[test]
+fn streams_and_events_end_with_their_owners() {
+    let device = host().device(0);
+    let stream = Stream::new(device).unwrap();
+    let (begin, end) = (Event::new(host(), 0).unwrap(), Event::new(host(), 0).unwrap());
+    begin.record(&stream).unwrap();
+    end.record(&stream).unwrap();
+    Stream::default_of(device).unwrap().wait_event(&end).unwrap();
+    end.wait(NO_LIMIT).unwrap();
+    assert!(begin.is_complete().unwrap());
+    begin.elapsed_ns(&end).unwrap();
+    stream.synchronize().unwrap();
+    assert!(stream.is_done().unwrap());
+    let raw = stream.raw();
+    drop(stream);
+    let stale = Stream::from_raw(raw).synchronize().unwrap_err();
+    assert_eq!(stale.status, sys::DTL_ERROR_INVALID_HANDLE);
+    begin.destroy().unwrap();
+}
+
+#[test]
+fn source_is_compiled_and_launched() {
+    let device = host().device(0);
+    let text = b"#include \"dtl_kernel.h\"\n\
+        DTL_KERNEL(add, (DTL_GLOBAL int*, to), (int, what)) { to[DTL_GLOBAL_ID(0)] += what; }\n";
+    let source = Source { language: 0, bytes: text, options: &[] };
+    let module = match Module::compile(device, &source) {
+        Ok(module) => module,
+        Err(error) if error.status == sys::DTL_ERROR_UNAVAILABLE => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    module.log().unwrap();
+    let kernel = module.kernel("add", Some("pi")).unwrap();
+    let stream = Stream::new(device).unwrap();
+    let mut cells = [1_i32, 2];
+    let to = cells.as_mut_ptr().expose_provenance().to_ne_bytes();
+    let shape = sys::dtl_launch_t { block: [2, 1, 1], ..sys::DTL_LAUNCH_INIT };
+    // SAFETY: an address of two integers and an integer; nothing else uses them until the end.
+    unsafe { kernel.launch(&stream, &shape, &[&to, &5_i32.to_ne_bytes()]) }.unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(cells, [6, 7]);
+    let wrong = Source { bytes: b"this is no C", ..source };
+    let error = Module::compile(device, &wrong).unwrap_err();
+    assert_eq!(error.status, sys::DTL_ERROR_COMPILE_FAILED);
+    assert!(!Module::failure().unwrap().is_empty());
+}
+
+#[test]
+fn ranks_exchange_messages() {
+    library();
+    let ranks = Comm::threads(2, NO_LIMIT).unwrap();
+    std::thread::scope(|scope| {
+        for comm in &ranks {
+            scope.spawn(move || exchange(comm));
+        }
+    });
+}
+
+fn exchange(comm: &Comm) {
+    let (rank, size) = (comm.rank().unwrap(), comm.size().unwrap());
+    let (mine, other) = (rank as u64, 1 - rank);
+    assert_eq!(size, 2);
+    assert_eq!(comm.info().unwrap().rank, rank);
+    if rank == 0 {
+        assert_eq!(comm.send(vec![1_i32, 2, 3], other, 5).unwrap(), [1, 2, 3]);
+    } else {
+        let (got, info) = comm.recv::<i32>(8, other, 5).unwrap();
+        assert_eq!((got, info.tag, info.size_bytes), (vec![1, 2, 3], 5, 12));
+    }
+    let mut receive = comm.irecv::<u8>(4, other, 6).unwrap();
+    let mut send = comm.isend(vec![rank as u8; 4], other, 6).unwrap();
+    while receive.test().unwrap().is_none() {}
+    send.wait(NO_LIMIT).unwrap();
+    assert_eq!(receive.into_buffer().unwrap(), [other as u8; 4]);
+    assert_eq!(send.into_buffer().unwrap(), [rank as u8; 4]);
+    comm.barrier().unwrap();
+    assert_eq!(comm.bcast(vec![mine + 3], 1).unwrap(), [4]);
+    assert_eq!(comm.allreduce(vec![mine, 10], sys::DTL_OP_SUM).unwrap(), [1, 20]);
+    assert_eq!(comm.allgather(vec![mine, 7]).unwrap(), [0, 7, 1, 7]);
+    let copy = comm.dup().unwrap();
+    assert!(copy.split(None, 0).unwrap().is_none());
+    let alone = comm.split(Some(rank), 0).unwrap().unwrap();
+    assert_eq!(alone.size().unwrap(), 1);
+    windows(comm, rank);
+}
+
+fn windows(comm: &Comm, rank: i32) {
+    let window = Window::allocate(comm, 8, 8).unwrap();
+    assert_eq!(window.info(rank).unwrap().size_bytes, 8);
+    window.fence().unwrap();
+    window.lock(sys::DTL_LOCK_SHARED, rank).unwrap();
+    window.flush(rank).unwrap();
+    window.unlock(rank).unwrap();
+    window.lock_all().unwrap();
+    window.flush_all().unwrap();
+    window.unlock_all().unwrap();
+    window.destroy().unwrap();
+}
+
+#[test]
+fn requests_time_out_and_are_cancelled() {
+    library();
+    let comm = Comm::open(&Open { kind: "self", place: Some((0, 1)), ..Open::default() }).unwrap();
+    let mut request = comm.irecv::<u8>(1, 0, 1).unwrap();
+    let error = request.wait(0).unwrap_err();
+    assert_eq!(error.status, sys::DTL_ERROR_TIMEOUT);
+    request.cancel().unwrap();
+    assert_eq!(request.wait(NO_LIMIT).unwrap_err().status, sys::DTL_ERROR_CANCELED);
+    assert!(request.into_buffer().is_none());
+    // Dropped in flight.
+    drop(comm.irecv::<u8>(1, 0, 2).unwrap());
+    assert!(comm.dump().unwrap().contains("rank"));
+    assert_eq!(Comm::world().unwrap().size().unwrap(), 1);
+}
+
+#[test]
+fn a_wrong_number_of_ranks_is_a_failure() {
+    library();
+    for size in [0, -1, i32::MIN] {
+        assert_eq!(Comm::threads(size, 0).unwrap_err().status, sys::DTL_ERROR_INVALID_ARGUMENT);
+    }
+}
+
+#[test]
+fn registries_and_the_node_are_listed() {
+    library();
+    dtl_binding::plugins().unwrap();
+    for environment in dtl_binding::environments().unwrap() {
+        environment.unavailable().unwrap();
+    }
+    let kinds = dtl_binding::members(sys::DTL_ENUM_MEMORY).unwrap();
+    assert!(kinds.contains(&sys::DTL_MEMORY_HOST));
+    dtl_binding::member_name(sys::DTL_MEMORY_HOST).unwrap();
+    assert!(dtl_binding::topology().unwrap().cpus_online > 0);
+    assert!(!dtl_binding::affinity().unwrap().is_empty());
+}
