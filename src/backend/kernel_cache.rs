@@ -8,7 +8,8 @@
 //! | log | what the compiler said |
 //! | HASH.so | the object; the loader caches by name, so the name holds its hash |
 //!
-//! Not here: what compiles, and what its result depends on (`host::compiler`, `cuda::modules::nvrtc`).
+//! Not here: what compiles, and what its result depends on (`host::compiler`,
+//! `cuda::modules::nvrtc`).
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};

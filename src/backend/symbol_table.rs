@@ -54,8 +54,9 @@ macro_rules! function_table {
             unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
                 -> $crate::error::Result<Self> {
                 Ok(Functions {
-                    $($name: match find($crate::backend::symbol_table::c_name(concat!(stringify!($name),
-                        "\0"))) {
+                    $($name: match find($crate::backend::symbol_table::c_name(
+                        concat!(stringify!($name), "\0"),
+                    )) {
                         // SAFETY: the function of this name has this signature in the standard.
                         Some(at) => unsafe {
                             std::mem::transmute::<*mut std::ffi::c_void,

@@ -15,12 +15,12 @@
 //! L1 finds what S2 left or L2 sees the odd number. That form is the one that the model in
 //! `tests/models` tries, and it proves the other: the barrier of membarrier is a full one too, and
 //! the code uses nothing of it but this either-or, so where exactly it strikes does not matter. A
-//! call that waits leaves the epoch but publishes the one object it goes on using (`held`) before it
-//! does, as a hazard pointer: the release store that makes the number even publishes it too, so a
-//! destroyer that sees the thread outside sees what it uses. Leaving is a release store and the destroyer's look an
-//! acquire load, so the user's last access happens before the free. Entering is a release store,
-//! too (the same instruction on x86): a destroyer that finds a later entry than the one it saw has
-//! then seen the leaving between them.
+//! call that waits leaves the epoch but publishes the one object it goes on using (`held`) before
+//! it does, as a hazard pointer: the release store that makes the number even publishes it too, so
+//! a destroyer that sees the thread outside sees what it uses. Leaving is a release store and the
+//! destroyer's look an acquire load, so the user's last access happens before the free. Entering is
+//! a release store, too (the same instruction on x86): a destroyer that finds a later entry than
+//! the one it saw has then seen the leaving between them.
 
 #[path = "epoch/chores.rs"]
 mod chores;

@@ -1,7 +1,7 @@
 //! References to objects of a handle table (`slab`) that a call uses. Three states:
 //!
-//! - [`EpochRef`], or a plain reference that borrows a [`Guard`]: the thread is inside the epoch. It
-//!   must not wait.
+//! - [`EpochRef`], or a plain reference that borrows a [`Guard`]: the thread is inside the epoch.
+//!   It must not wait.
 //! - [`HazardRef`]: the thread is outside the epoch, and its record names the object. It may wait.
 //! - `Arc`: owned, by `Table::pin`. It outlives the call.
 
@@ -67,16 +67,16 @@ pub struct HazardRef<T> {
     protection: Protection<T>,
 }
 
-/// What keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer; calls within the
-/// call that has it (from a function of the program's) count references instead.
+/// What keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer; calls within
+/// the call that has it (from a function of the program's) count references instead.
 enum Protection<T> {
     Pointer(HazardPointer),
     Count { _share: Arc<T>, blocking: Blocking },
 }
 
 impl<T> HazardRef<T> {
-    /// Leaves the epoch with an object, which `pin` finds again for a counted reference. `Err` gives
-    /// the guard back: `pin` found nothing.
+    /// Leaves the epoch with an object, which `pin` finds again for a counted reference. `Err`
+    /// gives the guard back: `pin` found nothing.
     pub(super) fn new(
         inside: Guard,
         object: *const T,

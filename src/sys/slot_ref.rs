@@ -7,8 +7,8 @@ use super::slab::Slot;
 use crate::sys::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::ptr;
 
-/// Reference to a slot, for use with the handle of an object that is or was in it: in the same slot,
-/// and at the same address, there may be another object later.
+/// Reference to a slot, for use with the handle of an object that is or was in it: in the same
+/// slot, and at the same address, there may be another object later.
 pub struct SlotRef<T: 'static>(Option<&'static Slot<T>>);
 
 impl<T> Clone for SlotRef<T> {
@@ -37,9 +37,9 @@ impl<T> SlotRef<T> {
     }
 }
 
-/// Slot and handle of an object, kept in the object. Set once, by the thread that inserts the object
-/// and before it passes the handle on. A thread that finds the object in another way at that moment
-/// may read one of the two words.
+/// Slot and handle of an object, kept in the object. Set once, by the thread that inserts the
+/// object and before it passes the handle on. A thread that finds the object in another way at that
+/// moment may read one of the two words.
 pub struct SlotRefCell<T: 'static> {
     slot: AtomicPtr<Slot<T>>,
     handle: AtomicU64,

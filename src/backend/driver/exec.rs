@@ -113,7 +113,8 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
     }
 
     fn event_destroy(&self, event: Token) -> Result<()> {
-        // SAFETY: a token of `event_create`, which the runtime destroys once and does not use again.
+        // SAFETY: a token of `event_create`, which the runtime destroys once and does not use
+        // again.
         drop(unsafe { Box::from_raw(event.ptr().cast::<EventHandle<D>>()) });
         Ok(())
     }

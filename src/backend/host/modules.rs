@@ -4,8 +4,8 @@
 //! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object.
 //! Objects are never unloaded (`sys::dl` says why), so a kernel's code outlives its module.
 //!
-//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] keeps what it
-//! makes.
+//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] keeps what
+//! it makes.
 
 use super::compiler::{Compiler, OBJECT};
 use crate::abi::exec::dtl_kernel_context_t;

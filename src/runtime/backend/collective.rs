@@ -109,8 +109,8 @@ pub enum Collective {
     },
 }
 
-/// Collectives of a transport's own, and communicators of its own for them. All ranks have the group
-/// or none has it.
+/// Collectives of a transport's own, and communicators of its own for them. All ranks have the
+/// group or none has it.
 pub trait NativeCollectives: Send + Sync {
     /// Whether it runs this one. Decided from what is equal on all ranks.
     fn takes(&self, call: &Collective) -> bool;

@@ -6,8 +6,8 @@ use super::NativeCollectives;
 /// One group: the transport as that trait, if it has it.
 type Group<'a, T> = Option<&'a T>;
 
-/// The groups of one transport. The same for its whole life, so that a communicator may keep what it
-/// needs often.
+/// The groups of one transport. The same for its whole life, so that a communicator may keep what
+/// it needs often.
 #[derive(Clone, Copy)]
 pub struct Groups<'a> {
     /// Collectives of the transport's own; on all ranks or on none.

@@ -1,5 +1,5 @@
-//! What a communicator is opened on: point-to-point messages, which every kind has, and the groups of
-//! methods that some kinds have besides.
+//! What a communicator is opened on: point-to-point messages, which every kind has, and the groups
+//! of methods that some kinds have besides.
 
 use super::{
     Board, Direct, Done, Filling, Groups, Matched, Member, Offer, OpId, Part, PartKey, Remote,

@@ -2,8 +2,8 @@
 //! the device's primary context.
 //!
 //! Reading order: `source` compiles CUDA C++ or takes it from the cache, `nvrtc` is the compiler,
-//! `includes` lists the files that the compiler reads, `ptx` finds the parameters of kernels in PTX,
-//! `image` checks binaries of the caller, `module_load` passes code to the driver.
+//! `includes` lists the files that the compiler reads, `ptx` finds the parameters of kernels in
+//! PTX, `image` checks binaries of the caller, `module_load` passes code to the driver.
 
 mod image;
 mod includes;
