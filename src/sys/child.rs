@@ -4,8 +4,9 @@
 //! kernel; it touches no signal.
 
 use super::fd;
+use super::poller::wait_readable;
 use super::process::PidFd;
-use super::socket::wait_readable;
+use rustix::pipe::PipeFlags;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -277,18 +278,14 @@ fn start(command: &mut Command, hear: Hear) -> io::Result<(Child, OwnedFd)> {
     let child = command.spawn();
     // The command keeps its own copies, and with them the pipe would never end.
     command.stdout(Stdio::null()).stderr(Stdio::inherit());
-    set_nonblocking(ours.as_fd())?;
+    fd::set_nonblocking(ours.as_fd())?;
     Ok((child?, ours))
 }
 
 /// Both ends of a pipe: to read, to write.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [-1; 2];
-    // SAFETY: room for two descriptors.
-    let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-    let [read, write] = ends;
-    let read = fd::new(if made == 0 { read } else { -1 })?;
-    Ok((read, fd::new(write)?))
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((fd::keep(read)?, fd::keep(write)?))
 }
 
 /// What comes out of the pipe until its end or the program's, and whether that was in time.
@@ -328,16 +325,4 @@ fn drain(pipe: &mut File, said: &mut Vec<u8>) -> bool {
 pub fn allow_waiting() {
     // SAFETY: the default action is no code of ours.
     let _ = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-}
-
-/// Makes reads of a descriptor return at once.
-pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes integers only.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    // SAFETY: takes integers only; of a failed query, F_SETFL is not called.
-    let set = || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
-    if flags < 0 || set() < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }

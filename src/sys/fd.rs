@@ -5,6 +5,8 @@
 //! closed that is one of theirs, and the next line that something prints would go into our socket
 //! or our memory. So whatever this process makes or is sent comes through here.
 
+use rustix::fs::{MemfdFlags, OFlags};
+use rustix::process::Resource;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -29,25 +31,13 @@ pub fn keep(fd: OwnedFd) -> io::Result<OwnedFd> {
 }
 
 fn again(fd: &OwnedFd) -> io::Result<OwnedFd> {
-    // SAFETY: takes integers only.
-    let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST) };
-    if copy < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: as above.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, FIRST)?)
 }
 
-/// Makes reading a descriptor answer at once where there is nothing.
-pub fn never_wait(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: an open descriptor; takes integers.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    // SAFETY: takes integers only; of a failed query, F_SETFL is not called.
-    let set = || unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
-    if flags < 0 || set() < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+/// Sets O_NONBLOCK: a read of a descriptor that has no data returns at once.
+pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
 /// The stream of that name, without the standard library's lock: a thread of the library may have
@@ -56,10 +46,7 @@ pub struct StandardError;
 
 impl io::Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the kernel reads within `bytes`.
-        let written =
-            unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-        usize::try_from(written).map_err(|_| io::Error::last_os_error())
+        Ok(rustix::io::write(rustix::stdio::stderr(), bytes)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -112,8 +99,7 @@ pub fn occupy_standard() -> io::Result<Vec<File>> {
 
 /// Whether this process can have so many descriptors more, asked by having them for a moment.
 pub fn room_for(count: usize) -> io::Result<()> {
-    // SAFETY: a literal name and flags; gives a new descriptor.
-    let first = new(unsafe { libc::memfd_create(c"dtl".as_ptr(), libc::MFD_CLOEXEC) })?;
+    let first = keep(rustix::fs::memfd_create(c"dtl", MemfdFlags::CLOEXEC)?)?;
     let rest: io::Result<Vec<OwnedFd>> = (1..count).map(|_| again(&first)).collect();
     rest.map(drop)
 }
@@ -139,10 +125,7 @@ pub fn shortage(error: &io::Error) -> Option<String> {
 
 /// How many descriptors this process may have.
 fn most() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes one rlimit, which `limit` is. It cannot fail for a resource that exists.
-    let _ = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur
+    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

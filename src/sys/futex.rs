@@ -4,37 +4,29 @@
 //! who changes the word must wake. `tests/models` has a module of the same name over loom's locks.
 //! Source: futex(2); U. Drepper, "Futexes Are Tricky".
 
+use rustix::thread::futex::{self, Flags, Timespec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 /// Sleeps if the word is `value`, until it is woken.
 pub fn wait(word: &AtomicU32, value: u32) {
-    let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is valid for the call, the kernel only reads it; no time limit is given
-    // (null).
-    let _ = unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, std::ptr::null::<u8>())
-    };
+    // Whichever way it returns, the caller reads the word again.
+    let _ = futex::wait(word, Flags::PRIVATE, value, None);
 }
 
 /// Sleeps if the word is `value`, until it is woken, for `limit` at most.
 pub fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
-    let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let limit = libc::timespec {
-        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(limit.subsec_nanos() as i32),
+    let limit = Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
     };
-    // SAFETY: the word and the limit are valid for the call, the kernel only reads them.
-    let _ =
-        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, &raw const limit) };
+    // Whichever way it returns, the caller reads the word again.
+    let _ = futex::wait(word, Flags::PRIVATE, value, Some(&limit));
 }
 
 /// Wakes `most` of those who sleep on the word.
 pub fn wake(word: &AtomicU32, most: u32) {
-    let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel uses the address as a name and reads nothing there.
-    let _ =
-        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, most.min(i32::MAX as u32)) };
+    let _ = futex::wake(word, Flags::PRIVATE, most.min(i32::MAX as u32));
 }
 
 /// Sleeps if the upper half of the word is `value`, until it is woken.

@@ -24,6 +24,7 @@ pub mod machine;
 pub mod mem;
 pub mod net;
 pub mod park;
+pub mod poller;
 pub mod pool;
 pub mod process;
 pub mod published;

@@ -6,6 +6,10 @@ pub mod host_ranges;
 
 use super::buf::Region;
 use super::fd;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{PTracer, Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions};
+use rustix::rand::GetRandomFlags;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -28,18 +32,14 @@ pub fn own_pid() -> i32 {
 /// The calling thread's id, as /proc/self/task has it.
 #[must_use]
 pub fn thread_id() -> i32 {
-    // SAFETY: gettid has no arguments and cannot fail.
-    unsafe { libc::gettid() }
+    rustix::thread::gettid().as_raw_pid()
 }
 
 /// Bytes that a file of this process may have (`ulimit -f`): a write beyond kills the process by
 /// SIGXFSZ, usually.
 #[must_use]
 pub fn file_size_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-    // SAFETY: writes the value that the pointer is to, which lives through the call.
-    let failed = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    if failed == 0 { limit.rlim_cur } else { u64::MAX }
+    rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 /// Bytes that this process has from malloc, modulo 2^32: differences count. `None`: the C library
@@ -81,8 +81,7 @@ pub fn is_open(fd: RawFd) -> bool {
 /// The effective user id.
 #[must_use]
 pub fn own_uid() -> u32 {
-    // SAFETY: geteuid has no arguments and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The id of the parent of a process.
@@ -157,37 +156,27 @@ pub struct PidFd(OwnedFd);
 impl PidFd {
     /// Holds a process; ESRCH if there is none of that id.
     pub fn open(pid: i32) -> io::Result<Self> {
-        // SAFETY: the call takes two integers and gives a new descriptor.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        fd::new(RawFd::try_from(fd).unwrap_or(-1)).map(PidFd)
+        let pid = Pid::from_raw(pid.max(0)).ok_or(Errno::INVAL)?;
+        fd::keep(rustix::process::pidfd_open(pid, PidfdFlags::empty())?).map(PidFd)
     }
 
     /// Whether it has exited (a zombie has, a stopped process has not).
     #[must_use]
     pub fn exited(&self) -> bool {
-        let mut entry = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid entry; a timeout of 0 does not block.
-        let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
-        ready == 1 && entry.revents & libc::POLLIN != 0
+        let mut entry = [PollFd::new(&self.0, PollFlags::IN)];
+        let ready = rustix::event::poll(&mut entry, Some(&Timespec::default()));
+        ready.is_ok() && entry.iter().all(|entry| entry.revents().contains(PollFlags::IN))
     }
 
     /// Kills it. One that has ended already is not an error.
     pub fn kill(&self) {
-        let (fd, no_info) = (self.0.as_raw_fd(), std::ptr::null_mut::<libc::siginfo_t>());
-        // SAFETY: an open descriptor and integers; without an info the kernel makes the usual one.
-        let _ =
-            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, no_info, 0) };
+        let _ = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
     }
 
     /// Waits for its end and takes it from the kernel's list, if it is a child that nobody has
     /// taken yet.
     pub fn reap(&self) {
-        let fd = libc::id_t::try_from(self.0.as_raw_fd()).unwrap_or(0);
-        // Nobody reads it. The kernel takes NULL as well, but valgrind 3.22 reports it as an error.
-        // SAFETY: numbers and unions of them: all zeros is one of its values.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: an open descriptor, an integer and a local that it fills in.
-        let _ = unsafe { libc::waitid(libc::P_PIDFD, fd, &raw mut info, libc::WEXITED) };
+        let _ = rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
 }
 
@@ -195,47 +184,6 @@ impl PidFd {
 impl AsFd for PidFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-/// Asks after many processes with one system call. Who is watched is kept by the kernel.
-pub struct Watch(OwnedFd);
-
-impl Watch {
-    /// Watches nobody.
-    pub fn new() -> io::Result<Self> {
-        // SAFETY: takes an integer and gives a new descriptor.
-        fd::new(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Watch)
-    }
-
-    /// Adds a process under a number. It is watched as long as it is held.
-    pub fn add(&self, process: &PidFd, number: u32) -> io::Result<()> {
-        // Told once: the exit of a process does not happen again.
-        let events = (libc::EPOLLIN | libc::EPOLLONESHOT) as u32;
-        let mut entry = libc::epoll_event { events, u64: u64::from(number) };
-        let (watch, process) = (self.0.as_raw_fd(), process.0.as_raw_fd());
-        // SAFETY: two open descriptors and one valid entry, which is only read.
-        match unsafe { libc::epoll_ctl(watch, libc::EPOLL_CTL_ADD, process, &raw mut entry) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Hands out the number of each process that has exited since the last call.
-    pub fn look(&self, mut exited: impl FnMut(u32)) {
-        const MOST: usize = 16;
-        loop {
-            let mut found = [libc::epoll_event { events: 0, u64: 0 }; MOST];
-            // SAFETY: room for as many entries as are asked for; 0 does not block.
-            let count =
-                unsafe { libc::epoll_wait(self.0.as_raw_fd(), found.as_mut_ptr(), MOST as i32, 0) };
-            // An error is a signal that came in between: the next look tells.
-            let count = usize::try_from(count).unwrap_or(0);
-            found.iter().take(count).for_each(|entry| exited(entry.u64 as u32));
-            if count < MOST {
-                return;
-            }
-        }
     }
 }
 
@@ -324,23 +272,22 @@ fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Resu
 /// Lets any process of this user read this one's memory where the Yama module restricts that.
 /// Without Yama there is nothing to lift, and the call says so (EINVAL).
 pub fn allow_readers() -> io::Result<()> {
-    // SAFETY: takes integers only and changes who may attach to this process.
-    let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(rustix::process::set_ptracer(PTracer::Any)?)
 }
 
 /// Random bytes from the kernel.
 pub fn random_u64() -> io::Result<u64> {
     let mut bytes = [0_u8; 8];
-    // SAFETY: the kernel writes at most 8 bytes into `bytes`.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got == 8 { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+    // The kernel does not return fewer, once it has collected entropy: getrandom(2).
+    rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sys::buf::Scratch;
+    use crate::sys::poller::{Poller, Wanted};
 
     #[test]
     fn start_time_of_self_is_stable() {
@@ -358,13 +305,9 @@ mod tests {
             .spawn()
             .expect("spawn");
         let held = PidFd::open(child.id() as i32).expect("pidfd");
-        let watch = Watch::new().expect("epoll");
-        watch.add(&held, 7).expect("watched");
-        let look = || {
-            let mut found = Vec::new();
-            watch.look(|number| found.push(number));
-            found
-        };
+        let poller = Poller::new().expect("epoll");
+        poller.add(held.as_fd(), 7, Wanted::Once).expect("watched");
+        let look = || poller.ready(0).numbers().collect::<Vec<_>>();
         assert!(!held.exited() && look().is_empty());
         drop(child.stdin.take());
         while !held.exited() {

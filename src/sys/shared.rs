@@ -10,9 +10,11 @@ mod kept;
 mod room;
 
 use super::buf::{Addr, Region};
+use super::process::file_size_limit;
 use super::{fd, machine};
 use kept::Kept;
 use room::Room;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -37,7 +39,7 @@ impl Memory {
     /// Makes `len` bytes, all zero, none committed. The size is sealed: no process that gets the
     /// descriptor can shrink it under the others. (It may grow.)
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
-        Self::map_file(sealed_file(c"dtl", len, libc::F_SEAL_SHRINK)?)
+        Self::map_file(sealed_file(c"dtl", len, SealFlags::SHRINK)?)
     }
 
     /// A block by itself: `len` bytes, all zero, all there, of a size that nobody can change, in a
@@ -53,7 +55,7 @@ impl Memory {
     /// [`page_size`], `align` a power of two.
     pub fn block_of(fd: OwnedFd, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = Arc::new(Kept::new(File::from(fd))?);
-        if seals(&file) & BLOCK_SEALS != BLOCK_SEALS || file.metadata()?.len() != len as u64 {
+        if !seals(&file).contains(BLOCK_SEALS) || file.metadata()?.len() != len as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no block of that size"));
         }
         let mut mapped = Self::map(Some(file), 0, 0, len, align)?;
@@ -76,7 +78,7 @@ impl Memory {
     /// Maps what another process made. Memory whose size is not sealed is refused.
     pub fn attach(fd: OwnedFd) -> io::Result<Arc<Self>> {
         let file = File::from(fd);
-        if seals(&file) & libc::F_SEAL_SHRINK == 0 {
+        if !seals(&file).contains(SealFlags::SHRINK) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "its size is not sealed"));
         }
         Self::map_file(file)
@@ -144,7 +146,7 @@ impl Memory {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
         match &self.file {
-            Some(file) => allocate(file, 0, self.start + offset, len),
+            Some(file) => allocate(file, PAGES, self.start + offset, len),
             None => Ok(()),
         }
     }
@@ -318,51 +320,35 @@ impl Span {
 }
 
 /// Nobody changes the size of a block.
-const BLOCK_SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+const BLOCK_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// An unnamed file of `len` zero bytes, none committed, under these seals for ever.
-fn sealed_file(name: &CStr, len: usize, seals: i32) -> io::Result<File> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: a text and flags; gives a new descriptor.
-    let file = File::from(fd::new(unsafe { libc::memfd_create(name.as_ptr(), flags) })?);
+fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(fd::keep(rustix::fs::memfd_create(name, flags)?)?);
     if len as u64 > file_size_limit() {
         // Growing past it would be SIGXFSZ, which ends the process.
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     file.set_len(len as u64)?;
-    // SAFETY: takes integers only.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals | libc::F_SEAL_SEAL) } {
-        0 => Ok(file),
-        _ => Err(io::Error::last_os_error()),
-    }
+    rustix::fs::fcntl_add_seals(&file, seals | SealFlags::SEAL)?;
+    Ok(file)
 }
 
 /// What is sealed; nothing of what is no file in memory.
-fn seals(file: &File) -> i32 {
-    // SAFETY: takes integers only.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }.max(0)
+fn seals(file: &File) -> SealFlags {
+    rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty())
 }
 
+/// Gets the pages of a range.
+const PAGES: FallocateFlags = FallocateFlags::empty();
 /// Makes a range a hole: its pages go.
-const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-/// `mode` 0: gets the pages of a range.
-fn allocate(file: &File, mode: i32, offset: usize, len: usize) -> io::Result<()> {
-    let range = (libc::off_t::try_from(offset), libc::off_t::try_from(len));
-    let (Ok(offset), Ok(len)) = range else {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
-    };
-    loop {
-        // SAFETY: takes integers only; who may take pages away from which range is the callers'
-        // matter.
-        if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+/// Makes the pages of a range of a file ([`PAGES`]), or takes them away ([`PUNCH`]).
+fn allocate(file: &File, mode: FallocateFlags, offset: usize, len: usize) -> io::Result<()> {
+    let call = || rustix::fs::fallocate(file, mode, offset as u64, len as u64);
+    Ok(rustix::io::retry_on_intr(call)?)
 }
 
 /// Bytes that are asked for at once, and that are left to everybody else.
@@ -381,7 +367,7 @@ fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
         if is_known && ((left as u64) > free || (step + SPARE) as u64 > free) {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
-        allocate(file, 0, offset + done, step)?;
+        allocate(file, PAGES, offset + done, step)?;
         done += step;
     }
     Ok(())
@@ -390,16 +376,7 @@ fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
 /// What offsets of ranges are multiples of.
 #[must_use]
 pub fn page_size() -> usize {
-    // SAFETY: asks for a number.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// The largest file this process may make (`ulimit -f`).
-fn file_size_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: writes one rlimit, which `limit` is. On failure it keeps "no limit".
-    let _ = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    limit.rlim_cur
+    rustix::param::page_size()
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ unexpected_cfgs = { level = "warn", check-cfg = ["cfg(dtl_avx512)"] }
 [dependencies]
 bitflags = "2"
 libc = "0.2"
+rustix = { version = "1.1", default-features = false, features = ["std", "use-libc", "event", "fs", "net", "param", "pipe", "process", "rand", "stdio", "thread"] }
 [dev-dependencies]
 proptest = { version = "1", default-features = false, features = ["std"] }
 [workspace]

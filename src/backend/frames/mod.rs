@@ -34,7 +34,7 @@ use crate::runtime::backend::{
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
-use crate::sys::net::Poller;
+use crate::sys::poller::Poller;
 use engine::Engine;
 use std::sync::Arc;
 use std::task::Poll;

@@ -19,7 +19,7 @@ use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::clock::now_ns;
 use crate::sys::fd;
-use crate::sys::net::{Poller, Wanted};
+use crate::sys::poller::{Poller, Wanted};
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Rail {
     pub(super) fn listen(&mut self, sleeps: bool) -> Result<()> {
         let failed = |error| os_error(DTL_ERROR_BACKEND, "the descriptor of its events", &error);
         if let Some(events) = self.events_fd() {
-            fd::never_wait(events).map_err(failed)?;
+            fd::set_nonblocking(events).map_err(failed)?;
         }
         if !sleeps {
             return Ok(());
@@ -53,7 +53,7 @@ impl Rail {
         // SAFETY: an opened device.
         self.channel = unsafe { (self.calls.ibv_create_comp_channel)(self.context) };
         match self.channel_fd() {
-            Some(channel) => fd::never_wait(channel).map_err(failed),
+            Some(channel) => fd::set_nonblocking(channel).map_err(failed),
             None => Err(last_failed("ibv_create_comp_channel")),
         }
     }

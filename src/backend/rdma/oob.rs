@@ -25,7 +25,7 @@ use super::address::{self, Address};
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
 use crate::sys::clock::{Deadline, now_ns};
-use crate::sys::net::{Poller, Wanted};
+use crate::sys::poller::{Poller, Wanted};
 use crate::sys::unforked::Unforked;
 use awaited::Awaited;
 use connection::{Connection, Frame, Stage, kind};

@@ -19,7 +19,7 @@ use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::buf::Region;
-use crate::sys::net;
+use crate::sys::poller::Poller;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ pub(super) struct State {
     /// Counts rounds in which something happened, from 1 on.
     pub(super) happened: u64,
     /// What waiting threads sleep on, if they do.
-    pub(super) bell: Option<Arc<net::Poller>>,
+    pub(super) bell: Option<Arc<Poller>>,
     /// When the devices are asked next.
     pub(super) hear_at: u64,
     /// When it is looked after what they were asked to do.

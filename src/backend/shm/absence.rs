@@ -6,7 +6,7 @@ use super::bootstrap::{LINGER_NS, Place, find_host};
 use super::wire::{self, Frame};
 use crate::error::Error;
 use crate::sys::clock::Deadline;
-use crate::sys::{process, socket};
+use crate::sys::{poller, process, socket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 
@@ -34,7 +34,7 @@ pub(super) fn turn_away(
 ) {
     let said = said.bytes();
     while count > 0 && !deadline.passed() {
-        if socket::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {
+        if poller::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {
             return;
         }
         let stream = match socket::accept(listener) {

@@ -14,7 +14,7 @@ use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
-use crate::sys::{fd, process, socket};
+use crate::sys::{fd, poller, process, socket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -297,7 +297,7 @@ impl<'a> Host<'a> {
         fds.extend(self.guests.iter().map(|guest| guest.stream.as_fd()));
         fds.extend(self.seats.iter().flatten().map(AsFd::as_fd));
         let limit = self.deadline.left_ns().min(self.others.at.left_ns());
-        let ready = socket::wait_readable(&fds, limit).map_err(wire::failed)?;
+        let ready = poller::wait_readable(&fds, limit).map_err(wire::failed)?;
         let (knock, rest) =
             ready.split_first().map_or((false, &[][..]), |(first, rest)| (*first, rest));
         let (guests, seats) = rest.split_at(self.guests.len().min(rest.len()));
@@ -388,7 +388,7 @@ impl<'a> Host<'a> {
             (Some(seat), Some(known)) if rank > 0 && seat.is_none() => {
                 // An excuse comes with the hello, and must be heard before others notice that its
                 // rank has ended.
-                let speaks = socket::wait_readable(&[stream.as_fd()], 0)
+                let speaks = poller::wait_readable(&[stream.as_fd()], 0)
                     .is_ok_and(|ready| ready.contains(&true));
                 *seat = Some(stream);
                 *known = pid;

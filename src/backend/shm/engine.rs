@@ -30,7 +30,7 @@ use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Filling, OpId, Selector, SendMode};
 use crate::sys::buf::{Region, Scratch};
-use crate::sys::process::Watch;
+use crate::sys::poller::Poller;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub(super) struct Engine {
 
 /// What `liveness` keeps.
 pub(super) struct Liveness {
-    pub(super) watch: Watch,
+    pub(super) poller: Poller,
     /// Changes of states that have been settled.
     pub(super) settled: u64,
     pub(super) idle: u32,
@@ -207,7 +207,7 @@ impl Engine {
         rank: usize,
         segment: Segment,
         peers: Peers,
-        watch: Watch,
+        poller: Poller,
         lends: bool,
     ) -> Engine {
         Engine {
@@ -221,7 +221,7 @@ impl Engine {
             pool: None,
             helping: VecDeque::new(),
             lends,
-            liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
+            liveness: Liveness { poller, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
             short_ways: 0,
         }
     }

@@ -33,7 +33,13 @@ impl Engine {
 
     pub(super) fn look(&mut self) {
         // A rank that closed before it ended has said so: the first word counts.
-        self.liveness.watch.look(|rank| self.segment.mark(rank as usize, State::Dead));
+        loop {
+            let exited = self.liveness.poller.ready(0);
+            exited.numbers().for_each(|rank| self.segment.mark(rank as usize, State::Dead));
+            if !exited.there_may_be_more() {
+                break;
+            }
+        }
         self.settle_changes();
     }
 

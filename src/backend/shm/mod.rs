@@ -40,11 +40,13 @@ use crate::runtime::backend::{Availability, Comm, OpId, OpenArgs, Presence, Tran
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
 use crate::sys::fd;
-use crate::sys::process::{self, PidFd, Watch};
+use crate::sys::poller::{Poller, Wanted};
+use crate::sys::process::{self, PidFd};
 use crate::sys::shared::Memory;
 use bootstrap::{Meeting, Place};
 use engine::Engine;
 use peer::{Mode, Peer, Peers, Probe};
+use std::os::fd::AsFd;
 
 /// Memory of a transport with no messages yet, shared memory not counted.
 pub const FIXED_BYTES: usize = size_of::<Engine>();
@@ -129,13 +131,13 @@ impl Comm for Shm {
             prepared = Some(prepare(meeting, job.rank, mode)?);
             Ok(())
         })?;
-        let Some((mut peers, watch, probe)) = prepared else {
+        let Some((mut peers, poller, probe)) = prepared else {
             return fail!(DTL_ERROR_INTERNAL, "the ranks met without preparing");
         };
         let how = try_reading(&meeting, job.rank, &mut peers, mode);
         let description = describe(job.size, &how);
         let engine =
-            Engine::new(job.rank, meeting.segment, Peers::new(peers), watch, mode != Mode::Off);
+            Engine::new(job.rank, meeting.segment, Peers::new(peers), poller, mode != Mode::Off);
         Ok(Box::new(transport::Endpoint::new(engine, claim, (probe, mode), description, opener)?))
     }
 }
@@ -197,17 +199,17 @@ impl Job {
 }
 
 /// A rank's own part of the meeting: hold and watch the others, and let them try to read.
-fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Watch, Probe)> {
+fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Poller, Probe)> {
     if mode == Mode::Allow {
         // Without the Yama module there is nothing to allow, and the call says so.
         let _ = process::allow_readers();
     }
     let failed =
         |error| os_error::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
-    let watch = Watch::new().map_err(failed)?;
+    let poller = Poller::new().map_err(failed)?;
     let mut peers = Vec::with_capacity(meeting.pids.len());
     for (other, &pid) in meeting.pids.iter().enumerate() {
-        let held = if other == rank { None } else { Some(hold(&watch, other, pid)?) };
+        let held = if other == rank { None } else { Some(hold(&poller, other, pid)?) };
         peers.push(Peer::new(pid, held));
     }
     if peers.len() != meeting.segment.size() {
@@ -224,12 +226,11 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
         board::commit_first(&meeting.segment)?;
     }
     meeting.segment.set_processors(rank);
-    Ok((peers, watch, Probe::publish(&meeting.segment, rank, mode)?))
+    Ok((peers, poller, Probe::publish(&meeting.segment, rank, mode)?))
 }
 
-fn hold(watch: &Watch, rank: usize, pid: i32) -> Result<PidFd> {
-    let watched =
-        |held: PidFd| watch.add(&held, u32::try_from(rank).unwrap_or(u32::MAX)).map(|()| held);
+fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
+    let watched = |held: PidFd| poller.add(held.as_fd(), rank as u64, Wanted::Once).map(|()| held);
     match PidFd::open(pid).and_then(watched) {
         Ok(held) => Ok(held),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {

@@ -3,7 +3,7 @@
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, is_status};
 use crate::sys::clock::Deadline;
-use crate::sys::{fd, socket};
+use crate::sys::{fd, poller, socket};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -146,7 +146,7 @@ fn read_exactly(stream: &UnixStream, count: usize, deadline: Deadline) -> Result
 }
 
 fn wait(stream: &UnixStream, deadline: Deadline) -> Result<()> {
-    let ready = socket::wait_readable(&[stream.as_fd()], deadline.left_ns()).map_err(failed)?;
+    let ready = poller::wait_readable(&[stream.as_fd()], deadline.left_ns()).map_err(failed)?;
     if !ready.contains(&true) && deadline.passed() {
         return fail!(
             DTL_ERROR_TIMEOUT,

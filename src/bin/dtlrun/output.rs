@@ -2,7 +2,7 @@
 
 use crate::ranks::Rank;
 use crate::watch::say;
-use dtl::sys::child::set_nonblocking;
+use dtl::sys::fd::set_nonblocking;
 use dtl::sys::process;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};

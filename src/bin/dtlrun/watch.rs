@@ -4,7 +4,7 @@ use crate::options::{OnFailure, Options};
 use crate::output::{Output, READER_GONE, Stream, streams_of};
 use crate::ranks::Rank;
 use dtl::sys::child::{self, Signals, signal};
-use dtl::sys::socket::wait_readable;
+use dtl::sys::poller::wait_readable;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;

@@ -12,7 +12,7 @@ use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, is_status};
 use crate::sys::clock::{Deadline, now_ns};
-use crate::sys::{fd, net, socket, thread};
+use crate::sys::{fd, net, poller, thread};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -160,7 +160,7 @@ impl Place<'_> {
                 State::Open => {
                     let wait_ns =
                         if more { 1_000_000 } else { patience.left_ns().min(TRY_NS / 20) };
-                    drop(socket::wait_readable(&[channel.as_fd()], wait_ns));
+                    drop(poller::wait_readable(&[channel.as_fd()], wait_ns));
                 }
                 State::Ended(_) if has_seat => return Err(self.lost("has ended")),
                 State::Ended(why) => {
@@ -301,7 +301,7 @@ impl Root<'_> {
         fds.extend(self.guests.iter().map(|guest| guest.channel.as_fd()));
         let living = self.seats.iter().flatten().filter(|seat| !seat.has_ended);
         fds.extend(living.map(|seat| seat.channel.as_fd()));
-        socket::wait_readable(&fds, self.deadline.left_ns().min(STRANGER_NS))?;
+        poller::wait_readable(&fds, self.deadline.left_ns().min(STRANGER_NS))?;
         while let Some((stream, _)) = net::accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
                 self.guests.remove(0);

@@ -1,0 +1,117 @@
+//! Polling descriptors: many again and again with one system call each time (epoll), or a few once.
+
+use super::fd;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Events of a descriptor that a poller reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Data to read, or the end.
+    Reading,
+    /// Data to read, the end, or room to write.
+    Both,
+    /// Data to read, or the end: the first such event only, as the exit of a process does not
+    /// happen again.
+    Once,
+}
+
+impl Wanted {
+    fn flags(self) -> EventFlags {
+        match self {
+            Wanted::Reading => EventFlags::IN,
+            Wanted::Both => EventFlags::IN | EventFlags::OUT,
+            Wanted::Once => EventFlags::IN | EventFlags::ONESHOT,
+        }
+    }
+}
+
+/// Asks after many descriptors with one system call. Who is asked after is kept by the kernel.
+pub struct Poller(OwnedFd);
+
+impl Poller {
+    /// Asks after nobody.
+    pub fn new() -> io::Result<Self> {
+        fd::keep(epoll::create(CreateFlags::CLOEXEC)?).map(Poller)
+    }
+
+    /// Adds a descriptor under a number.
+    pub fn add(&self, what: BorrowedFd<'_>, number: u64, wanted: Wanted) -> io::Result<()> {
+        Ok(epoll::add(&self.0, what, EventData::new_u64(number), wanted.flags())?)
+    }
+
+    /// From now on it is asked for this.
+    pub fn change(&self, what: BorrowedFd<'_>, number: u64, wanted: Wanted) -> io::Result<()> {
+        Ok(epoll::modify(&self.0, what, EventData::new_u64(number), wanted.flags())?)
+    }
+
+    /// Asks no more after one. To be called before it is closed: the kernel forgets it by itself
+    /// only when no forked child has it any more either.
+    pub fn remove(&self, what: BorrowedFd<'_>) {
+        // It fails for one that is not there, which is what is wanted.
+        let _ = epoll::delete(&self.0, what);
+    }
+
+    /// The numbers of those that are ready, some of them if they are many; waits up to `timeout_ns`
+    /// for the first (`u64::MAX`: for ever). One system call.
+    pub fn ready(&self, timeout_ns: u64) -> Ready {
+        let mut entries = [NO_EVENT; MOST];
+        // Rounded up to the kernel's milliseconds, or the last one would be spent spinning.
+        let millis = timeout_ns.div_ceil(1_000_000).min(i32::MAX as u64);
+        let limit = (timeout_ns != u64::MAX).then(|| timespec(millis * 1_000_000));
+        // An error is a signal that came in between: the next call tells.
+        let count = epoll::wait(&self.0, &mut entries, limit.as_ref()).unwrap_or(0);
+        Ready { entries, count }
+    }
+}
+
+/// Readable if one of those that it asks after is ready.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Most that one call tells of.
+const MOST: usize = 32;
+const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+
+/// Numbers of descriptors that are ready.
+pub struct Ready {
+    entries: [Event; MOST],
+    count: usize,
+}
+
+impl Ready {
+    /// The numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.entries.iter().take(self.count).map(|entry| entry.data.u64())
+    }
+
+    /// Whether others may be ready too.
+    #[must_use]
+    pub fn there_may_be_more(&self) -> bool {
+        self.count == MOST
+    }
+}
+
+/// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` has passed; tells
+/// for each whether it is.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
+    let mut entries: Vec<PollFd<'_>> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    match rustix::event::poll(&mut entries, Some(&timespec(timeout_ns))) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // Interrupted by a signal: the entries still are as they were made, with no result.
+    Ok(entries.iter().map(|entry| !entry.revents().is_empty()).collect())
+}
+
+fn timespec(ns: u64) -> Timespec {
+    const SECOND: u64 = 1_000_000_000;
+    Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as i64 }
+}
