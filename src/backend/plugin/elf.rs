@@ -3,31 +3,25 @@
 //! off can crash it, and of a library that is no plugin at all no constructor should run.
 
 use crate::error::{Result, fail};
+use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache, ReadRef};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::io::Read;
 use std::path::Path;
 
-const MAGIC: &[u8] = b"\x7fELF";
-/// Offset of the machine's number and of the file's type, in both word sizes.
-const TYPE_AT: usize = 16;
-const MACHINE_AT: usize = 18;
-const SHARED_OBJECT: u16 = 3;
-const WORDS_64: u8 = 2;
-/// The value of the sixth byte.
-const BIG_END_FIRST: u8 = 2;
-/// More segments than any real file has.
-const MOST_SEGMENTS: usize = 256;
+/// Bytes of the longest file header.
+const HEADER: u64 = size_of::<FileHeader64<Endianness>>() as u64;
 
-const MACHINES: [(u16, &str); 8] = [
-    (3, "x86"),
-    (8, "MIPS"),
-    (21, "PowerPC64"),
-    (22, "S390"),
-    (40, "ARM"),
-    (62, "x86-64"),
-    (183, "AArch64"),
-    (243, "RISC-V"),
+const MACHINES: [(elf::Machine, &str); 8] = [
+    (elf::EM_386, "x86"),
+    (elf::EM_MIPS, "MIPS"),
+    (elf::EM_PPC64, "PowerPC64"),
+    (elf::EM_S390, "S390"),
+    (elf::EM_ARM, "ARM"),
+    (elf::EM_X86_64, "x86-64"),
+    (elf::EM_AARCH64, "AArch64"),
+    (elf::EM_RISCV, "RISC-V"),
 ];
 
 /// The symbol's name as it stands among the names of dynamic symbols.
@@ -39,21 +33,22 @@ const MOST_NAMES: u64 = 256 << 20;
 pub(super) fn check(path: &Path) -> Result<()> {
     let read = File::open(path).and_then(|file| {
         let size = file.metadata()?.len();
-        let mut begin = Vec::new();
-        (&file).take(64 * 1024).read_to_end(&mut begin)?;
-        Ok((file, size, begin))
+        let mut header = Vec::new();
+        (&file).take(HEADER).read_to_end(&mut header)?;
+        Ok((file, size, header))
     });
-    let (file, size, begin) = match read {
+    let (file, size, header) = match read {
         Ok(read) => read,
         Err(error) => return fail!(DTL_ERROR_UNAVAILABLE, "it cannot be read: {error}"),
     };
     let mut own = Vec::new();
     // Without /proc the loader has to find out by itself.
-    let _ = File::open("/proc/self/exe").and_then(|file| file.take(64).read_to_end(&mut own));
-    examine(&begin, size, &own)?;
+    let _ = File::open("/proc/self/exe").and_then(|file| file.take(HEADER).read_to_end(&mut own));
+    check_header(&header, size, &own)?;
+    let file = ReadCache::new(file);
+    check_whole(&file, size)?;
     // What cannot be made out is left to the loader.
-    let read = |at: u64, length: u64| read_at(&file, at, length);
-    match names(&begin, read) {
+    match names(&file) {
         Some(names) if !names.windows(ENTRY.len()).any(|window| window == ENTRY) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "it is no plugin: it exports no dtl_plugin_entry_v1 (DTL_PLUGIN_EXPORT makes it \
@@ -63,132 +58,120 @@ pub(super) fn check(path: &Path) -> Result<()> {
     }
 }
 
-fn read_at(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(length.min(MOST_NAMES)).unwrap_or(0)];
-    file.read_exact_at(&mut bytes, at)?;
-    Ok(bytes)
+/// What the header of an ELF file says of its machine.
+#[derive(PartialEq, Eq)]
+struct Target {
+    machine: elf::Machine,
+    bits: u32,
+    endian: Endianness,
 }
 
-fn examine(begin: &[u8], size: u64, own: &[u8]) -> Result<()> {
+/// The target and the type of a file; `None` if its header is not all there, or damaged.
+fn target(header: &[u8]) -> Option<(Target, elf::FileType)> {
+    fn read<Elf: FileHeader<Endian = Endianness>>(
+        header: &[u8],
+        bits: u32,
+    ) -> Option<(Target, elf::FileType)> {
+        let header = Elf::parse(header).ok()?;
+        let endian = header.endian().ok()?;
+        let machine = header.e_machine(endian);
+        Some((Target { machine, bits, endian }, header.e_type(endian)))
+    }
+    read::<FileHeader64<Endianness>>(header, 64)
+        .or_else(|| read::<FileHeader32<Endianness>>(header, 32))
+}
+
+/// Checks the file's header against that of this program, if `own` is one.
+fn check_header(header: &[u8], size: u64, own: &[u8]) -> Result<()> {
     if size == 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the file is empty");
     }
-    if !begin.starts_with(MAGIC) {
+    if !header.starts_with(&elf::ELFMAG) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "it is no shared object: it does not begin as an ELF file"
         );
     }
-    let (Some(kind), Some(machine)) = (u16_at(begin, TYPE_AT), u16_at(begin, MACHINE_AT)) else {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "the file was cut off: it has {size} bytes");
+    let Some((theirs, kind)) = target(header) else {
+        return if size < HEADER {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "the file was cut off: it has {size} bytes")
+        } else {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "it is no shared object: its header is damaged")
+        };
     };
-    // Word size and byte order are the 5th and 6th byte.
-    let (theirs, ours) = (begin.get(4..6), own.get(4..6));
-    if let (Some(own_machine), true) = (u16_at(own, MACHINE_AT), ours.is_some()) {
-        if machine != own_machine || theirs != ours {
-            return fail!(
-                DTL_ERROR_INCOMPATIBLE_ABI,
-                "it was built for another machine: {}, this program for {}",
-                machine_name(machine, begin),
-                machine_name(own_machine, own)
-            );
-        }
-    }
-    if kind != SHARED_OBJECT {
+    if let Some((ours, _)) = target(own).filter(|(ours, _)| *ours != theirs) {
         return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "it is no shared object (ELF type {kind}): link it with -shared"
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "it was built for another machine: {}, this program for {}",
+            name_of(&theirs),
+            name_of(&ours)
         );
     }
-    check_whole(begin, size)
+    if kind != elf::ET_DYN {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "it is no shared object (ELF type {}): link it with -shared",
+            kind.0
+        );
+    }
+    Ok(())
 }
 
-/// A part of the file and where it goes in memory.
-struct Segment {
-    kind: u32,
-    offset: u64,
-    address: u64,
-    length: u64,
+/// Byte order and segments of a 64-bit file; `None` if the table is not all there.
+fn segments<'d>(data: impl ReadRef<'d>) -> Option<(Endianness, &'d [ProgramHeader64<Endianness>])> {
+    let header = FileHeader64::<Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    Some((endian, header.program_headers(endian, data).ok()?))
 }
 
-/// The segments of a 64-bit file; `None` if the table is not all there.
-fn segments(begin: &[u8]) -> Option<Vec<Segment>> {
-    let (table, entry, count) = (u64_at(begin, 32)?, u16_at(begin, 54)?, u16_at(begin, 56)?);
-    let table = usize::try_from(table).ok()?;
-    let read = |index: usize| {
-        let at = table.checked_add(index * usize::from(entry))?;
-        Some(Segment {
-            kind: u32_at(begin, at)?,
-            offset: u64_at(begin, at.checked_add(8)?)?,
-            address: u64_at(begin, at.checked_add(16)?)?,
-            length: u64_at(begin, at.checked_add(32)?)?,
-        })
-    };
-    (0..usize::from(count).min(MOST_SEGMENTS)).map(read).collect()
-}
-
-/// Every segment lies inside the file.
-fn check_whole(begin: &[u8], size: u64) -> Result<()> {
-    if begin.get(4) != Some(&WORDS_64) {
+/// Checks that every segment lies inside the file. Of a 32-bit file that is left to the loader.
+fn check_whole<'d>(data: impl ReadRef<'d>, size: u64) -> Result<()> {
+    if FileHeader32::<Endianness>::parse(data).is_ok() {
         return Ok(());
     }
-    let inside = |segment: &Segment| {
-        segment.offset.checked_add(segment.length).is_some_and(|end| end <= size)
+    let is_inside = |(endian, segments): (Endianness, &[ProgramHeader64<Endianness>])| {
+        segments
+            .iter()
+            .map(|segment| segment.file_range(endian))
+            .all(|(offset, length)| offset.checked_add(length).is_some_and(|end| end <= size))
     };
-    if segments(begin).is_some_and(|all| all.iter().all(inside)) {
+    if segments(data).is_some_and(is_inside) {
         return Ok(());
     }
     fail!(DTL_ERROR_INVALID_ARGUMENT, "the file was cut off: it has {size} bytes and needs more")
 }
 
 /// The names of the dynamic symbols; `None` if they cannot be made out.
-fn names(begin: &[u8], read: impl Fn(u64, u64) -> io::Result<Vec<u8>>) -> Option<Vec<u8>> {
-    const LOADED: u32 = 1;
-    const DYNAMIC: u32 = 2;
-    const NAMES_AT: u64 = 5;
-    const NAMES_SIZE: u64 = 10;
-    if begin.get(4) != Some(&WORDS_64) {
-        return None;
-    }
-    let segments = segments(begin)?;
-    let dynamic = segments.iter().find(|segment| segment.kind == DYNAMIC)?;
-    let table = read(dynamic.offset, dynamic.length).ok()?;
-    let value = |wanted: u64| {
-        let mut entries = (0..table.len()).step_by(16);
-        entries.find_map(|at| (u64_at(&table, at)? == wanted).then(|| u64_at(&table, at + 8))?)
-    };
-    let (address, size) = (value(NAMES_AT)?, value(NAMES_SIZE)?);
-    let holds = |segment: &&Segment| {
-        let into = address.checked_sub(segment.address);
-        segment.kind == LOADED && into.is_some_and(|into| into < segment.length)
-    };
-    let segment = segments.iter().find(holds)?;
-    read(address - segment.address + segment.offset, size).ok()
+fn names<'d>(data: impl ReadRef<'d>) -> Option<&'d [u8]> {
+    let (endian, segments) = segments(data)?;
+    let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, data).ok()?)?;
+    let value = |tag| dynamic.iter().find(|entry| entry.tag(endian) == tag).map(|e| e.val(endian));
+    let (address, size) = (value(elf::DT_STRTAB)?, value(elf::DT_STRSZ)?);
+    let offset = segments
+        .iter()
+        .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
+        .find_map(|segment| {
+            let (offset, length) = segment.file_range(endian);
+            let into = address.checked_sub(segment.p_vaddr(endian))?;
+            if into < length { offset.checked_add(into) } else { None }
+        })?;
+    data.read_bytes_at(offset, size.min(MOST_NAMES)).ok()
 }
 
-fn machine_name(number: u16, header: &[u8]) -> String {
-    let name = MACHINES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name);
-    let bits = if header.get(4) == Some(&WORDS_64) { 64 } else { 32 };
-    let order = if header.get(5) == Some(&BIG_END_FIRST) { ", big-endian" } else { "" };
-    let name = name.map_or_else(|| format!("ELF machine {number}"), str::to_owned);
-    format!("{name} ({bits} bit{order})")
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_ne_bytes)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_ne_bytes)
+fn name_of(target: &Target) -> String {
+    let name = MACHINES.iter().find(|(known, _)| *known == target.machine).map(|(_, name)| *name);
+    let order = if target.endian == Endianness::Big { ", big-endian" } else { "" };
+    let name = name.map_or_else(|| format!("ELF machine {}", target.machine.0), str::to_owned);
+    format!("{name} ({} bit{order})", target.bits)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Offsets in a header of either word size: of the file's type and of the machine.
+    const TYPE_AT: usize = 16;
+    const MACHINE_AT: usize = 18;
 
     fn own() -> Vec<u8> {
         let mut own = vec![0; 64];
@@ -197,7 +180,9 @@ mod tests {
     }
 
     fn text(begin: &[u8], size: u64) -> String {
-        examine(begin, size, &own()).err().map_or(String::new(), |error| error.text().to_owned())
+        check_header(begin, size, &own())
+            .err()
+            .map_or(String::new(), |error| error.text().to_owned())
     }
 
     #[test]
@@ -231,17 +216,15 @@ mod tests {
         for at in 32..64 {
             let mut bad = begin[..4096].to_vec();
             bad[at] = 0xFF;
-            let _ = check_whole(&bad, whole.len() as u64);
-            let _ = names(&bad, |_, _| Ok(vec![0xFF; 64]));
+            let _ = check_whole(bad.as_slice(), whole.len() as u64);
+            let _ = names(bad.as_slice());
         }
     }
 
     #[test]
     fn the_names_of_symbols_are_found_without_loading() {
-        let own = File::open("/proc/self/exe").unwrap();
-        let begin = read_at(&own, 0, 64 * 1024).unwrap();
-        let names =
-            names(&begin, |at, length| read_at(&own, at, length)).expect("a dynamic program");
+        let own = ReadCache::new(File::open("/proc/self/exe").unwrap());
+        let names = names(&own).expect("a dynamic program");
         assert!(names.windows(8).any(|window| window == b"\0dlopen\0"));
         let error = check(Path::new("/proc/self/exe")).unwrap_err();
         assert!(error.text().contains("exports no dtl_plugin_entry_v1"), "{error}");
