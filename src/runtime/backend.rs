@@ -30,14 +30,16 @@ pub use device_comm::{DeviceComm, DeviceComms, Invitation};
 pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
 pub use exports::{Exports, Extent, Ticket};
 pub use filling::Filling;
-pub use groups::Groups;
+pub use groups::{
+    Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
+};
 pub use memory::{Found, Memory, Place, Transfer};
 pub use message::{Done, Matched, OpId, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
-pub use near::{Board, Member, Offer, PART_WORDS, Part, PartKey, Post};
+pub use near::{Board, Member, Offer, PART_WORDS, Part, PartKey, Post, SharedMemory};
 pub use opening::{Exchange, OpenArgs};
-pub use transport::Transport;
-pub use window::{Copied, Reach, Remote, Spot, Swap, Window, WindowPart, Windows};
+pub use transport::{Properties, Transport};
+pub use window::{Copied, CrossMemory, Reach, Remote, Rma, Spot, Swap, Window, WindowPart};
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;

@@ -153,7 +153,7 @@ fn traffic(comm: &Rank) {
     for (op, _data) in sends {
         assert_eq!(wait(comm, op).status, DTL_SUCCESS);
     }
-    assert_eq!(comm.failed_count(), 0);
+    assert_eq!(failed_count(comm), 0);
     barrier(comm);
 }
 
@@ -195,9 +195,10 @@ fn big(comm: &Rank) {
         "or one while"
     };
     assert!(
-        comm.describe().contains(expected) && comm.describe().len() < 128,
+        comm.properties().description.contains(expected)
+            && comm.properties().description.len() < 128,
         "{}",
-        comm.describe()
+        comm.properties().description
     );
     let other = 1 - comm.rank();
     let (data, into) = (Buffer::filled(LEN, 5 + comm.rank() as u64 * 2), Buffer::new(LEN));
@@ -434,7 +435,7 @@ fn fork(comm: &Rank) {
             comm.isend(data.region(), 0, 1, SendMode::Standard).err().map(|error| error.status());
         let closed = comm.close().err().map(|error| error.status());
         let fine =
-            refused == Some(DTL_ERROR_FORKED) && closed == refused && comm.failed_count() == 0;
+            refused == Some(DTL_ERROR_FORKED) && closed == refused && failed_count(comm) == 0;
         // SAFETY: ends the child without running the parent's destructors.
         unsafe { libc::_exit(if fine { 0 } else { 1 }) };
     }
@@ -445,7 +446,7 @@ fn fork(comm: &Rank) {
     let (other, into) = (1 - comm.rank(), Buffer::new(100));
     let ops = [send(comm, &data, other, 1), receive(comm, &into, from(other, 1))];
     ops.into_iter().for_each(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
-    assert!(into.holds(100, 3) && comm.failed_ranks().is_empty());
+    assert!(into.holds(100, 3) && failed_ranks(comm).is_empty());
     barrier(comm);
 }
 
@@ -469,7 +470,7 @@ fn leave(comm: &Rank) {
     let into = Buffer::new(10);
     assert_eq!(wait(comm, receive(comm, &into, from(1, 1))).status, DTL_ERROR_RANK_FAILURE);
     assert_eq!(wait(comm, send(comm, &Buffer::new(10), 1, 1)).status, DTL_ERROR_RANK_FAILURE);
-    assert_eq!((comm.failed_ranks(), comm.failed_count()), (vec![1], 0));
+    assert_eq!((failed_ranks(comm), failed_count(comm)), (vec![1], 0));
     // Leaving is no death: the others still receive from anybody.
     let other = 2 - comm.rank();
     let any = receive(comm, &into, from_any(6));
@@ -506,7 +507,7 @@ fn stopped(comm: &Rank) {
     let answer = receive(comm, &into, from(1, 3));
     wait(comm, send(comm, &Buffer::new(4), 1, 2));
     assert_eq!(wait_for(comm, answer, Duration::from_millis(700)), None);
-    assert_eq!(comm.failed_count(), 0);
+    assert_eq!(failed_count(comm), 0);
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGCONT) };
     assert_eq!(wait(comm, answer).status, DTL_SUCCESS);
@@ -520,7 +521,11 @@ fn unprivileged() {
     // SAFETY: takes integers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, 0);
     let comm = open();
-    assert!(comm.describe().contains("two copies (not permitted (EPERM))"), "{}", comm.describe());
+    assert!(
+        comm.properties().description.contains("two copies (not permitted (EPERM))"),
+        "{}",
+        comm.properties().description
+    );
     exchange(&comm, 3 << 20);
 }
 
@@ -536,7 +541,7 @@ fn one_off() {
     } else {
         "two copies (DTL_CMA=off on rank 0)"
     };
-    assert!(comm.describe().contains(expected), "{}", comm.describe());
+    assert!(comm.properties().description.contains(expected), "{}", comm.properties().description);
     exchange(&comm, 3 << 20);
 }
 
@@ -547,9 +552,9 @@ fn bad_setting() {
 
 /// The rings are made at the first message: there is no memory for rank 0's any more.
 fn no_ring() {
-    let comm = open();
+    let comm = &open();
     if comm.rank() == 1 {
-        let error = wait(&comm, receive(&comm, &Buffer::new(10), from(0, 1)));
+        let error = wait(comm, receive(comm, &Buffer::new(10), from(0, 1)));
         return assert_eq!(error.status, DTL_ERROR_RANK_FAILURE, "rank 0 leaves");
     }
     forbid(libc::SYS_fallocate, libc::ENOSPC);
@@ -563,7 +568,7 @@ fn no_ring() {
         );
     }
     // What needs no new memory goes on: a message to itself.
-    assert_eq!(comm.failed_count(), 0);
+    assert_eq!(failed_count(comm), 0);
     comm.close().expect("close");
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn killed(how: Killed) {
         _ => send(comm, &large, 1, 9),
     };
     assert_eq!(wait(comm, doomed).status, DTL_ERROR_RANK_FAILURE);
-    assert_eq!((comm.failed_ranks(), comm.failed_count()), (vec![1], 1));
+    assert_eq!((failed_ranks(comm), failed_count(comm)), (vec![1], 1));
     if me == 0 {
         // What had arrived before stays receivable, from anybody too.
         let early = wait(comm, receive(comm, &into, from_any(1)));

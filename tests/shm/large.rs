@@ -32,8 +32,8 @@ pub(crate) fn sender_away() {
     const LEN: usize = 3_000_001;
     let comm = &open();
     barrier(comm);
-    if !comm.describe().contains("process_vm_readv") {
-        println!("skipped: {}", comm.describe());
+    if !comm.properties().description.contains("process_vm_readv") {
+        println!("skipped: {}", comm.properties().description);
         return;
     }
     if comm.rank() == 0 {
@@ -132,7 +132,7 @@ pub(crate) fn sent_and_left() {
     }
     until(|| {
         comm.progress();
-        (!comm.failed_ranks().is_empty()).then_some(())
+        (!failed_ranks(comm).is_empty()).then_some(())
     });
     assert_eq!(wait(comm, receive(comm, &into, from(0, 1))).status, DTL_SUCCESS);
     assert!(into.holds(60_000, 7));
@@ -221,5 +221,5 @@ pub(crate) fn killed_while_sending() {
 fn wait_until_gone(comm: &Rank) -> bool {
     std::thread::sleep(Duration::from_millis(20));
     (0..3).for_each(|_| comm.progress());
-    !comm.failed_ranks().is_empty()
+    !failed_ranks(comm).is_empty()
 }

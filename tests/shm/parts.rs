@@ -24,14 +24,14 @@ fn words(buffer: &Buffer) -> PartKey {
 
 /// Offers a part and finds those of all, by rank.
 fn all_parts(comm: &Rank) -> Vec<Box<dyn Part>> {
-    let own = comm.offer_part(Offer::Fresh(LEN)).expect("provided").expect("memory");
+    let own = shared_memory(comm).offer_part(Offer::Fresh(LEN)).expect("provided").expect("memory");
     let key = Buffer::new(16);
     key.region().copy_from(Scratch::of_words(&own.key()).expect("memory").region());
     let sends: Vec<_> = (0..comm.size()).map(|rank| send(comm, &key, rank, 7)).collect();
     let find = |rank| {
         let theirs = Buffer::new(16);
         assert_eq!(wait(comm, receive(comm, &theirs, from(rank, 7))).status, DTL_SUCCESS);
-        comm.find_part(rank, words(&theirs)).expect("find")
+        shared_memory(comm).find_part(rank, words(&theirs)).expect("find")
     };
     let parts = (0..comm.size()).map(find).collect();
     sends.into_iter().for_each(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
@@ -82,17 +82,23 @@ pub(crate) fn shared() {
     let key = parts[0].key();
     drop(parts);
     barrier(comm);
-    assert_eq!(comm.find_part(0, key).err().expect("gone").status(), DTL_ERROR_NOT_FOUND);
+    assert_eq!(
+        shared_memory(comm).find_part(0, key).err().expect("gone").status(),
+        DTL_ERROR_NOT_FOUND
+    );
     // Memory of the program's own is in its process alone.
-    assert!(comm.offer_part(Offer::Own(data.region())).is_none());
+    assert!(shared_memory(comm).offer_part(Offer::Own(data.region())).is_none());
     comm.close().expect("close");
-    assert_eq!(comm.find_part(0, key).err().expect("closed").status(), DTL_ERROR_INVALID_STATE);
+    assert_eq!(
+        shared_memory(comm).find_part(0, key).err().expect("closed").status(),
+        DTL_ERROR_INVALID_STATE
+    );
 }
 
 /// What cannot be had is a status, whoever says no; no signal ends the rank.
 pub(crate) fn missing() {
     let comm = &open();
-    let offer = |len| comm.offer_part(Offer::Fresh(len)).expect("provided");
+    let offer = |len| shared_memory(comm).offer_part(Offer::Fresh(len)).expect("provided");
     let refused = |len| offer(len).err().expect("no memory");
     offer(8).expect("memory");
     let error = refused(1 << 60);
@@ -135,7 +141,7 @@ pub(crate) fn killed_with_lock() {
     until(|| {
         assert!(!lock.try_shared(me, true));
         comm.progress();
-        (lock.is_in_the_way(1, false) && comm.has_left(1)).then_some(())
+        (lock.is_in_the_way(1, false) && shared_memory(comm).has_left(1)).then_some(())
     });
     lock.leave_line(me);
     assert!(!lock.is_in_the_way(0, false) && !lock.is_in_the_way(2, false));

@@ -3,7 +3,9 @@
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::backend::shm::Shm;
 use dtl::error::Result;
-use dtl::runtime::backend::{Comm, Done, OpId, OpenArgs, Selector, SendMode, Transport};
+use dtl::runtime::backend::{
+    Comm, Done, OpId, OpenArgs, Selector, SendMode, SharedMemory, Transport,
+};
 use dtl::sys::buf::{Addr, Region, Scratch};
 use dtl::sys::park::Backoff;
 use std::time::{Duration, Instant};
@@ -32,6 +34,18 @@ pub(crate) fn try_open_for(millis: u64) -> Result<Rank> {
 
 pub(crate) fn open() -> Rank {
     try_open().expect("open")
+}
+
+pub(crate) fn failed_ranks(comm: &Rank) -> Vec<i32> {
+    comm.groups().liveness.expect("provided").failed_ranks()
+}
+
+pub(crate) fn failed_count(comm: &Rank) -> usize {
+    comm.groups().liveness.expect("provided").failed_count()
+}
+
+pub(crate) fn shared_memory(comm: &Rank) -> &dyn SharedMemory {
+    comm.groups().shared_memory.expect("provided")
 }
 
 /// Waits for an operation; no test waits longer than this.

@@ -221,10 +221,10 @@ pub(super) enum Sent {
 
 impl Engine {
     pub(super) fn new(mut wire: Box<dyn Wire>) -> Engine {
-        let ranks = usize::try_from(wire.size()).unwrap_or(0);
+        let ranks = usize::try_from(wire.properties().size).unwrap_or(0);
         let rounds = prompt::rounds(&mut *wire);
         Engine {
-            rank: index_of(wire.rank()),
+            rank: index_of(wire.properties().rank),
             wire,
             rounds,
             operations: Operations::new(),
@@ -253,7 +253,7 @@ impl Engine {
         let said = self.said.as_deref().unwrap_or("it gives no reason");
         Err(Error::new(
             status,
-            format!("{}: the transport has failed: {said}", self.wire.describe()),
+            format!("{}: the transport has failed: {said}", self.wire.properties().description),
         ))
     }
 

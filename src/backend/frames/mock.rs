@@ -7,7 +7,7 @@ use super::{Wire, WireWindows};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, OpId, Transport};
+use crate::runtime::backend::{Done, OpId, Properties, Transport};
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -168,21 +168,17 @@ impl Net {
 /// One rank's end of the mock.
 struct MockWire {
     rank: usize,
-    size: usize,
+    properties: Arc<Properties>,
     net: Arc<Mutex<Net>>,
 }
 
 impl Wire for MockWire {
+    fn properties(&self) -> &Arc<Properties> {
+        &self.properties
+    }
+
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
         Err("a mock has none")
-    }
-
-    fn rank(&self) -> i32 {
-        self.rank as i32
-    }
-
-    fn size(&self) -> i32 {
-        self.size as i32
     }
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
@@ -259,10 +255,6 @@ impl Wire for MockWire {
         Ok(())
     }
 
-    fn describe(&self) -> String {
-        "mock".to_owned()
-    }
-
     fn failure_text(&self) -> Option<String> {
         Some("the mock says why".to_owned())
     }
@@ -293,7 +285,10 @@ impl World {
             refuse: None,
             closed: Vec::new(),
         }));
-        let wire = |rank| Box::new(MockWire { rank, size, net: Arc::clone(&net) });
+        let wire = |rank| {
+            let properties = Arc::new(Properties::new(rank as i32, size as i32, "mock"));
+            Box::new(MockWire { rank, properties, net: Arc::clone(&net) })
+        };
         let ends = (0..size).map(|rank| super::open(wire(rank)).expect("open")).collect();
         World { net, ends }
     }

@@ -29,8 +29,8 @@ use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Direct, Done, Groups, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart,
-    Windows, poll_of,
+    Diagnostics, Done, Groups, Liveness, Matched, OpId, Properties, Rma, Selector, SendMode,
+    ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
@@ -58,10 +58,8 @@ const FRAME_WORD: u64 = 0;
 /// the next), `source` telling who died. Receives from any source that are posted afterwards take
 /// messages of the living.
 pub trait Wire: Send {
-    /// This process' rank.
-    fn rank(&self) -> i32;
-    /// Number of ranks.
-    fn size(&self) -> i32;
+    /// What the transport over it is.
+    fn properties(&self) -> &Arc<Properties>;
     /// Starts a send; the region stays valid until it is done.
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId>;
     /// Starts a receive from a rank or DTL_ANY_SOURCE, of exactly this word.
@@ -72,27 +70,9 @@ pub trait Wire: Send {
     fn can_cancel(&self) -> bool;
     /// Tries to withdraw an operation, which then completes through `test`.
     fn cancel(&mut self, op: OpId) -> Result<()>;
-    /// Whether a thread of the library may call it while the program does something else, whatever
-    /// that calls.
-    fn may_be_served(&self) -> bool {
-        true
-    }
-    /// Whether the wire may keep cancelled operations without end, for reasons that the library
-    /// cannot know.
-    fn may_keep(&self) -> bool {
-        false
-    }
-    /// As [`Transport::admit`].
+    /// As [`ThreadCheck::admit`].
     fn admit(&self) -> Result<()> {
         Ok(())
-    }
-    /// As [`Transport::answers_late`].
-    fn answers_late(&self) -> bool {
-        false
-    }
-    /// As [`Transport::is_crowded`].
-    fn is_crowded(&self) -> Option<bool> {
-        None
     }
     /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to
     /// call, 0 at first.
@@ -106,11 +86,9 @@ pub trait Wire: Send {
     /// A message of this rank (or any, DTL_ANY_SOURCE: told again as long as a thread waits) is
     /// waited for, and is not there.
     fn awaits(&mut self, _source: i32) {}
-    /// How the data moves, for people.
-    fn describe(&self) -> String;
     /// Names what completes operations: the subject of a text about an impossible completion.
     fn completes(&self) -> String {
-        self.describe()
+        self.properties().description.to_string()
     }
     /// What memory it has and had, for people.
     fn memory(&self) -> Option<String> {
@@ -195,34 +173,21 @@ pub struct Lent {
 
 /// The whole trait over a wire. Closes the wire if that is not possible.
 pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
-    let (rank, size, description) = (wire.rank(), wire.size(), wire.describe());
-    let (may_be_served, is_crowded) = (wire.may_be_served(), wire.is_crowded());
-    let (answers_late, may_keep) = (wire.answers_late(), wire.may_keep());
+    let properties = Arc::clone(wire.properties());
     let mut engine = Engine::new(wire);
     let is_direct = engine.wire.devices().is_some();
     if let Err(error) = engine.post_receives() {
         engine.give_up(&error);
         return Err(error);
     }
-    let windows = engine.wire.windows().map_or_else(Windows::None, |_| Windows::OfGiven);
-    Ok(Box::new(Endpoint {
-        engine: Shared::new(engine),
-        rank,
-        size,
-        may_be_served,
-        answers_late,
-        may_keep,
-        is_crowded,
-        description,
-        is_direct,
-        windows,
-    }))
+    let windows = engine.wire.windows().map(drop);
+    Ok(Box::new(Endpoint { engine: Shared::new(engine), properties, is_direct, windows }))
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
 /// The same where the wire keeps memory for frames itself.
-pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>();
+pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>() + size_of::<Properties>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 /// Memory for each that was talked to, without what waits.
@@ -249,16 +214,11 @@ impl Shared {
 
 struct Endpoint {
     engine: Shared,
-    rank: i32,
-    size: i32,
-    may_be_served: bool,
-    answers_late: bool,
-    may_keep: bool,
-    is_crowded: Option<bool>,
-    description: String,
+    properties: Arc<Properties>,
     /// Whether the wire moves device memory.
     is_direct: bool,
-    windows: Windows,
+    /// Why the wire makes no windows, if it does not.
+    windows: std::result::Result<(), &'static str>,
 }
 
 impl Endpoint {
@@ -269,36 +229,20 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     fn groups(&self) -> Groups<'_> {
-        Groups::NONE
-    }
-
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.size
-    }
-
-    fn may_be_served(&self) -> bool {
-        self.may_be_served
-    }
-
-    fn admit(&self) -> Result<()> {
-        self.with(|engine| engine.wire.admit())
-    }
-
-    fn may_keep(&self) -> bool {
-        self.may_keep
-    }
-
-    fn answers_late(&self) -> bool {
-        self.answers_late
-    }
-
-    fn is_crowded(&self) -> Option<bool> {
-        self.is_crowded
+        Groups {
+            liveness: Some(self),
+            rma: self.windows.map(|()| self as _),
+            device_memory: self.is_direct.then_some(self as _),
+            wakeup: Some(self),
+            thread_check: Some(self),
+            diagnostics: Some(self),
+            ..Groups::NONE
+        }
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
@@ -316,10 +260,6 @@ impl Transport for Endpoint {
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.with(|engine| engine.irecv(data, select))
-    }
-
-    fn direct(&self) -> Option<&dyn Direct> {
-        self.is_direct.then_some(self)
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {
@@ -356,6 +296,42 @@ impl Transport for Endpoint {
         }
     }
 
+    fn cancel(&self, op: OpId) -> Result<()> {
+        self.with(|engine| {
+            engine.cancel(op);
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> Result<()> {
+        match self.engine.0.lock().take() {
+            Some(engine) => engine.close(),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+}
+
+impl Liveness for Endpoint {
+    fn failed_ranks(&self) -> Vec<i32> {
+        self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
+    }
+
+    fn failed_count(&self) -> usize {
+        self.with(|engine| Ok(engine.deaths)).unwrap_or(0)
+    }
+}
+
+impl Rma for Endpoint {
+    fn allocates(&self) -> bool {
+        false
+    }
+
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+        face::open(&self.engine, part)
+    }
+}
+
+impl Wakeup for Endpoint {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
         match self.with(|engine| Ok(engine.doze(seen))) {
             Ok(Doze::News) => true,
@@ -366,47 +342,21 @@ impl Transport for Endpoint {
             Ok(Doze::No) | Err(_) => false,
         }
     }
+}
 
-    fn cancel(&self, op: OpId) -> Result<()> {
-        self.with(|engine| {
-            engine.cancel(op);
-            Ok(())
-        })
+impl ThreadCheck for Endpoint {
+    fn admit(&self) -> Result<()> {
+        self.with(|engine| engine.wire.admit())
     }
+}
 
-    fn failed_ranks(&self) -> Vec<i32> {
-        self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
-    }
-
-    fn failed_count(&self) -> usize {
-        self.with(|engine| Ok(engine.deaths)).unwrap_or(0)
-    }
-
-    fn windows(&self) -> Windows {
-        self.windows
-    }
-
-    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
-        face::open(&self.engine, part)
-    }
-
-    fn describe(&self) -> String {
-        self.description.clone()
-    }
-
-    fn memory(&self) -> Option<String> {
-        self.with(|engine| Ok(engine.wire.memory())).ok().flatten()
-    }
-
+impl Diagnostics for Endpoint {
     fn failure_text(&self) -> Option<String> {
         self.with(|engine| Ok(engine.said.clone())).ok().flatten()
     }
 
-    fn close(&self) -> Result<()> {
-        match self.engine.0.lock().take() {
-            Some(engine) => engine.close(),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
+    fn memory_text(&self) -> Option<String> {
+        self.with(|engine| Ok(engine.wire.memory())).ok().flatten()
     }
 }
 

@@ -19,7 +19,7 @@ const ROUNDS: u32 = 32;
 
 /// How many over this wire: who has no processor of its own lets others work instead.
 pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
-    match (wire.frames().is_some(), wire.is_crowded()) {
+    match (wire.frames().is_some(), wire.properties().is_oversubscribed) {
         (false, _) => 0,
         (true, Some(false)) => ROUNDS,
         (true, _) => 1,

@@ -333,7 +333,8 @@ proptest! {
         prop_assert_eq!(over(world.ends[2].as_ref(), from_any), None);
         prop_assert_eq!(over(world.ends[2].as_ref(), alive), None);
         for end in [&world.ends[0], &world.ends[2]] {
-            prop_assert_eq!((end.failed_ranks(), end.failed_count()), (vec![1], 1));
+            let liveness = end.groups().liveness.expect("provided");
+            prop_assert_eq!((liveness.failed_ranks(), liveness.failed_count()), (vec![1], 1));
             prop_assert_eq!(end.probe(from(1, 77)).expect_err("dead").status(),
                 DTL_ERROR_RANK_FAILURE);
             prop_assert!(end.take(from(-2, 77)).expect("any").is_none());
@@ -381,7 +382,7 @@ fn a_wire_that_fails_ends_everything_and_says_why() {
         world.net.lock().fail_receive(0, Done { source, status, word: 0, size: 0 });
         world.settle();
         ops.into_iter().for_each(|op| assert_eq!(over(a, op), Some(status)));
-        let said = a.failure_text().unwrap_or_default();
+        let said = a.groups().diagnostics.and_then(|own| own.failure_text()).unwrap_or_default();
         let unnamed = source == 0; // this rank itself: no death of another
         assert!(
             said.ends_with("the mock says why") && said.contains("named rank 0") == unnamed,

@@ -1,11 +1,12 @@
 //! Which ranks share a node: told by a word of each rank, or pretended.
 
 use crate::error::{Result, fail};
+use std::sync::Arc;
 
 /// Where the ranks of a job are.
 pub(super) struct Nodes {
     /// By rank: the number of its node. Nodes are numbered by their lowest ranks.
-    pub(super) of: Vec<i32>,
+    pub(super) of: Arc<[i32]>,
     /// By rank: its rank within its node.
     pub(super) local: Vec<i32>,
     /// The ranks of this rank's node, ascending.
@@ -39,7 +40,7 @@ impl Nodes {
         let own = usize::try_from(rank).ok().and_then(|rank| of.get(rank)).copied();
         let mine =
             (0..).zip(&of).filter(|(_, node)| Some(**node) == own).map(|(rank, _)| rank).collect();
-        Nodes { of, local, mine, count: firsts.len() }
+        Nodes { of: of.into(), local, mine, count: firsts.len() }
     }
 
     /// "2 nodes x 4 ranks", or how many are on each if they differ.
@@ -92,7 +93,7 @@ mod tests {
     #[test]
     fn ranks_with_one_word_share_a_node() {
         let nodes = Nodes::new(3, &[7, 9, 7, 9, 4]);
-        assert_eq!((nodes.of, nodes.local), (vec![0, 1, 0, 1, 2], vec![0, 0, 1, 1, 0]));
+        assert_eq!((&nodes.of[..], &nodes.local[..]), (&[0, 1, 0, 1, 2][..], &[0, 0, 1, 1, 0][..]));
         assert_eq!((nodes.mine, nodes.count), (vec![1, 3], 3));
         assert_eq!(Nodes::new(0, &[7, 7, 7, 9]).text(), "2 nodes with 1 to 3 ranks");
         assert_eq!(Nodes::new(0, &[7, 7, 9, 9]).text(), "2 nodes x 2 ranks");

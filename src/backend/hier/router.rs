@@ -16,7 +16,7 @@ use crate::abi::status::*;
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Done, Filling, Matched, OpId, Remote, Selector, SendMode, Transport,
+    Done, Filling, Liveness, Matched, OpId, Remote, Selector, SendMode, Transport,
 };
 use crate::sys::buf::Region;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) enum Way {
 pub(super) struct Router {
     node: Box<dyn Transport>,
     across: Box<dyn Transport>,
-    nodes: Arc<Nodes>,
+    nodes: Nodes,
     operations: Operations<Operation>,
     /// In the order posted.
     held: Vec<Held>,
@@ -77,11 +77,7 @@ fn overlap(a: &Selector, b: &Selector) -> bool {
 }
 
 impl Router {
-    pub(super) fn new(
-        node: Box<dyn Transport>,
-        across: Box<dyn Transport>,
-        nodes: Arc<Nodes>,
-    ) -> Self {
+    pub(super) fn new(node: Box<dyn Transport>, across: Box<dyn Transport>, nodes: Nodes) -> Self {
         let held = Vec::with_capacity(64);
         Router {
             node,
@@ -121,7 +117,7 @@ impl Router {
     /// Opens the memory of a rank of this node for copies by the kernel.
     pub(super) fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         match self.way(rank).ok()? {
-            (Way::Node, local) => self.node.remote(local),
+            (Way::Node, local) => self.node.groups().cross_memory?.remote(local),
             (Way::Across, _) => None,
         }
     }
@@ -178,10 +174,6 @@ impl Router {
         self.start(way, |side| side.isend(data, rank, word, mode))
     }
 
-    pub(super) fn sends_parts(&self) -> bool {
-        self.node.sends_parts()
-    }
-
     /// `None`: not that way.
     pub(super) fn isend_filling(
         &mut self,
@@ -192,7 +184,8 @@ impl Router {
     ) -> Result<Option<OpId>> {
         let (way, rank) = self.way(dest)?;
         let id = self.operations.add(Operation::Held)?;
-        match self.side(way).isend_filling(data, rank, word, by).transpose() {
+        let pipeline = self.side(way).groups().pipeline;
+        match pipeline.and_then(|side| side.isend_filling(data, rank, word, by)).transpose() {
             Ok(Some(op)) => {
                 self.set(id, Operation::At(way, op));
                 Ok(Some(id))
@@ -206,7 +199,9 @@ impl Router {
 
     pub(super) fn arrived(&self, id: OpId) -> usize {
         match self.operations.get(id) {
-            Some(Operation::At(way, op)) => self.side(*way).arrived(*op),
+            Some(Operation::At(way, op)) => {
+                self.side(*way).groups().pipeline.map_or(0, |side| side.arrived(*op))
+            }
             _ => 0,
         }
     }
@@ -480,8 +475,11 @@ impl Router {
 
     /// Ranks that either transport knows to be gone.
     pub(super) fn failed_ranks(&self) -> Vec<i32> {
-        let mut failed = self.across.failed_ranks();
-        failed.extend(self.node.failed_ranks().into_iter().map(|local| self.outer(local)));
+        let of = |side: &dyn Transport| {
+            side.groups().liveness.map_or_else(Vec::new, |side| side.failed_ranks())
+        };
+        let mut failed = of(self.across.as_ref());
+        failed.extend(of(self.node.as_ref()).into_iter().map(|local| self.outer(local)));
         failed.sort_unstable();
         failed.dedup();
         failed
@@ -489,11 +487,16 @@ impl Router {
 
     /// Not the number of ranks, as both may know of one; 0 if none is known.
     pub(super) fn failed_count(&self) -> usize {
-        self.node.failed_count() + self.across.failed_count()
+        [&self.node, &self.across]
+            .iter()
+            .filter_map(|side| side.groups().liveness)
+            .map(Liveness::failed_count)
+            .sum()
     }
 
     pub(super) fn failure_text(&self) -> Option<String> {
-        self.across.failure_text().or_else(|| self.node.failure_text())
+        let of = |side: &dyn Transport| side.groups().diagnostics?.failure_text();
+        of(self.across.as_ref()).or_else(|| of(self.node.as_ref()))
     }
 
     /// Closes both, first the one that may wait for other nodes.

@@ -12,7 +12,9 @@ use crate::sys::buf::{Addr, Region, Scratch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-fn fabric(size: i32) -> Vec<Box<dyn Transport>> {
+type Rank = Box<dyn Transport>;
+
+fn fabric(size: i32) -> Vec<Rank> {
     let [_, threads] = local::backends();
     threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open")
 }
@@ -23,7 +25,7 @@ fn kinds() -> [Arc<Backend>; 2] {
 }
 
 /// All ranks of a job on these nodes.
-fn job(of: &[i32]) -> Vec<Endpoint> {
+fn job(of: &[i32]) -> Vec<Rank> {
     let count = of.iter().max().expect("a node") + 1;
     let size =
         |node: i32| i32::try_from(of.iter().filter(|of| **of == node).count()).expect("small");
@@ -33,7 +35,7 @@ fn job(of: &[i32]) -> Vec<Endpoint> {
     ranks
         .map(|((rank, across), node)| {
             let inside = inside[*node as usize].next().expect("a rank");
-            Endpoint::new(inside, across, Nodes::new(rank, of), kinds())
+            Box::new(Endpoint::new(inside, across, Nodes::new(rank, of), kinds())) as _
         })
         .collect()
 }
@@ -58,13 +60,13 @@ fn any_tag(source: i32) -> Selector {
     Selector { source, word: 0, ignore: DTL_TAG_MAX as u64 }
 }
 
-fn send(comm: &Endpoint, what: u8, dest: i32, word: u64) {
+fn send(comm: &Rank, what: u8, dest: i32, word: u64) {
     let data = buffer(&[what]);
     let op = comm.isend(data.region(), dest, word, SendMode::Standard).expect("isend");
     assert_eq!(comm.outcome(op).expect("test").expect("a byte goes at once").status, DTL_SUCCESS);
 }
 
-fn end(comm: &Endpoint, op: OpId) -> Done {
+fn end(comm: &Rank, op: OpId) -> Done {
     (0..100).find_map(|_| comm.outcome(op).expect("test")).expect("it ends")
 }
 
@@ -83,11 +85,12 @@ fn messages_go_their_way_and_come_from_the_right_rank() {
             assert_eq!((done.source, done.status, done.size), (source, DTL_SUCCESS, 1));
             assert_eq!(first(&into), (10 * source + dest) as u8);
         }
-        assert_eq!(comm.nodes(), Some(&[0, 1, 0, 1, 2][..]));
+        assert_eq!(comm.properties().nodes.as_deref(), Some(&[0, 1, 0, 1, 2][..]));
         assert!(
-            !comm.is_one_node()
+            !comm.properties().is_one_node
                 && comm
-                    .describe()
+                    .properties()
+                    .description
                     .starts_with("3 nodes with 1 to 2 ranks: threads inside, self between (")
         );
     }
@@ -101,7 +104,7 @@ fn messages_go_their_way_and_come_from_the_right_rank() {
 
 #[test]
 fn a_router_knows_the_ways() {
-    let nodes = Arc::new(Nodes::new(2, &[0, 1, 0]));
+    let nodes = Nodes::new(2, &[0, 1, 0]);
     let node = fabric(2).pop().expect("rank 1");
     let router = super::router::Router::new(node, fabric(3).pop().expect("rank 2"), nodes);
     let way = |rank| router.way(rank).expect("a rank");
@@ -279,14 +282,14 @@ fn what_is_held_can_be_withdrawn() {
 fn who_leaves_is_told_by_its_rank() {
     let mut ranks = job(&[0, 1, 0]);
     ranks.pop().expect("rank 2").close().expect("close");
-    assert_eq!(ranks[0].failed_ranks(), [2]);
+    assert_eq!(ranks[0].groups().liveness.expect("provided").failed_ranks(), [2]);
     let into = buffer(&[0]);
     let done = end(&ranks[0], ranks[0].irecv(into.region(), from(2, 5)).expect("irecv"));
     assert_eq!((done.source, done.status), (2, DTL_ERROR_RANK_FAILURE));
-    assert!(ranks[0].failed_count() > 0);
+    assert!(ranks[0].groups().liveness.expect("provided").failed_count() > 0);
     ranks[0].close().expect("close");
     assert_eq!(ranks[0].close().unwrap_err().status(), DTL_ERROR_INVALID_STATE);
-    assert_eq!(ranks[0].failed_count(), 0);
+    assert_eq!(ranks[0].groups().liveness.expect("provided").failed_count(), 0);
 }
 
 #[test]

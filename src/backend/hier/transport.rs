@@ -4,7 +4,8 @@ use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Done, Filling, Groups, Matched, OpId, Remote, Selector, SendMode, Transport, Windows, poll_of,
+    CrossMemory, Diagnostics, Done, Filling, Groups, Liveness, Matched, OpId, Pipeline, Properties,
+    Remote, Selector, SendMode, Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
@@ -16,13 +17,10 @@ use std::task::Poll;
 pub(super) struct Endpoint {
     /// `None` when it is closed.
     router: Mutex<Option<Router>>,
-    nodes: Arc<Nodes>,
-    rank: i32,
-    size: i32,
-    /// Of the transport between the nodes.
-    may_be_served: bool,
-    answers_late: bool,
-    description: String,
+    properties: Properties,
+    /// Groups of the transport of this node.
+    node_has_cross_memory: bool,
+    node_has_pipeline: bool,
     /// Shares, which keep a registered one registered.
     _kinds: [Arc<Backend>; 2],
 }
@@ -35,27 +33,29 @@ impl Endpoint {
         nodes: Nodes,
         kinds: [Arc<Backend>; 2],
     ) -> Self {
-        let (rank, size, may_be_served) = (across.rank(), across.size(), across.may_be_served());
-        let answers_late = across.answers_late();
+        let between = across.properties();
         // What matters first: a C program gets the beginning.
         let description = format!(
             "{}: {} inside, {} between ({}; {})",
             nodes.text(),
             kinds[0].name(),
             kinds[1].name(),
-            node.describe(),
-            across.describe()
+            node.properties().description,
+            between.description
         );
-        let nodes = Arc::new(nodes);
-        let router = Mutex::new(Some(Router::new(node, across, Arc::clone(&nodes))));
+        let properties = Properties {
+            answers_late: between.answers_late,
+            allows_progress_thread: between.allows_progress_thread,
+            is_one_node: nodes.count == 1,
+            nodes: (nodes.count > 1).then(|| Arc::clone(&nodes.of)),
+            ..Properties::new(between.rank, between.size, description)
+        };
+        let groups = node.groups();
         Endpoint {
-            router,
-            nodes,
-            rank,
-            size,
-            may_be_served,
-            answers_late,
-            description,
+            properties,
+            node_has_cross_memory: groups.cross_memory.is_some(),
+            node_has_pipeline: groups.pipeline.is_some(),
+            router: Mutex::new(Some(Router::new(node, across, nodes))),
             _kinds: kinds,
         }
     }
@@ -70,55 +70,23 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     fn groups(&self) -> Groups<'_> {
-        Groups::NONE
-    }
-
-    fn windows(&self) -> Windows {
-        Windows::None("the ranks are on several nodes, or are to behave so")
-    }
-
-    fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
-        self.with(|router| Ok(router.remote(rank))).ok().flatten()
-    }
-
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.size
-    }
-
-    fn may_be_served(&self) -> bool {
-        self.may_be_served
-    }
-
-    fn answers_late(&self) -> bool {
-        self.answers_late
+        Groups {
+            liveness: Some(self),
+            cross_memory: self.node_has_cross_memory.then_some(self as _),
+            rma: Err("the ranks are on several nodes, or are to behave so"),
+            pipeline: self.node_has_pipeline.then_some(self as _),
+            diagnostics: Some(self),
+            ..Groups::NONE
+        }
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         self.with(|router| router.isend(data, dest, word, mode))
-    }
-
-    /// To a rank of this node, if its transport does.
-    fn sends_parts(&self) -> bool {
-        self.with(|router| Ok(router.sends_parts())).unwrap_or(false)
-    }
-
-    fn isend_filling(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        by: &Arc<Filling>,
-    ) -> Option<Result<OpId>> {
-        self.with(|router| router.isend_filling(data, dest, word, by)).transpose()
-    }
-
-    fn arrived(&self, op: OpId) -> usize {
-        self.with(|router| Ok(router.arrived(op))).unwrap_or(0)
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
@@ -152,14 +120,15 @@ impl Transport for Endpoint {
         self.with(|router| router.cancel(op))
     }
 
-    fn is_one_node(&self) -> bool {
-        self.nodes.count == 1
+    fn close(&self) -> Result<()> {
+        match self.router.lock().take() {
+            Some(router) => router.close(),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
     }
+}
 
-    fn nodes(&self) -> Option<&[i32]> {
-        (self.nodes.count > 1).then_some(&self.nodes.of)
-    }
-
+impl Liveness for Endpoint {
     fn failed_ranks(&self) -> Vec<i32> {
         self.with(|router| Ok(router.failed_ranks())).unwrap_or_default()
     }
@@ -167,20 +136,38 @@ impl Transport for Endpoint {
     fn failed_count(&self) -> usize {
         self.with(|router| Ok(router.failed_count())).unwrap_or(0)
     }
+}
 
-    fn describe(&self) -> String {
-        self.description.clone()
+impl CrossMemory for Endpoint {
+    fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
+        self.with(|router| Ok(router.remote(rank))).ok().flatten()
+    }
+}
+
+/// To a rank of this node.
+impl Pipeline for Endpoint {
+    fn isend_filling(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        by: &Arc<Filling>,
+    ) -> Option<Result<OpId>> {
+        self.with(|router| router.isend_filling(data, dest, word, by)).transpose()
     }
 
+    fn arrived(&self, op: OpId) -> usize {
+        self.with(|router| Ok(router.arrived(op))).unwrap_or(0)
+    }
+}
+
+impl Diagnostics for Endpoint {
     fn failure_text(&self) -> Option<String> {
         self.with(|router| Ok(router.failure_text())).ok().flatten()
     }
 
-    fn close(&self) -> Result<()> {
-        match self.router.lock().take() {
-            Some(router) => router.close(),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
+    fn memory_text(&self) -> Option<String> {
+        None
     }
 }
 

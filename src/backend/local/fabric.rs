@@ -20,8 +20,8 @@ use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Groups, Matched, Member, Offer, OpId, Part, PartKey, Selector, SendMode,
-    Transport, poll_of,
+    Board, Done, Groups, Liveness, Matched, Member, Offer, OpId, Part, PartKey, Properties,
+    Selector, SendMode, SharedMemory, Transport, Wakeup, poll_of,
 };
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -40,10 +40,21 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
     let is_crowded = ranks > machine::affinity().len();
+    let properties = |rank| Properties {
+        needs_progress: false,
+        is_one_node: true,
+        is_oversubscribed: Some(is_crowded),
+        ..Properties::new(rank, count, "copies within this process")
+    };
     let boards = Boards::new(ranks);
     let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
-    let fabric = Arc::new(Fabric { size: count, sides, blamed, is_crowded, boards, parts });
-    let endpoint = |rank| Endpoint { rank, fabric: Arc::clone(&fabric), places: Mutex::default() };
+    let fabric = Arc::new(Fabric { size: count, sides, blamed, boards, parts });
+    let endpoint = |rank| Endpoint {
+        rank,
+        fabric: Arc::clone(&fabric),
+        places: Mutex::default(),
+        properties: properties(rank),
+    };
     Ok((0..count).map(endpoint).collect())
 }
 
@@ -62,6 +73,7 @@ pub(super) struct Endpoint {
     rank: i32,
     fabric: Arc<Fabric>,
     places: Mutex<Places>,
+    properties: Properties,
 }
 
 struct Fabric {
@@ -69,7 +81,6 @@ struct Fabric {
     sides: Vec<Side>,
     /// How many ranks that left have made an operation fail.
     blamed: AtomicUsize,
-    is_crowded: bool,
     boards: Boards,
     parts: Parts,
 }
@@ -249,16 +260,17 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     fn groups(&self) -> Groups<'_> {
-        Groups::NONE
-    }
-
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.fabric.size
+        Groups {
+            liveness: Some(self),
+            shared_memory: Some(self),
+            wakeup: Some(self),
+            ..Groups::NONE
+        }
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
@@ -368,18 +380,6 @@ impl Transport for Endpoint {
     /// There is nothing to move: who starts the second half of a message ends it.
     fn progress(&self) {}
 
-    fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
-        let Ok(own) = self.own() else { return false };
-        let mut state = own.state.lock();
-        if state.events == *seen {
-            state.sleepers += 1;
-            state = own.woken.wait_for(state, limit);
-            state.sleepers -= 1;
-        }
-        *seen = state.events;
-        true
-    }
-
     fn cancel(&self, op: OpId) -> Result<()> {
         let own = self.own()?;
         let done = canceled(self.rank, 0);
@@ -399,58 +399,6 @@ impl Transport for Endpoint {
             own.finish(op, done);
         }
         Ok(())
-    }
-
-    fn needs_progress(&self) -> bool {
-        false
-    }
-
-    fn is_one_node(&self) -> bool {
-        true
-    }
-
-    fn reserve_place(&self) -> Option<u32> {
-        let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(Side::has_left);
-        self.fabric.boards.reserve(&mut self.places.lock(), has_left)
-    }
-
-    fn release_place(&self, place: u32) {
-        self.places.lock().release(place);
-    }
-
-    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
-        let own = self.rank.unsigned_abs() as usize;
-        self.fabric.boards.open(&mut self.places.lock(), own, context, members)
-    }
-
-    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
-        Some(self.fabric.parts.offer(self.rank, offer))
-    }
-
-    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
-        self.fabric.parts.find(rank, key)
-    }
-
-    fn is_crowded(&self) -> Option<bool> {
-        Some(self.fabric.is_crowded)
-    }
-
-    fn has_left(&self, rank: i32) -> bool {
-        self.fabric.side(rank).is_ok_and(Side::has_left)
-    }
-
-    fn failed_ranks(&self) -> Vec<i32> {
-        self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
-    }
-
-    /// A rank that left after its part is no failure; one that an operation still needed is, and
-    /// then also for ranks that wait for it only through others.
-    fn failed_count(&self) -> usize {
-        self.fabric.blamed.load(Ordering::Relaxed)
-    }
-
-    fn describe(&self) -> String {
-        "copies within this process".to_string()
     }
 
     /// Leaves: what can no longer complete ends with RANK_FAILURE.
@@ -475,5 +423,65 @@ impl Transport for Endpoint {
         }
         self.end_others();
         Ok(())
+    }
+}
+
+impl Liveness for Endpoint {
+    fn failed_ranks(&self) -> Vec<i32> {
+        self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
+    }
+
+    /// A rank that left after its part is no failure; one that an operation still needed is, and
+    /// then also for ranks that wait for it only through others.
+    fn failed_count(&self) -> usize {
+        self.fabric.blamed.load(Ordering::Relaxed)
+    }
+}
+
+impl SharedMemory for Endpoint {
+    fn reserve_place(&self) -> Option<u32> {
+        let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(Side::has_left);
+        self.fabric.boards.reserve(&mut self.places.lock(), has_left)
+    }
+
+    fn release_place(&self, place: u32) {
+        self.places.lock().release(place);
+    }
+
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
+        let own = self.rank.unsigned_abs() as usize;
+        self.fabric.boards.open(&mut self.places.lock(), own, context, members)
+    }
+
+    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
+        Some(self.fabric.parts.offer(self.rank, offer))
+    }
+
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
+        self.fabric.parts.find(rank, key)
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.fabric.side(rank).is_ok_and(Side::has_left)
+    }
+
+    /// A rank that leaves ends itself what others want of it.
+    fn look_around(&self) {}
+
+    /// Messages are put where they are received by those who send them.
+    fn catch_up(&self, _rank: i32) {}
+}
+
+impl Wakeup for Endpoint {
+    fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
+        let Ok(own) = self.own() else { return false };
+        let mut state = own.state.lock();
+        if state.events == *seen {
+            state.sleepers += 1;
+            state = own.woken.wait_for(state, limit);
+            state.sleepers -= 1;
+        }
+        *seen = state.events;
+        true
     }
 }

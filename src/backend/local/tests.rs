@@ -5,7 +5,7 @@ use super::fabric::{EAGER, endpoints};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::runtime::backend::{
-    Comm, Done, Offer, OpenArgs, PART_WORDS, Selector, SendMode, Transport,
+    Comm, Done, Liveness, Offer, OpenArgs, PART_WORDS, Selector, SendMode, SharedMemory, Transport,
 };
 use crate::sys::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
@@ -23,6 +23,19 @@ fn bytes(scratch: &Scratch) -> &[u8] {
 
 fn from(source: i32, word: u64) -> Selector {
     Selector { source, word, ignore: 0 }
+}
+
+fn liveness(comm: &dyn Transport) -> &dyn Liveness {
+    comm.groups().liveness.expect("provided")
+}
+
+fn shared(comm: &dyn Transport) -> &dyn SharedMemory {
+    comm.groups().shared_memory.expect("provided")
+}
+
+fn threads(count: i32) -> Vec<Box<dyn Transport>> {
+    let ends = endpoints(count).expect("threads");
+    ends.into_iter().map(|end| Box::new(end) as _).collect()
 }
 
 fn open_self() -> Box<dyn Transport> {
@@ -93,7 +106,7 @@ fn truncation_cancel_and_bad_ranks() {
 
 #[test]
 fn three_endpoints_exchange() {
-    let ends = endpoints(3).expect("three");
+    let ends = threads(3);
     let data: Vec<_> = (0..3).map(|rank| buffer(&[rank as u8 + 1; 6000])).collect();
     let into: Vec<_> = (0..3).map(|_| buffer(&[0; 6000])).collect();
     let sends: Vec<_> = (0..3)
@@ -114,22 +127,27 @@ fn three_endpoints_exchange() {
         assert!(ends[rank].outcome(sends[rank]).expect("test").is_some());
     }
     ends[1].close().expect("close");
-    assert_eq!((ends[0].failed_ranks(), ends[0].failed_count()), (vec![1], 0), "nobody needs it");
+    assert_eq!(
+        (liveness(ends[0].as_ref()).failed_ranks(), liveness(ends[0].as_ref()).failed_count()),
+        (vec![1], 0),
+        "nobody needs it"
+    );
     let notice = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Notice).expect("isend");
     assert_eq!(
         ends[0].outcome(notice).expect("test").expect("over").status,
         DTL_ERROR_RANK_FAILURE
     );
-    assert_eq!(ends[0].failed_count(), 0, "nobody needs a notice to arrive");
+    assert_eq!(liveness(ends[0].as_ref()).failed_count(), 0, "nobody needs a notice to arrive");
     let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
     assert_eq!(ends[0].outcome(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
-    assert_eq!(ends[2].failed_count(), 1);
+    assert_eq!(liveness(ends[2].as_ref()).failed_count(), 1);
 }
 
 #[test]
 fn parts_are_found_by_their_keys_while_somebody_has_them() {
-    let ranks = endpoints(2).expect("threads");
-    let offer = |rank: usize, what| ranks[rank].offer_part(what).expect("provided");
+    let ranks = threads(2);
+    let offer =
+        |rank: usize, what| shared(ranks[rank].as_ref()).offer_part(what).expect("provided");
     let fresh = offer(0, Offer::Fresh(1000)).expect("memory");
     let mine = buffer(b"program");
     let own = offer(1, Offer::Own(mine.region())).expect("memory");
@@ -138,20 +156,23 @@ fn parts_are_found_by_their_keys_while_somebody_has_them() {
         (mine.region(), 1000, PART_WORDS)
     );
     fresh.words()[PART_WORDS - 1].store(5, Ordering::Relaxed);
-    let found = ranks[1].find_part(0, fresh.key()).expect("there");
+    let found = shared(ranks[1].as_ref()).find_part(0, fresh.key()).expect("there");
     assert_eq!((found.region(), found.key()), (fresh.region(), fresh.key()));
     assert_eq!(found.words()[PART_WORDS - 1].load(Ordering::Relaxed), 5);
     let (key, [number, check]) = (fresh.key(), own.key());
     for (rank, wrong) in [(0, own.key()), (1, [number, check + 8]), (1, [77, check]), (1, [0, 0])] {
         assert_eq!(
-            ranks[0].find_part(rank, wrong).err().expect("wrong").status(),
+            shared(ranks[0].as_ref()).find_part(rank, wrong).err().expect("wrong").status(),
             DTL_ERROR_NOT_FOUND
         );
     }
     drop(fresh);
-    assert!(ranks[1].find_part(0, key).is_ok(), "one still has it");
+    assert!(shared(ranks[1].as_ref()).find_part(0, key).is_ok(), "one still has it");
     drop(found);
-    assert_eq!(ranks[1].find_part(0, key).err().expect("gone").status(), DTL_ERROR_NOT_FOUND);
+    assert_eq!(
+        shared(ranks[1].as_ref()).find_part(0, key).err().expect("gone").status(),
+        DTL_ERROR_NOT_FOUND
+    );
     for len in [usize::MAX, usize::MAX - 4096, 1 << 60] {
         let error = offer(0, Offer::Fresh(len)).err().expect("too much");
         assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY);

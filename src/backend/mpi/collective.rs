@@ -11,7 +11,7 @@ use super::odd::Odd;
 use super::op;
 use super::transport::Endpoint;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Collective, OpId, Transport};
+use crate::runtime::backend::{Collective, OpId};
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
@@ -247,7 +247,7 @@ impl Call<'_> {
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
             return Ok((in_place, null_mut()));
         };
-        let rank = self.endpoint.rank().unsigned_abs() as usize;
+        let rank = self.endpoint.rank.unsigned_abs() as usize;
         let before: usize = blocks.iter().take(rank).map(|block| block.len()).sum();
         let own = blocks.get(rank).map_or(0, |own| own.len());
         if own <= before || rank == 0 || self.endpoint.mpi.is_open_mpi() {

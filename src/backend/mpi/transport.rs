@@ -25,8 +25,9 @@ use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Collective, Done, Groups, Matched, Named, NativeCollectives, OpId, Reductions, Selector,
-    SendMode, Transport, Window, WindowPart, Windows,
+    Collective, Diagnostics, Done, ForeignTest, Groups, Matched, Named, NativeCollectives, OpId,
+    PersistentOps, Properties, Reductions, Rma, Selector, SendMode, ThreadCheck, Transport, Window,
+    WindowPart,
 };
 use crate::sys::asking::{Asking, Heard};
 use crate::sys::buf::{Addr, Region, Scratch};
@@ -62,10 +63,10 @@ pub(super) struct Endpoint {
     pub(super) size: c_int,
     /// Whether `user` is ours to free.
     owns_user: bool,
-    node: Node,
-    /// Whether MPI takes pointers to memory of CUDA's devices.
-    takes_cuda: bool,
     pub(super) is_intel: bool,
+    /// Why MPI's windows are not used, if they are not.
+    windows: std::result::Result<(), &'static str>,
+    properties: Properties,
     /// Probed messages that were taken, with their sizes.
     taken: Mutex<Vec<(Handle, u64)>>,
     /// Last: MPI that the library started ends with the last of them.
@@ -107,10 +108,10 @@ impl Endpoint {
             user_limit: tag_limit.min(DTL_TAG_MAX).unsigned_abs(),
             odd: Oddities::new(Arc::clone(&asking)),
             asking,
-            node,
             over_at_once: over_at_once.unwrap_or(mpi.k.request_null),
-            takes_cuda: message::takes_cuda(mpi),
             is_intel: mpi.version.starts_with("Intel"),
+            windows: window::support(mpi),
+            properties: properties(mpi, (rank, size), node),
             taken: Mutex::new(Vec::new()),
             _hold: Hold::new(),
         })
@@ -171,7 +172,9 @@ impl Endpoint {
         let copy = or_free(self.mpi, &[comm], duplicate(self.mpi, comm))?;
         let mut some = Endpoint::open(self.mpi, comm, copy, false)?;
         // Those that are left out run on.
-        some.node.is_crowded |= self.node.is_crowded;
+        let is_oversubscribed =
+            [&some, self].iter().any(|of| of.properties.is_oversubscribed == Some(true));
+        some.properties.is_oversubscribed = Some(is_oversubscribed);
         some.asking.limit(self.asking.often());
         Ok(some)
     }
@@ -286,17 +289,38 @@ impl Endpoint {
     }
 }
 
+fn properties(mpi: &Mpi, (rank, size): (c_int, c_int), node: Node) -> Properties {
+    // Whether MPI takes pointers to memory of CUDA's devices.
+    let takes_cuda = message::takes_cuda(mpi);
+    let device = if takes_cuda { "; takes memory of CUDA's devices" } else { "" };
+    let description =
+        format!("{}; MPI's own messages and collectives; {}{device}", mpi.name, mpi.level().text());
+    Properties {
+        needs_progress: false,
+        // Below that level the program's own calls of MPI would meet the library's.
+        allows_progress_thread: mpi.is_multiple(),
+        is_one_node: node.has_all,
+        is_oversubscribed: Some(node.is_crowded),
+        device_memory_of: takes_cuda.then_some("cuda"),
+        ..Properties::new(rank, size, description)
+    }
+}
+
 impl Transport for Endpoint {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     fn groups(&self) -> Groups<'_> {
-        Groups { native_collectives: Some(self) }
-    }
-
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.size
+        Groups {
+            rma: self.windows.map(|()| self as _),
+            native_collectives: Some(self),
+            persistent: Some(self),
+            foreign_test: Some(self),
+            thread_check: Some(self),
+            diagnostics: Some(self),
+            ..Groups::NONE
+        }
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
@@ -390,17 +414,8 @@ impl Transport for Endpoint {
         Ok(id_of(request, false))
     }
 
-    fn asking(&self) -> Option<Arc<Asking>> {
-        Some(Arc::clone(&self.asking))
-    }
-
     fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         self.ask(op, told)
-    }
-
-    #[cold]
-    fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
-        Endpoint::tell(self, op, heard, told);
     }
 
     fn progress(&self) {
@@ -438,22 +453,6 @@ impl Transport for Endpoint {
         self.mpi.check("MPI_Cancel", code)
     }
 
-    fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
-        persistent::make_send(self, data, dest, word)
-    }
-
-    fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
-        persistent::make_recv(self, data, select)
-    }
-
-    fn start(&self, op: OpId) -> Result<()> {
-        persistent::start(self.mpi, op)
-    }
-
-    fn end(&self, op: OpId) -> Result<()> {
-        persistent::end(self.mpi, op)
-    }
-
     #[unsafe(link_section = ".text.hot.dtl")]
     fn send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Option<Result<()>> {
         let whole = data.len() <= LARGE;
@@ -477,52 +476,6 @@ impl Transport for Endpoint {
             }
             _ => self.recv_with_care(data, Selector { source, word, ignore }, told),
         })
-    }
-
-    fn needs_progress(&self) -> bool {
-        false
-    }
-
-    /// Below that level the program's own calls of MPI would meet the library's.
-    fn may_be_served(&self) -> bool {
-        self.mpi.is_multiple()
-    }
-
-    fn admit(&self) -> Result<()> {
-        self.mpi.enter().map(drop)
-    }
-
-    fn windows(&self) -> Windows {
-        window::support(self.mpi)
-    }
-
-    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
-        Ok(Box::new(window::make(self, part)?))
-    }
-
-    fn is_one_node(&self) -> bool {
-        self.node.has_all
-    }
-
-    fn is_crowded(&self) -> Option<bool> {
-        Some(self.node.is_crowded)
-    }
-
-    fn takes_memory_of(&self) -> Option<&'static str> {
-        self.takes_cuda.then_some("cuda")
-    }
-
-    fn describe(&self) -> String {
-        let device = if self.takes_cuda { "; takes memory of CUDA's devices" } else { "" };
-        format!(
-            "{}; MPI's own messages and collectives; {}{device}",
-            self.mpi.name,
-            self.mpi.level().text()
-        )
-    }
-
-    fn failure_text(&self) -> Option<String> {
-        ending::said()
     }
 
     fn close(&self) -> Result<()> {
@@ -562,5 +515,60 @@ impl NativeCollectives for Endpoint {
 
     fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>> {
         self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>)
+    }
+}
+
+impl PersistentOps for Endpoint {
+    fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
+        persistent::make_send(self, data, dest, word)
+    }
+
+    fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
+        persistent::make_recv(self, data, select)
+    }
+
+    fn start(&self, op: OpId) -> Result<()> {
+        persistent::start(self.mpi, op)
+    }
+
+    fn end(&self, op: OpId) -> Result<()> {
+        persistent::end(self.mpi, op)
+    }
+}
+
+impl Rma for Endpoint {
+    fn allocates(&self) -> bool {
+        true
+    }
+
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+        Ok(Box::new(window::make(self, part)?))
+    }
+}
+
+impl ForeignTest for Endpoint {
+    fn asking(&self) -> Arc<Asking> {
+        Arc::clone(&self.asking)
+    }
+
+    #[cold]
+    fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
+        Endpoint::tell(self, op, heard, told);
+    }
+}
+
+impl ThreadCheck for Endpoint {
+    fn admit(&self) -> Result<()> {
+        self.mpi.enter().map(drop)
+    }
+}
+
+impl Diagnostics for Endpoint {
+    fn failure_text(&self) -> Option<String> {
+        ending::said()
+    }
+
+    fn memory_text(&self) -> Option<String> {
+        None
     }
 }

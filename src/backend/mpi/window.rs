@@ -14,7 +14,7 @@ use super::session::{Hold, Mpi, OVER_TEXT};
 use super::transport::Endpoint;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{OpId, Reach, Spot, Swap, Transport, Window, WindowPart, Windows};
+use crate::runtime::backend::{OpId, Reach, Spot, Swap, Window, WindowPart};
 use crate::runtime::comm::types::Reduction;
 use crate::runtime::log;
 use crate::sys::buf::{Addr, Region, Scratch};
@@ -33,16 +33,16 @@ const PIECE: usize = 1 << 28;
 /// The same where they are swapped one by one.
 const SWAPPED_PIECE: usize = 1 << 10;
 
-/// Whether this MPI's windows are used.
-pub(super) fn support(mpi: &Mpi) -> Windows {
+/// Why this MPI's windows are not used, if they are not.
+pub(super) fn support(mpi: &Mpi) -> std::result::Result<(), &'static str> {
     if !mpi.is_multiple() {
-        return Windows::None("MPI's windows need MPI_THREAD_MULTIPLE");
+        return Err("MPI's windows need MPI_THREAD_MULTIPLE");
     }
     match open_mpi_major(mpi) {
         // Between ranks of a node MPI_Compare_and_swap of 4.1 calls a NULL (osc/rdma over
         // btl/vader), and osc/pt2pt refuses MPI_THREAD_MULTIPLE.
-        Some(major) if major < 5 => Windows::None("MPI's windows are used from Open MPI 5 on"),
-        _ => Windows::OfItsOwn,
+        Some(major) if major < 5 => Err("MPI's windows are used from Open MPI 5 on"),
+        _ => Ok(()),
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) struct MpiWindow {
 pub(super) fn make(endpoint: &Endpoint, part: WindowPart<'_>) -> Result<MpiWindow> {
     let (mpi, comm) = (endpoint.mpi, endpoint.user);
     let _turn = mpi.enter()?;
-    let rank = endpoint.rank();
+    let rank = endpoint.rank;
     let is_off = |memory: Region, by: usize| memory.addr().get() % by != 0;
     let (win, memory) = match part.memory {
         Some(memory) if super::agree(mpi, comm, is_off(memory, ALIGN_OF_GIVEN))? => {

@@ -10,16 +10,16 @@ use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::frames::{self, Wire, WireWindows};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId, SendMode, Transport};
+use crate::runtime::backend::{Done, OpId, Properties, SendMode, Transport};
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
 use std::ffi::c_int;
+use std::sync::Arc;
 
 struct MpiWire {
     mpi: &'static Mpi,
     comm: Handle,
-    rank: c_int,
-    size: c_int,
+    properties: Arc<Properties>,
     reader: Reader,
     /// Receives that MPI was asked to withdraw.
     canceled: Mutex<Vec<Handle>>,
@@ -47,12 +47,21 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
             mpi.version
         );
     }
+    let description = format!(
+        "{}; messages and collectives of the library, for time limits or determinism; {}",
+        mpi.name,
+        mpi.level().text()
+    );
+    let properties = Arc::new(Properties {
+        // Below that level the program's own calls of MPI would meet the library's.
+        allows_progress_thread: mpi.is_multiple(),
+        ..Properties::new(rank, size, description)
+    });
     let (canceled, said) = (Mutex::new(Vec::new()), Mutex::new(None));
     frames::open(Box::new(MpiWire {
         mpi,
         comm,
-        rank,
-        size,
+        properties,
         reader,
         canceled,
         said,
@@ -61,17 +70,8 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
 }
 
 impl Wire for MpiWire {
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.size
-    }
-
-    /// Below that level the program's own calls of MPI would meet the library's.
-    fn may_be_served(&self) -> bool {
-        self.mpi.is_multiple()
+    fn properties(&self) -> &Arc<Properties> {
+        &self.properties
     }
 
     fn admit(&self) -> Result<()> {
@@ -130,14 +130,6 @@ impl Wire for MpiWire {
         // SAFETY: an operation in flight.
         let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
         self.mpi.check("MPI_Cancel", code)
-    }
-
-    fn describe(&self) -> String {
-        let (name, level) = (&self.mpi.name, self.mpi.level().text());
-        format!(
-            "{name}; messages and collectives of the library, for time limits or determinism; \
-             {level}"
-        )
     }
 
     fn failure_text(&self) -> Option<String> {

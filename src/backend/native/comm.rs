@@ -7,7 +7,7 @@ use crate::abi::vtable::*;
 use crate::backend::frames::{self, Wire, WireWindows};
 use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
-use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Transport};
+use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Properties, Transport};
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -113,7 +113,13 @@ impl Comm for NativeComm {
             slots,
             comm,
         });
-        let mut wire = NativeWire { owner, slots: self.slots, comm, rank, size, windows };
+        let properties = Arc::new(Properties {
+            allows_progress_thread: self.slots.table.flags & DTL_COMM_ONLY_IN_CALLS == 0,
+            // Its slots are the program's: what they do is not known.
+            may_keep_cancelled: true,
+            ..Properties::new(rank, size, format!("registered backend {}", owner.name))
+        });
+        let mut wire = NativeWire { owner, slots: self.slots, comm, properties, windows };
         if !(0..size).contains(&rank) {
             wire.close()?;
             return fail!(
@@ -130,8 +136,7 @@ struct NativeWire {
     owner: Arc<Owner>,
     slots: Slots,
     comm: Addr,
-    rank: i32,
-    size: i32,
+    properties: Arc<Properties>,
     windows: Option<NativeWindows>,
 }
 
@@ -161,21 +166,8 @@ impl NativeWire {
 }
 
 impl Wire for NativeWire {
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.size
-    }
-
-    fn may_be_served(&self) -> bool {
-        self.slots.table.flags & DTL_COMM_ONLY_IN_CALLS == 0
-    }
-
-    /// Its slots are the program's: what they do is not known.
-    fn may_keep(&self) -> bool {
-        true
+    fn properties(&self) -> &Arc<Properties> {
+        &self.properties
     }
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
@@ -242,7 +234,8 @@ impl Wire for NativeWire {
     }
 
     fn completes(&self) -> String {
-        format!("backend {}: comm.test on rank {} of {}", self.owner.name, self.rank, self.size)
+        let Properties { rank, size, .. } = *self.properties;
+        format!("backend {}: comm.test on rank {rank} of {size}", self.owner.name)
     }
 
     fn can_cancel(&self) -> bool {
@@ -252,10 +245,6 @@ impl Wire for NativeWire {
     fn cancel(&mut self, op: OpId) -> Result<()> {
         let Some(slot) = self.slots.table.cancel else { return Ok(()) };
         call!(self.owner, "comm.cancel", slot, self.comm.ptr(), op.0)
-    }
-
-    fn describe(&self) -> String {
-        format!("registered backend {}", self.owner.name)
     }
 
     fn failure_text(&self) -> Option<String> {

@@ -13,7 +13,7 @@ use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::frames;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Properties, Transport};
 use crate::runtime::explain;
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
@@ -216,7 +216,7 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
     }
     let nodes = others.clone().filter_map(|record| record.get(ALIKE..)?.first_chunk::<NODE>());
     // Who sleeps until it is woken does not spin long before, either.
-    let is_crowded = (!config.sleeps).then(|| is_crowded(&own_node(), nodes));
+    let is_oversubscribed = (!config.sleeps).then(|| is_crowded(&own_node(), nodes));
     let sockets = others.flat_map(|record| record.iter().skip(ALIKE + NODE)).copied().collect();
     oob.know(met.rank, sockets, met.job_cookie);
     if !passed_over.is_empty() {
@@ -226,8 +226,12 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
     let description = describe(&rails, &config);
     let rank = usize::try_from(met.rank).unwrap_or(0);
     let state = State::new(rank, size, rails, oob, config)?;
-    let (rank, size, state) = (met.rank, met.size, Some(state));
-    frames::open(Box::new(RdmaWire { rank, size, description, is_crowded, state }))
+    let properties = Arc::new(Properties {
+        answers_late: true, // a connection that has broken is made anew by both ranks
+        is_oversubscribed,
+        ..Properties::new(met.rank, met.size, description)
+    });
+    frames::open(Box::new(RdmaWire { properties, state: Some(state) }))
 }
 
 /// This rank's node and processors.

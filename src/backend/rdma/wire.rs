@@ -12,7 +12,7 @@ use crate::backend::frames::{
     Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireDevices, WireFrames, WireWindows,
 };
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId, Twin};
+use crate::runtime::backend::{Done, OpId, Properties, Twin};
 use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
@@ -25,10 +25,7 @@ const FLUSH_NS: u64 = 5_000_000_000;
 
 /// See the module's text.
 pub(super) struct RdmaWire {
-    pub(super) rank: i32,
-    pub(super) size: i32,
-    pub(super) description: String,
-    pub(super) is_crowded: Option<bool>,
+    pub(super) properties: Arc<Properties>,
     /// `None`: closed.
     pub(super) state: Option<State>,
 }
@@ -80,12 +77,8 @@ fn index(rank: i32) -> usize {
 }
 
 impl Wire for RdmaWire {
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.size
+    fn properties(&self) -> &Arc<Properties> {
+        &self.properties
     }
 
     fn frames(&mut self) -> Option<&mut dyn WireFrames> {
@@ -103,7 +96,12 @@ impl Wire for RdmaWire {
     #[inline]
     fn test(&mut self, op: OpId) -> Result<Option<Done>> {
         if op == OVER {
-            return Ok(Some(Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }));
+            return Ok(Some(Done {
+                source: self.properties.rank,
+                status: DTL_SUCCESS,
+                word: 0,
+                size: 0,
+            }));
         }
         self.with(|state| {
             if let Some(done) = state.outcome(op)? {
@@ -121,14 +119,6 @@ impl Wire for RdmaWire {
     fn cancel(&mut self, _op: OpId) -> Result<()> {
         // Payloads are withdrawn by messages, and frames are no operations.
         Ok(())
-    }
-
-    fn answers_late(&self) -> bool {
-        true // a connection that has broken is made anew by both ranks
-    }
-
-    fn is_crowded(&self) -> Option<bool> {
-        self.is_crowded
     }
 
     fn doze(&mut self, seen: &mut u64) -> Doze {
@@ -153,10 +143,6 @@ impl Wire for RdmaWire {
     fn devices(&mut self) -> Option<&mut dyn WireDevices> {
         let state = self.state.as_ref()?;
         if state.config.device_memory == Devices::Staged { None } else { Some(self) }
-    }
-
-    fn describe(&self) -> String {
-        self.description.clone()
     }
 
     fn failure_text(&self) -> Option<String> {

@@ -11,8 +11,8 @@ use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Filling, Groups, Matched, Member, Offer, OpId, Part, PartKey, Remote, Selector,
-    SendMode, Transport, Windows, poll_of,
+    Board, CrossMemory, Done, Filling, Groups, Liveness, Matched, Member, Offer, OpId, Part,
+    PartKey, Pipeline, Properties, Remote, Selector, SendMode, SharedMemory, Transport, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -36,10 +36,8 @@ const OPENER_BIT: u32 = 1 << 31;
 pub(super) struct Endpoint {
     engine: SpinLock<Open>,
     rank: i32,
-    size: i32,
-    description: String,
+    properties: Properties,
     opener: u32,
-    is_crowded: bool,
     boards: Mutex<Places>,
     parts: Parts,
     copies: Copies,
@@ -78,23 +76,16 @@ impl Endpoint {
     ) -> Result<Self> {
         let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
         let (rank, size) = (number(engine.rank), number(engine.peers.len()));
-        let is_crowded = engine.segment.is_crowded();
+        let properties = Properties {
+            is_one_node: true,
+            is_oversubscribed: Some(engine.segment.is_crowded()),
+            ..Properties::new(rank, size, description)
+        };
         let parts = Parts::new(engine.segment.again()?, engine.rank, opener);
         let engine = SpinLock::new(Open { engine, claim: Some(claim) });
         let boards = Mutex::new(Places::default());
         let copies = Copies::new(mode);
-        Ok(Endpoint {
-            engine,
-            rank,
-            size,
-            description,
-            opener,
-            is_crowded,
-            boards,
-            parts,
-            copies,
-            _probe: probe,
-        })
+        Ok(Endpoint { engine, rank, properties, opener, boards, parts, copies, _probe: probe })
     }
 
     /// The engine, for the process that opened it and until it is closed.
@@ -116,16 +107,20 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     fn groups(&self) -> Groups<'_> {
-        Groups::NONE
-    }
-
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    fn size(&self) -> i32 {
-        self.size
+        Groups {
+            liveness: Some(self),
+            shared_memory: Some(self),
+            cross_memory: Some(self),
+            rma: Err("memory of the program's own is not shared between processes, as that of \
+                      dtl_win_allocate is"),
+            pipeline: Some(self),
+            ..Groups::NONE
+        }
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
@@ -202,30 +197,6 @@ impl Transport for Endpoint {
         }))
     }
 
-    fn sends_parts(&self) -> bool {
-        true
-    }
-
-    fn isend_filling(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        by: &Arc<Filling>,
-    ) -> Option<Result<OpId>> {
-        // To this rank itself a message goes as a whole.
-        (dest != self.rank).then(|| {
-            self.with(|engine| {
-                let dest = engine.rank_of(dest)?;
-                engine.send_to(dest, data, word, SendMode::Standard, Some(Arc::clone(by)))
-            })
-        })
-    }
-
-    fn arrived(&self, op: OpId) -> usize {
-        self.with(|engine| Ok(engine.arrived(op))).unwrap_or(0)
-    }
-
     fn progress(&self) {
         if !is_opener(self.opener) {
             return;
@@ -236,13 +207,6 @@ impl Transport for Endpoint {
         }
     }
 
-    fn look_around(&self) {
-        self.progress();
-        if let Some(mut open) = self.engine.try_lock().filter(|open| open.claim.is_some()) {
-            open.engine.look();
-        }
-    }
-
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {
             engine.cancel(op);
@@ -250,10 +214,37 @@ impl Transport for Endpoint {
         })
     }
 
-    fn is_one_node(&self) -> bool {
-        true
+    /// Leaves. Completed sends are in the rings, which the others read also after this process has
+    /// gone; nothing is waited for.
+    fn close(&self) -> Result<()> {
+        self.with(|engine| {
+            engine.segment.mark(engine.rank, State::Left);
+            Ok(())
+        })?;
+        self.engine.lock().claim = None;
+        Ok(())
+    }
+}
+
+impl Liveness for Endpoint {
+    fn failed_ranks(&self) -> Vec<i32> {
+        let gone = |engine: &mut Engine| {
+            let gone =
+                (0_i32..).zip(engine.peers.all()).filter(|(_, peer)| peer.state != State::Present);
+            Ok(gone.map(|(rank, _)| rank).collect())
+        };
+        self.with(gone).unwrap_or_default()
     }
 
+    fn failed_count(&self) -> usize {
+        if self.parts.is_quiet() {
+            return 0;
+        }
+        self.with(|engine| Ok(engine.liveness.deaths)).unwrap_or(0)
+    }
+}
+
+impl SharedMemory for Endpoint {
     fn reserve_place(&self) -> Option<u32> {
         let own = usize::try_from(self.rank).unwrap_or(0);
         // As of a part: pages may be long in coming, and other threads' messages do not wait for
@@ -272,13 +263,6 @@ impl Transport for Endpoint {
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
     }
 
-    fn windows(&self) -> Windows {
-        Windows::None(
-            "memory of the program's own is not shared between processes, as that of \
-             dtl_win_allocate is",
-        )
-    }
-
     /// Memory that the program has already is not the segment's. The engine's lock is not held
     /// while pages come.
     fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
@@ -288,22 +272,6 @@ impl Transport for Endpoint {
 
     fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
         self.with(|_| Ok(())).and_then(|()| self.parts.find(rank, key))
-    }
-
-    fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
-        if rank == self.rank {
-            return None;
-        }
-        let find = |engine: &mut Engine| {
-            let rank = engine.rank_of(rank)?;
-            Ok(engine.peers.get(rank).map(|peer| (rank, peer.pid())))
-        };
-        let (rank, pid) = self.with(find).ok().flatten()?;
-        Some(self.copies.find(self.parts.segment(), rank, pid))
-    }
-
-    fn is_crowded(&self) -> Option<bool> {
-        Some(self.is_crowded)
     }
 
     fn has_left(&self, rank: i32) -> bool {
@@ -317,6 +285,13 @@ impl Transport for Endpoint {
         self.with(is_gone).unwrap_or(false)
     }
 
+    fn look_around(&self) {
+        self.progress();
+        if let Some(mut open) = self.engine.try_lock().filter(|open| open.claim.is_some()) {
+            open.engine.look();
+        }
+    }
+
     fn catch_up(&self, rank: i32) {
         // An error: closed, or a forked child.
         let _ = self.with(|engine| {
@@ -324,36 +299,41 @@ impl Transport for Endpoint {
             Ok(())
         });
     }
+}
 
-    fn failed_ranks(&self) -> Vec<i32> {
-        let gone = |engine: &mut Engine| {
-            let gone =
-                (0_i32..).zip(engine.peers.all()).filter(|(_, peer)| peer.state != State::Present);
-            Ok(gone.map(|(rank, _)| rank).collect())
-        };
-        self.with(gone).unwrap_or_default()
-    }
-
-    fn failed_count(&self) -> usize {
-        if self.parts.is_quiet() {
-            return 0;
+impl CrossMemory for Endpoint {
+    fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
+        if rank == self.rank {
+            return None;
         }
-        self.with(|engine| Ok(engine.liveness.deaths)).unwrap_or(0)
+        let find = |engine: &mut Engine| {
+            let rank = engine.rank_of(rank)?;
+            Ok(engine.peers.get(rank).map(|peer| (rank, peer.pid())))
+        };
+        let (rank, pid) = self.with(find).ok().flatten()?;
+        Some(self.copies.find(self.parts.segment(), rank, pid))
+    }
+}
+
+impl Pipeline for Endpoint {
+    fn isend_filling(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        by: &Arc<Filling>,
+    ) -> Option<Result<OpId>> {
+        // To this rank itself a message goes as a whole.
+        (dest != self.rank).then(|| {
+            self.with(|engine| {
+                let dest = engine.rank_of(dest)?;
+                engine.send_to(dest, data, word, SendMode::Standard, Some(Arc::clone(by)))
+            })
+        })
     }
 
-    fn describe(&self) -> String {
-        self.description.clone()
-    }
-
-    /// Leaves. Completed sends are in the rings, which the others read also after this process has
-    /// gone; nothing is waited for.
-    fn close(&self) -> Result<()> {
-        self.with(|engine| {
-            engine.segment.mark(engine.rank, State::Left);
-            Ok(())
-        })?;
-        self.engine.lock().claim = None;
-        Ok(())
+    fn arrived(&self, op: OpId) -> usize {
+        self.with(|engine| Ok(engine.arrived(op))).unwrap_or(0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What transports have whose ranks share memory: boards for small collectives, and memory of each
 //! rank that the others load and store. Who uses them: `runtime::comm`.
 
+use crate::error::Result;
 use crate::sys::buf::Region;
 use crate::sys::sync::AtomicU64;
 use std::time::Duration;
@@ -70,6 +71,33 @@ pub trait Part: Send + Sync {
     fn region(&self) -> Region;
     /// Words beside them, all 0 at first, for what the ranks have to agree on: PART_WORDS.
     fn words(&self) -> &[AtomicU64];
-    /// What `Transport::find_part` wants.
+    /// What [`SharedMemory::find_part`] wants.
     fn key(&self) -> PartKey;
+}
+
+/// Memory that the ranks of a transport load and store, and what they see of each other through it.
+pub trait SharedMemory: Send + Sync {
+    /// Reserves a place (1 or more) for this rank's part of another communicator's board. No other
+    /// caller gets that place until it is released, or until the board that took it is gone on all
+    /// ranks. `None`: no place is left.
+    fn reserve_place(&self) -> Option<u32>;
+    /// Releases a reserved place that no board took.
+    fn release_place(&self, place: u32);
+    /// Makes the board of a communicator with this context and these members, in the communicator's
+    /// order. Either all members have place 0 (the first communicator), or this rank has reserved
+    /// its place, which the board takes over. `None`: on no rank, for want of room.
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>>;
+    /// Offers memory of this rank that the others load and store, found by its key. `None`: such
+    /// memory cannot be shared.
+    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>>;
+    /// Finds what a rank (of this transport) offered under a key.
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>>;
+    /// Whether a rank is known to have died or left (cheap while none has).
+    fn has_left(&self, rank: i32) -> bool;
+    /// Makes progress, and checks now whether ranks have died or left: that may take some
+    /// microseconds.
+    fn look_around(&self);
+    /// Receives all messages that a rank had sent by now: others may have seen in the shared memory
+    /// what it did after it had sent them.
+    fn catch_up(&self, rank: i32);
 }

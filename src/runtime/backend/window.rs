@@ -7,16 +7,14 @@ use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::Region;
+use std::sync::Arc;
 
-/// Whether a transport makes windows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Windows {
-    /// It does not; and why.
-    None(&'static str),
-    /// Of memory that is there.
-    OfGiven,
-    /// Also of memory that it allocates for them.
-    OfItsOwn,
+/// One-sided operations of a transport's own.
+pub trait Rma: Send + Sync {
+    /// Whether it also allocates the memory of a window; else it takes memory that is there.
+    fn allocates(&self) -> bool;
+    /// Makes a window; collective over all ranks.
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>>;
 }
 
 /// This rank's part of a window to be made.
@@ -128,6 +126,14 @@ pub trait Window: Send + Sync {
     /// after its last flush of everything; else nobody waits for anybody, and what cannot go
     /// without the others stays.
     fn close(&self, together: bool);
+}
+
+/// Copies between the memory of processes of one node, by the kernel.
+pub trait CrossMemory: Send + Sync {
+    /// Opens a rank's memory. `None`: the rank is not another process of this node. RANK_FAILURE:
+    /// that process has ended or runs another program. Any other error: the reason why the kernel
+    /// does not copy its memory.
+    fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>>;
 }
 
 /// Outcome of a copy by the kernel.

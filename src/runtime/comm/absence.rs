@@ -223,8 +223,31 @@ impl Comm {
     /// For an operation with a rank that has left: reads what that rank sent before.
     pub(super) fn catch_up(&self, peer: i32) {
         if peer != DTL_ANY_SOURCE && self.has_left(peer) {
-            self.link.transport.catch_up(self.outer(peer));
+            self.receive_earlier(peer);
         }
+    }
+
+    /// Receives the messages that a rank had sent by now, where this rank may see in shared memory
+    /// what that rank did after it had sent them.
+    pub(super) fn receive_earlier(&self, peer: i32) {
+        if let Some(shared) = &self.shared_memory {
+            shared.part().catch_up(self.outer(peer));
+        }
+    }
+
+    /// Makes progress, and checks now whether ranks have died or left, where that is not found out
+    /// by itself.
+    pub(super) fn look_around(&self) {
+        match &self.shared_memory {
+            Some(shared) => shared.part().look_around(),
+            None => self.link.transport.progress(),
+        }
+    }
+
+    /// Whether the process of a rank is known to have died, or to have closed the transport: seen
+    /// in shared memory.
+    pub(super) fn has_closed(&self, rank: i32) -> bool {
+        self.shared_memory.as_ref().is_some_and(|shared| shared.part().has_left(self.outer(rank)))
     }
 }
 

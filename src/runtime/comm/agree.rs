@@ -360,7 +360,7 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
         // The peer sent its words before its notice: a word that has not arrived by now will not
         // arrive.
         None if comm.is_absent(peer) => {
-            comm.link.transport.catch_up(comm.outer(peer));
+            comm.receive_earlier(peer);
             match posted.cancel()? {
                 Some(done) => Some(done),
                 None => return Ok(Some(false)),

@@ -262,8 +262,7 @@ impl Steps {
     pub(super) fn is_lost(&self, comm: &Comm, flat: &Flat, looks: bool) -> bool {
         // First whether it has gone: what it did before is seen after that.
         self.awaited(comm, flat).next().is_some_and(|rank| {
-            let has_gone =
-                comm.link.transport.has_left(comm.outer(rank)) || (looks && comm.has_left(rank));
+            let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
             has_gone && flat.board.look(rank, self.number).is_none()
         })
     }

@@ -47,7 +47,12 @@ pub(super) struct Seat {
 impl Seat {
     pub(super) fn reserve(comm: &Comm) -> Self {
         let link = Arc::clone(&comm.link);
-        let place = link.transport.reserve_place().unwrap_or(0);
+        let place = link
+            .transport
+            .groups()
+            .shared_memory
+            .and_then(|shared| shared.reserve_place())
+            .unwrap_or(0);
         Seat { link, place }
     }
 
@@ -65,7 +70,9 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if self.place != 0 {
-            self.link.transport.release_place(self.place);
+            self.link.transport.groups().shared_memory.iter().for_each(|shared| {
+                shared.release_place(self.place);
+            });
         }
     }
 }

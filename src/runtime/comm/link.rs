@@ -67,7 +67,7 @@ impl Link {
         is_deterministic: bool,
     ) -> Self {
         let kind = crate::runtime::for_ever(&backend.name);
-        let spins = park::spins(transport.is_crowded());
+        let spins = park::spins(transport.properties().is_oversubscribed);
         let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
         if transport.groups().native_collectives.is_some() {
             explain::chose(
@@ -95,9 +95,9 @@ impl Link {
 
     /// The same where device memory need not be staged, if the transport takes some.
     pub(super) fn with_direct(mut self) -> Self {
-        let named = self.transport.takes_memory_of().and_then(registry::lookup);
+        let named = self.transport.properties().device_memory_of.and_then(registry::lookup);
         self.direct = named.map(|backend| backend.handle());
-        self.is_direct = self.transport.direct().is_some();
+        self.is_direct = self.transport.groups().device_memory.is_some();
         self
     }
 
@@ -114,7 +114,7 @@ impl Link {
 
     /// How large messages of device memory go as they are.
     pub(super) fn direct(&self) -> Option<&dyn Direct> {
-        if self.is_direct { self.transport.direct() } else { None }
+        if self.is_direct { self.transport.groups().device_memory } else { None }
     }
 
     /// The link of a communicator of some of the ranks, with the context in it: a transport of its
@@ -129,6 +129,11 @@ impl Link {
         let mut link = Link::new(transport, Arc::clone(&self.backend), self.is_deterministic);
         (link.direct, link.is_direct) = (self.direct, self.is_direct);
         Ok(Some(Arc::new(link)))
+    }
+
+    /// The transport's own text about what has just failed.
+    pub(super) fn failure_text(&self) -> Option<String> {
+        self.transport.groups().diagnostics?.failure_text()
     }
 
     /// A context that no other communicator on this transport has or had: numbers of different
@@ -156,7 +161,8 @@ impl Link {
         // What others do for collectives that were started wakes nobody who waits for something
         // else.
         self.pause_with(backoff, |seen, limit| {
-            !progress::has_running() && self.transport.rest(seen, limit)
+            let wakeup = self.transport.groups().wakeup;
+            !progress::has_running() && wakeup.is_some_and(|wakeup| wakeup.rest(seen, limit))
         });
     }
 

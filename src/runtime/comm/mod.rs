@@ -53,7 +53,10 @@ pub mod whole;
 pub mod window;
 mod withdrawing;
 
-use super::backend::{Done, Member, NativeCollectives, Reductions, Selector, Transport};
+use super::backend::{
+    Done, ForeignTest, Liveness, Member, NativeCollectives, Reductions, Selector, SharedMemory,
+    Transport,
+};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -105,7 +108,10 @@ pub struct Comm {
     /// How the transport's operations are asked after, if it says how.
     asking: Option<Arc<Asking>>,
     recorder: recorder::Recorder,
-    /// The transport's.
+    // Groups of the transport.
+    foreign_test: Option<Within<dyn ForeignTest, Link>>,
+    liveness: Option<Within<dyn Liveness, Link>>,
+    shared_memory: Option<Within<dyn SharedMemory, Link>>,
     native_collectives: Option<Within<dyn NativeCollectives, Link>>,
     reductions: Option<&'static Reductions>,
     /// Of the thread that is in a blocking collective.
@@ -140,10 +146,17 @@ impl Comm {
     ) -> Self {
         let native_collectives =
             Within::find(Arc::clone(&link), |link| link.transport.groups().native_collectives);
+        let foreign_test =
+            Within::find(Arc::clone(&link), |link| link.transport.groups().foreign_test);
         let mut comm = Comm {
             slot: SlotRefCell::default(),
-            is_for_some: !link.transport.may_be_served(),
-            asking: link.transport.asking(),
+            is_for_some: !link.transport.properties().allows_progress_thread,
+            asking: foreign_test.as_ref().map(|test| test.part().asking()),
+            foreign_test,
+            liveness: Within::find(Arc::clone(&link), |link| link.transport.groups().liveness),
+            shared_memory: Within::find(Arc::clone(&link), |link| {
+                link.transport.groups().shared_memory
+            }),
             reductions: native_collectives.as_ref().and_then(|native| native.part().reductions()),
             native_collectives,
             link: Within::new(link, |link| &*link.transport),
@@ -179,8 +192,10 @@ impl Comm {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.outer(rank), place };
             let members: Vec<Member> = (0..self.size).zip(places).map(member).collect();
-            let board = self.link.transport.board(self.context, &members).transpose()?;
-            self.flat = board.map(|board| flat::Flat::new(board, self.size)).transpose()?;
+            let shared = self.shared_memory.as_ref();
+            let board = shared.and_then(|shared| shared.part().board(self.context, &members));
+            self.flat =
+                board.transpose()?.map(|board| flat::Flat::new(board, self.size)).transpose()?;
         }
         Ok(self)
     }
@@ -205,14 +220,14 @@ impl Comm {
     /// Whether all ranks are known to run on one node.
     #[must_use]
     pub fn is_one_node(&self) -> bool {
-        self.size == 1 || self.link.transport.is_one_node()
+        self.size == 1 || self.link.transport.properties().is_one_node
     }
 
     /// By rank: the number of its node; nodes are numbered by their lowest ranks. `None`: the
     /// transport does not tell, or has one node.
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<i32>> {
-        let nodes = self.link.transport.nodes()?;
+        let nodes = self.link.transport.properties().nodes.as_ref()?;
         let of = |rank| usize::try_from(self.outer(rank)).ok().and_then(|outer| nodes.get(outer));
         let mut numbers = BTreeMap::new();
         let numbered = (0..self.size).map(|rank| {
@@ -324,16 +339,22 @@ impl Comm {
 
     /// Our ranks that died or left.
     fn failed_ranks(&self) -> Vec<i32> {
-        let failed = self.link.transport.failed_ranks().into_iter();
+        let Some(liveness) = &self.liveness else { return Vec::new() };
+        let failed = liveness.part().failed_ranks();
         match &self.members {
-            None => failed.collect(),
-            Some(members) => failed.filter_map(|rank| members.inner(rank)).collect(),
+            None => failed,
+            Some(members) => failed.into_iter().filter_map(|rank| members.inner(rank)).collect(),
         }
+    }
+
+    /// How many of the link's ranks are known to have died.
+    fn failed_count(&self) -> usize {
+        self.liveness.as_ref().map_or(0, |liveness| liveness.part().failed_count())
     }
 
     /// Whether one of our ranks is known to have died.
     fn has_died(&self) -> bool {
-        match self.link.transport.failed_count() {
+        match self.failed_count() {
             0 => false,
             _ if self.members.is_none() => true,
             _ => !self.failed_ranks().is_empty(),
@@ -348,16 +369,12 @@ impl Comm {
     /// What has become of them.
     fn failed_how(&self) -> &'static str {
         // What the transport says may be that it does not reach one that lives.
-        if self.link.transport.failure_text().is_some() {
-            "died, left or cut off"
-        } else {
-            "died or left"
-        }
+        if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
     }
 
     /// What the transport says of that, to go behind it.
     fn failed_why(&self) -> String {
-        self.link.transport.failure_text().map_or(String::new(), |said| format!(": {said}"))
+        self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
     }
 
     #[inline(always)]
@@ -411,9 +428,9 @@ pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
     (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
     out.failed_count = i32::try_from(comm.gone_count()).unwrap_or(i32::MAX);
     out.kind = comm.kind().as_ptr();
-    let below = comm.link.transport.describe();
+    let below = &comm.link.transport.properties().description;
     match &comm.device {
-        None => super::copy_text(&mut out.transport, &below),
+        None => super::copy_text(&mut out.transport, below),
         Some(part) => super::copy_text(
             &mut out.transport,
             &format!("{}; else {}: {below}", part.describe(), comm.link.kind.to_string_lossy()),

@@ -277,7 +277,7 @@ fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64
         if !backoff.is_long() {
             continue;
         }
-        comm.link.transport.look_around();
+        comm.look_around();
         report::serve(comm);
         if let Some(first) = comm.reports.given_up(number) {
             return Err(match first.cause(comm) {

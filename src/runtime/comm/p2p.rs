@@ -113,7 +113,8 @@ impl Comm {
         by: &Arc<Filling>,
     ) -> Option<Result<Started>> {
         let word = self.word(Class::User, tag);
-        let begun = self.link.transport.isend_filling(data, self.outer(dest), word, by)?;
+        let pipeline = self.link.transport.groups().pipeline?;
+        let begun = pipeline.isend_filling(data, self.outer(dest), word, by)?;
         Some(begun.map(Started::Op))
     }
 
@@ -310,7 +311,7 @@ impl Comm {
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
-                match self.link.transport.failure_text() {
+                match self.link.failure_text() {
                     Some(said) => format!("{what} {name}: {meaning}: {said}"),
                     None => format!("{what} {name}: {meaning}"),
                 }

@@ -7,13 +7,14 @@ use super::link::{Class, Link};
 use super::p2p::Started;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::error::Result;
-use crate::runtime::backend::OpId;
+use crate::runtime::backend::{OpId, PersistentOps};
 use crate::sys::buf::Region;
+use crate::sys::within::Within;
 use std::sync::Arc;
 
 /// Ends it with its request.
 pub(super) struct Persistent {
-    link: Arc<Link>,
+    group: Within<dyn PersistentOps, Link>,
     op: OpId,
     started: fn(OpId) -> Started,
 }
@@ -29,9 +30,9 @@ impl Comm {
         if dest == DTL_PROC_NULL {
             return Ok(None);
         }
-        let made =
-            self.link.transport.make_send(data, self.outer(dest), self.word(Class::User, tag));
-        self.persistent(made, Started::Op)
+        let Some(group) = self.persistent_ops() else { return Ok(None) };
+        let made = group.part().make_send(data, self.outer(dest), self.word(Class::User, tag));
+        persistent(group, made, Started::Op)
     }
 
     /// As `make_send`.
@@ -44,30 +45,38 @@ impl Comm {
         if source == DTL_PROC_NULL {
             return Ok(None);
         }
-        let made = self.link.transport.make_recv(data, self.selector(Class::User, source, tag));
-        self.persistent(made, if source == DTL_ANY_SOURCE { Started::FromAny } else { Started::Op })
+        let Some(group) = self.persistent_ops() else { return Ok(None) };
+        let made = group.part().make_recv(data, self.selector(Class::User, source, tag));
+        persistent(
+            group,
+            made,
+            if source == DTL_ANY_SOURCE { Started::FromAny } else { Started::Op },
+        )
     }
 
-    fn persistent(
-        &self,
-        made: Option<Result<OpId>>,
-        started: fn(OpId) -> Started,
-    ) -> Result<Option<Persistent>> {
-        let link = || Arc::clone(&self.link);
-        made.transpose().map(|op| op.map(|op| Persistent { link: link(), op, started }))
+    fn persistent_ops(&self) -> Option<Within<dyn PersistentOps, Link>> {
+        Within::find(Arc::clone(&self.link), |link| link.transport.groups().persistent)
     }
+}
+
+fn persistent(
+    group: Within<dyn PersistentOps, Link>,
+    made: Option<Result<OpId>>,
+    started: fn(OpId) -> Started,
+) -> Result<Option<Persistent>> {
+    made.transpose().map(|op| op.map(|op| Persistent { group, op, started }))
 }
 
 impl Persistent {
     /// Starts it; it is at rest.
     pub(super) fn start(&self) -> Result<Started> {
-        self.link.transport.start(self.op).map(|()| (self.started)(self.op))
+        self.group.part().start(self.op).map(|()| (self.started)(self.op))
     }
 }
 
 impl Drop for Persistent {
     fn drop(&mut self) {
-        if let Err(error) = self.link.transport.end(self.op) {
+        if let Err(error) = self.group.part().end(self.op) {
             crate::runtime::log::warning!("ending a persistent request: {error}");
         }
     }

@@ -218,7 +218,7 @@ pub(super) fn forget() {
 
 /// Notes a link that comes (true) or goes.
 pub(super) fn count(link: &Link, comes: bool) {
-    if link.transport.needs_progress() {
+    if link.transport.properties().needs_progress {
         let _before = if comes {
             MOVING.fetch_add(1, Ordering::Relaxed)
         } else {
@@ -267,8 +267,10 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
 /// Runs a backend's `open`, in which this thread moves nothing on. Where others may wait for an
 /// answer of this rank before they come, a thread gives it meanwhile.
 pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
-    let answers =
-        |comm: &Comm| comm.link.transport.answers_late() && comm.link.transport.may_be_served();
+    let answers = |comm: &Comm| {
+        let properties = comm.link.transport.properties();
+        properties.answers_late && properties.allows_progress_thread
+    };
     if !OPEN.live().iter().any(|comm| answers(comm)) {
         return open();
     }
@@ -306,7 +308,7 @@ fn meanwhile<T>(call: impl FnOnce() -> T, moves: impl Fn() + Sync) -> T {
 
 fn move_needy() {
     for comm in OPEN.turns().iter().flatten() {
-        if comm.link.transport.needs_progress() {
+        if comm.link.transport.properties().needs_progress {
             comm.link.transport.progress();
             report::serve(comm);
         }

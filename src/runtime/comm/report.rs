@@ -444,7 +444,8 @@ pub fn dump(comm: &Comm) -> String {
     for line in summary(comm, None).split("; ").filter(|line| !line.is_empty()) {
         let _ = writeln!(text, "  {line}");
     }
-    if let Some(memory) = comm.link.transport.memory() {
+    let diagnostics = comm.link.transport.groups().diagnostics;
+    if let Some(memory) = diagnostics.and_then(|diagnostics| diagnostics.memory_text()) {
         let _ = writeln!(text, "memory of rank {}: {memory}", comm.rank);
     }
     let heard = comm.reports.heard.lock();

@@ -223,7 +223,8 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
     let (life, runs) = match begun.start(comm)? {
         None => (Life::Over(at_rest()), false),
         Some(run) => {
-            let moves_itself = run.is_irrevocable() && !comm.link.transport.needs_progress();
+            let moves_itself =
+                run.is_irrevocable() && !comm.link.transport.properties().needs_progress;
             (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), !moves_itself)
         }
     };
@@ -268,7 +269,7 @@ pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
 /// or the program's own operation would run there.
 pub(super) fn serve(handle: dtl_request_t) {
     let may = |request: &Request, comm: &Comm| {
-        comm.link.transport.may_be_served()
+        comm.link.transport.properties().allows_progress_thread
             && !matches!(&request.life, Life::Active(Operation::Other(other))
                 if other.calls_program())
     };

@@ -220,7 +220,9 @@ impl Comm {
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(self.refuse(name));
         }
-        self.link.transport.admit().map_err(|error| error.within(name))?;
+        if let Some(check) = self.link.transport.groups().thread_check {
+            check.admit().map_err(|error| error.within(name))?;
+        }
         check_outside(self, name)?;
         match self.in_collective.try_take(mark) {
             Some(turn) => Ok(turn),

@@ -124,7 +124,10 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     let text = match reach {
         Reach::Plain => "direct, as the host reaches it".to_owned(),
         Reach::Direct => {
-            format!("direct: {}; collectives are staged", comm.link.transport.describe())
+            format!(
+                "direct: {}; collectives are staged",
+                comm.link.transport.properties().description
+            )
         }
         Reach::Staged => staged_text(comm, allocation),
     };
@@ -140,7 +143,7 @@ fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
          allocated here goes \
          directly"
             .to_owned()
-    } else if comm.link.transport.sends_parts() {
+    } else if comm.link.transport.groups().pipeline.is_some() {
         format!(
             "staged through host memory, more than {} KiB in parts of that (pipelined)",
             PART >> 10
@@ -237,7 +240,10 @@ impl Staged {
             let started = comm.start_send_twin(host.region(), &twin, dest, tag, mode)?;
             return Ok(Staged::new(started, Way::Out, data, host).with(twin));
         }
-        if data.len() > PART && mode == SendMode::Standard && comm.link.transport.sends_parts() {
+        if data.len() > PART
+            && mode == SendMode::Standard
+            && comm.link.transport.groups().pipeline.is_some()
+        {
             let host = host_memory(data.len())?;
             transfer::copy_staged(host.region().part(0, PART), data.part(0, PART))?;
             let filling = Arc::new(Filling::new(PART));
@@ -322,7 +328,8 @@ impl Staged {
                 (Way::Into, _, Started::Op(op) | Started::FromAny(op))
                     if end - self.copied == PART =>
                 {
-                    comm.link.transport.arrived(op) >= end
+                    comm.link.transport.groups().pipeline.map_or(0, |pipeline| pipeline.arrived(op))
+                        >= end
                 }
                 _ => false,
             };

@@ -156,6 +156,6 @@ pub(super) fn advance(comm: &Comm, what: &Collective, op: &mut Option<OpId>) -> 
     if done.status == DTL_SUCCESS {
         return Ok(Advance::Done);
     }
-    let said = transport.failure_text().unwrap_or_else(|| "no reason given".to_owned());
+    let said = comm.link.failure_text().unwrap_or_else(|| "no reason given".to_owned());
     Err(Error::new(done.status, said))
 }

@@ -21,7 +21,11 @@ const KEPT: &str = "the transport has not given the buffer back and may access i
 /// Tries until there is an answer, or a transport that may keep operations has done so.
 pub(super) fn until<T>(link: &Link, mut attempt: impl FnMut() -> Result<Poll<T>>) -> Result<T> {
     let grace = if link.has_lost() { LATER_GRACE_NS } else { GRACE_NS };
-    let limit = if link.transport.may_keep() { Deadline::after(grace) } else { Deadline::NEVER };
+    let limit = if link.transport.properties().may_keep_cancelled {
+        Deadline::after(grace)
+    } else {
+        Deadline::NEVER
+    };
     let mut backoff = Backoff::new();
     loop {
         if let Poll::Ready(answer) = attempt()? {

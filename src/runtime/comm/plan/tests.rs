@@ -5,7 +5,7 @@ use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
 use crate::runtime::backend::{
-    Done, Groups, Matched, OpId, Presence, Selector, SendMode, Transport, poll_of,
+    Done, Groups, Matched, OpId, Presence, Properties, Selector, SendMode, Transport, poll_of,
 };
 use crate::runtime::comm::begun::{Begun, Caller};
 use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of};
@@ -55,7 +55,7 @@ struct Net {
 
 struct Wire {
     rank: i32,
-    nodes: Option<Vec<i32>>,
+    properties: Properties,
     net: Arc<Mutex<Net>>,
 }
 
@@ -63,17 +63,11 @@ struct Wire {
 const SENT: OpId = OpId(0);
 
 impl Transport for Wire {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
     fn groups(&self) -> Groups<'_> {
         Groups::NONE
-    }
-    fn rank(&self) -> i32 {
-        self.rank
-    }
-    fn size(&self) -> i32 {
-        i32::try_from(self.net.lock().counts.len()).unwrap()
-    }
-    fn nodes(&self) -> Option<&[i32]> {
-        self.nodes.as_deref()
     }
     fn isend(&self, data: Region, dest: i32, word: u64, _mode: SendMode) -> Result<OpId> {
         let mut net = self.net.lock();
@@ -122,9 +116,6 @@ impl Transport for Wire {
     fn cancel(&self, _op: OpId) -> Result<()> {
         Ok(())
     }
-    fn describe(&self) -> String {
-        "counts".to_owned()
-    }
     fn close(&self) -> Result<()> {
         Ok(())
     }
@@ -150,7 +141,8 @@ impl Ranks {
         let open = |rank: i32| {
             let nodes = (job.per_node > 0)
                 .then(|| (0..job.ranks).map(|rank| rank / job.per_node).collect());
-            let wire = Box::new(Wire { rank, nodes, net: Arc::clone(&net) });
+            let properties = Properties { nodes, ..Properties::new(rank, job.ranks, "counts") };
+            let wire = Box::new(Wire { rank, properties, net: Arc::clone(&net) });
             let backend = Arc::new(Backend::new(c"counts", 0, true, Box::new(Nothing)));
             Comm::new(
                 Arc::new(Link::new(wire, backend, false)),

@@ -110,7 +110,9 @@ impl Comm {
         match asking.ask(op.0, &mut heard, waits & progress::is_idle()) {
             Answer::Over => {
                 if !cache::usually(heard.code == 0 && told.is_unasked()) {
-                    self.link.part().tell(op, &heard, told);
+                    if let Some(test) = &self.foreign_test {
+                        test.part().tell(op, &heard, told);
+                    }
                 }
                 Poll::Ready(Ok(()))
             }

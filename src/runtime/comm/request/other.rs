@@ -120,7 +120,7 @@ fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> 
     let life = Life::Active(operation);
     let handle = insert(comm, || Request { place, what, peer, again: None, life })?;
     // Unless another thread's calls are not welcome, as over an MPI that is not for several.
-    if comm.link.transport.may_be_served() {
+    if comm.link.transport.properties().allows_progress_thread {
         progress::add_running(handle);
     }
     Ok(handle)

@@ -7,8 +7,8 @@ use super::own::Own;
 use super::way::Way;
 use super::{Offer, Part, no_memory};
 use crate::abi::status::DTL_SUCCESS;
-use crate::error::{self, Error, Result};
-use crate::runtime::backend::{self, WindowPart, Windows};
+use crate::error::{self, Error, Result, fail};
+use crate::runtime::backend::{self, WindowPart};
 use crate::runtime::comm::call::Kind;
 use crate::runtime::comm::{Comm, group};
 use crate::runtime::explain;
@@ -28,7 +28,8 @@ enum Source {
 pub(super) struct Had {
     source: Source,
     pub(super) disp_unit: u64,
-    windows: Windows,
+    /// Whether the transport's windows may also allocate the memory, or why there are none.
+    windows: std::result::Result<bool, &'static str>,
 }
 
 /// What a rank says of its offer.
@@ -42,15 +43,13 @@ const LATER: u64 = 4;
 impl Had {
     pub(super) fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Had> {
         let can_share = direct::has_room(comm.size.unsigned_abs() as usize);
-        let windows = comm.link.transport.windows();
-        let part =
-            can_share.then(|| comm.link.transport.offer_part(memory)).flatten().transpose()?;
+        let windows = comm.link.transport.groups().rma.map(|rma| rma.allocates());
+        let shared = comm.shared_memory.as_ref().filter(|_| can_share);
+        let part = shared.and_then(|shared| shared.part().offer_part(memory)).transpose()?;
         let source = match (part, memory) {
             (Some(part), _) => Source::Shared(part),
             (None, backend::Offer::Own(memory)) => Source::Given(memory),
-            (None, backend::Offer::Fresh(size)) if windows == Windows::OfItsOwn => {
-                Source::Later(size)
-            }
+            (None, backend::Offer::Fresh(size)) if windows == Ok(true) => Source::Later(size),
             (None, backend::Offer::Fresh(size)) => Source::allocate(size)?,
         };
         Ok(Had { source, disp_unit, windows })
@@ -73,9 +72,9 @@ impl Had {
         let [place, check] =
             if let Source::Shared(part) = &self.source { part.key() } else { [0; 2] };
         let windows = match self.windows {
-            Windows::None(_) => 0,
-            Windows::OfGiven => OF_GIVEN,
-            Windows::OfItsOwn => OF_ITS_OWN,
+            Err(_) => 0,
+            Ok(false) => OF_GIVEN,
+            Ok(true) => OF_ITS_OWN,
         };
         let later = if matches!(self.source, Source::Later(_)) { LATER } else { 0 };
         let base = self.region().addr().get() as u64;
@@ -175,7 +174,7 @@ fn why_none(own: &Comm, had: &Had, said: &[Words]) -> String {
         _ if !direct::has_room(said.len()) => {
             format!("{} ranks are too many to reach each other's memory", said.len())
         }
-        Windows::None(why) => why.to_owned(),
+        Err(why) => why.to_owned(),
         _ => {
             let first = said.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
             format!(
@@ -228,7 +227,10 @@ fn by_transport(
     let sizes: Vec<u64> = parts.iter().map(|part| part.size).collect();
     let memory = (!matches!(had.source, Source::Later(_))).then(|| had.region());
     let part = WindowPart { memory, sizes: &sizes, number: own.context };
-    let window = own.link.transport.window(part);
+    let window = match own.link.transport.groups().rma {
+        Ok(rma) => rma.window(part),
+        Err(why) => fail!(DTL_ERROR_NOT_SUPPORTED, "{why}"),
+    };
     if let Some(why) = introduce(own, &window)? {
         window.iter().for_each(|window| window.close(false));
         return Ok(Err((had, why)));

@@ -99,7 +99,12 @@ impl Direct {
         let mut find = |(rank, key): (i32, &PartKey)| -> Result<Target> {
             let part = match own.take_if(|_| rank == comm.rank) {
                 Some(own) => own,
-                None => comm.link.transport.find_part(comm.outer(rank), *key)?,
+                None => match &comm.shared_memory {
+                    Some(shared) => shared.part().find_part(comm.outer(rank), *key)?,
+                    None => {
+                        return fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks share no memory");
+                    }
+                },
             };
             Ok(Target { memory: part.region(), part })
         };
@@ -129,8 +134,7 @@ impl Direct {
     }
 
     fn has_left(&self, rank: usize) -> bool {
-        i32::try_from(rank)
-            .is_ok_and(|rank| self.comm.link.transport.has_left(self.comm.outer(rank)))
+        i32::try_from(rank).is_ok_and(|rank| self.comm.has_closed(rank))
     }
 
     /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. `what`
@@ -173,7 +177,7 @@ impl Direct {
 
     /// Moves everything on; that ranks have died is seen on the way.
     fn look_around(&self) {
-        self.comm.link.transport.look_around();
+        self.comm.look_around();
         progress::others(&self.comm);
     }
 
@@ -282,7 +286,7 @@ impl Direct {
     pub(super) fn flush_at_once(&self, target: i32) -> bool {
         fence(SeqCst);
         !self.is_due(clock::coarse_ns())
-            && !self.comm.link.transport.has_left(self.comm.outer(target))
+            && !self.comm.has_closed(target)
             && self.target(target).is_ok_and(|target| !target.is_closed())
     }
 

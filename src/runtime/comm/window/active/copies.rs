@@ -38,7 +38,8 @@ impl Copies {
     pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
         let own = comm.rank;
         let near = (1..comm.size).map(|by| (own + by) % comm.size);
-        let mut found = near.filter_map(|rank| comm.link.transport.remote(comm.outer(rank)));
+        let kernel = comm.link.transport.groups().cross_memory;
+        let mut found = near.filter_map(|rank| kernel?.remote(comm.outer(rank)));
         // A process that has ended meanwhile does not show whether the kernel copies for the
         // others.
         let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
@@ -82,7 +83,7 @@ impl Copies {
             Copied::Refused => {}
             Copied::Gone => {
                 target.is_gone.store(true, Ordering::Relaxed);
-                comm.link.transport.look_around();
+                comm.look_around();
             }
         }
         self.check_there(&(spot.target..spot.target + 1)).map(|()| false)
@@ -110,7 +111,8 @@ fn is_gone(error: &Error) -> bool {
 impl Target {
     #[cold]
     fn find(&self, comm: &Comm, rank: i32) -> Option<Arc<dyn Remote>> {
-        let error = match comm.link.transport.remote(comm.outer(rank))? {
+        let kernel = comm.link.transport.groups().cross_memory?;
+        let error = match kernel.remote(comm.outer(rank))? {
             Ok(memory) => return Some(memory),
             Err(error) => error,
         };

@@ -460,7 +460,7 @@ impl Way for Active {
     }
 
     fn needs_thread(&self) -> bool {
-        !self.is_one_process && self.comm.link.transport.may_be_served()
+        !self.is_one_process && self.comm.link.transport.properties().allows_progress_thread
     }
 
     fn close(&self, together: bool) {

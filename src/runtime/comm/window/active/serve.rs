@@ -84,9 +84,8 @@ impl Server {
     /// Locks of ranks that have died are free; those of ranks that have left, too, if others wait
     /// for them (leaving, they give them back, but may have found no way to say so).
     fn look_for_gone(&mut self, comm: &Comm, moved: bool) {
-        let transport = &comm.link.transport;
-        let deaths = transport.failed_count();
-        let has_left = |rank| transport.has_left(comm.outer(rank));
+        let deaths = comm.failed_count();
+        let has_left = |rank| comm.has_closed(rank);
         if deaths != self.deaths || (!moved && self.locks.in_the_way().any(has_left)) {
             self.deaths = deaths;
             self.locks.bury(&comm.failed_ranks());

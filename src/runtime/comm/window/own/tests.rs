@@ -8,8 +8,8 @@ use crate::abi::word::{
 };
 use crate::error::fail;
 use crate::runtime::backend::{
-    Done, Groups, Matched, Offer as Memory, Presence, Selector, SendMode, Transport, WindowPart,
-    Windows, poll_of,
+    Done, Groups, Matched, Offer as Memory, Presence, Properties, Rma, Selector, SendMode,
+    Transport, WindowPart, poll_of,
 };
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::types::Reduction;
@@ -97,7 +97,9 @@ impl backend::Window for Mock {
 struct Loop {
     queue: Mutex<VecDeque<(u64, Scratch)>>,
     log: Arc<Mutex<Log>>,
-    windows: Windows,
+    /// Whether it allocates, or why it makes none.
+    windows: std::result::Result<bool, &'static str>,
+    properties: Properties,
     receives: Mutex<Vec<Option<(Region, u64)>>>,
 }
 
@@ -112,14 +114,11 @@ impl Loop {
 }
 
 impl Transport for Loop {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
     fn groups(&self) -> Groups<'_> {
-        Groups::NONE
-    }
-    fn rank(&self) -> i32 {
-        0
-    }
-    fn size(&self) -> i32 {
-        1
+        Groups { rma: self.windows.map(|_| self as _), ..Groups::NONE }
     }
     fn isend(&self, data: Region, _dest: i32, word: u64, _mode: SendMode) -> Result<OpId> {
         self.queue.lock().push_back((word, Scratch::copy_of(data).unwrap()));
@@ -156,20 +155,20 @@ impl Transport for Loop {
     fn cancel(&self, _op: OpId) -> Result<()> {
         Ok(())
     }
-    fn windows(&self) -> Windows {
-        self.windows
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Rma for Loop {
+    fn allocates(&self) -> bool {
+        self.windows == Ok(true)
     }
     fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn backend::Window>> {
         match part.memory {
             Some(memory) => Ok(Box::new(Mock { log: Arc::clone(&self.log), memory })),
             None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes", part.sizes[0]),
         }
-    }
-    fn describe(&self) -> String {
-        "loop".to_owned()
-    }
-    fn close(&self) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -178,10 +177,14 @@ struct Nothing;
 impl Presence for Nothing {}
 
 /// A window of a transport with such windows, of what is offered.
-fn make(windows: Windows, memory: Memory) -> (Chosen, Arc<Mutex<Log>>) {
+fn make(
+    windows: std::result::Result<bool, &'static str>,
+    memory: Memory,
+) -> (Chosen, Arc<Mutex<Log>>) {
     let log = Arc::new(Mutex::new(Log::default()));
     let (queue, receives) = (Mutex::default(), Mutex::default());
-    let transport = Box::new(Loop { queue, log: Arc::clone(&log), windows, receives });
+    let properties = Properties::new(0, 1, "loop");
+    let transport = Box::new(Loop { queue, log: Arc::clone(&log), windows, properties, receives });
     let backend = Arc::new(Backend::new(c"loop", 0, true, Box::new(Nothing)));
     let comm = Arc::new(Comm::new(
         Arc::new(Link::new(transport, backend, false)),
@@ -207,7 +210,7 @@ const FIRST: Spot = Spot { target: 0, offset: 0, len: 8 };
 
 #[test]
 fn data_and_some_atomics_are_the_transports() {
-    let (Chosen { way, memory, kept: _kept, .. }, log) = make(Windows::OfGiven, Memory::Fresh(16));
+    let (Chosen { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(16));
     assert_eq!((way.describe(), memory.len()), ("a mock", 16));
     let (from, into) = (words(&[5]), words(&[0]));
     let int = change("test", DTL_DTYPE_INT64, DTL_OP_SUM).unwrap();
@@ -234,8 +237,7 @@ fn data_and_some_atomics_are_the_transports() {
 #[test]
 fn who_asks_hears_and_nobody_after_the_end() {
     for together in [true, false] {
-        let (Chosen { way, memory, kept: _kept, .. }, log) =
-            make(Windows::OfGiven, Memory::Fresh(8));
+        let (Chosen { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
         let (first, second) = (words(&[1]), words(&[2]));
         let Begun::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else {
             panic!("over")
@@ -265,10 +267,10 @@ fn who_asks_hears_and_nobody_after_the_end() {
 #[test]
 fn without_a_window_of_the_transports_there_are_messages() {
     for (windows, way) in [
-        (Windows::OfGiven, "a mock"),
+        (Ok(false), "a mock"),
         // It has no memory of its own, and is given some.
-        (Windows::OfItsOwn, "a mock"),
-        (Windows::None("as it is one"), "messages, served by whoever waits in this process"),
+        (Ok(true), "a mock"),
+        (Err("as it is one"), "messages, served by whoever waits in this process"),
     ] {
         let (Chosen { way: chosen, memory, kept: _kept, .. }, _) = make(windows, Memory::Fresh(24));
         assert_eq!((chosen.describe(), memory.len()), (way, 24));
