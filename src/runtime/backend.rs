@@ -34,7 +34,7 @@ pub use groups::{
     Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
 };
 pub use memory::{Found, Memory, Place, Transfer};
-pub use message::{Done, Matched, OpId, Selector, SendMode, poll_of, recv_info};
+pub use message::{Done, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use near::{Board, Member, Offer, PART_WORDS, Part, PartKey, Post, SharedMemory};
 pub use opening::{Exchange, OpenArgs};

@@ -344,19 +344,25 @@ impl Engine {
         Ok(id)
     }
 
-    /// The same, for who does not ask after a send that is over at once.
+    /// Sends a short message at once if nothing is in its way; every other one is `isend`'s.
     #[inline]
-    pub(super) fn begin_send(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    pub(super) fn start_send(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId> {
         let rank = index_of(dest);
         let is_free =
             |link: &Link| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
-        let is_quick = data.len() <= INLINE && self.broken.is_none();
+        let is_quick = mode == SendMode::Standard && data.len() <= INLINE && self.broken.is_none();
         if is_quick && self.links.get(rank).is_some_and(is_free) {
             if let Sent::Yes = self.send_message(rank, word, data) {
-                return Ok(OpId::OVER);
+                return Ok(OpId::COMPLETED);
             }
         }
-        self.isend(data, dest, word, SendMode::Standard)
+        self.isend(data, dest, word, mode)
     }
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {

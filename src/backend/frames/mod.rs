@@ -29,8 +29,8 @@ use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Diagnostics, Done, Groups, Liveness, Matched, OpId, Properties, Rma, Selector, SendMode,
-    ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
+    Diagnostics, Done, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
+    SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
@@ -245,21 +245,27 @@ impl Transport for Endpoint {
         }
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        self.with(|engine| engine.isend(data, dest, word, mode))
-    }
-
-    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.with(|engine| engine.begin_send(data, dest, word))
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
+        self.with(|engine| engine.start_send(data, dest, word, mode))
     }
 
     #[inline]
-    fn recv_at_once(&self, data: Region, select: Selector, told: &mut Done) -> Result<bool> {
-        self.with(|engine| engine.receive_at_once(data, &select, told))
-    }
-
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
-        self.with(|engine| engine.irecv(data, select))
+    fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
+        self.with(|engine| {
+            if let Some(told) = mode.poll() {
+                if engine.receive_at_once(data, &select, told)? {
+                    return Ok(OpId::COMPLETED);
+                }
+            }
+            engine.irecv(data, select)
+        })
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {

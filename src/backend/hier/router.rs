@@ -148,6 +148,10 @@ impl Router {
     ) -> Result<OpId> {
         let id = self.operations.add(Operation::Held)?;
         match act(self.side(way)) {
+            Ok(OpId::COMPLETED) => {
+                self.operations.remove(id);
+                return Ok(OpId::COMPLETED);
+            }
             Ok(op) => self.set(id, Operation::At(way, op)),
             Err(error) => {
                 self.operations.remove(id);

@@ -5,7 +5,7 @@ use super::router::Router;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     CrossMemory, Diagnostics, Done, Filling, Groups, Liveness, Matched, OpId, Pipeline, Properties,
-    Remote, Selector, SendMode, Transport, poll_of,
+    RecvMode, Remote, Selector, SendMode, Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
@@ -85,11 +85,18 @@ impl Transport for Endpoint {
         }
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
         self.with(|router| router.isend(data, dest, word, mode))
     }
 
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+    fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
         self.with(|router| router.irecv(data, select))
     }
 

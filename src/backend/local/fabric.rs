@@ -21,7 +21,7 @@ use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Board, Done, Groups, Liveness, Matched, Member, Offer, OpId, Part, PartKey, Properties,
-    Selector, SendMode, SharedMemory, Transport, Wakeup, poll_of,
+    RecvMode, Selector, SendMode, SharedMemory, Transport, Wakeup, poll_of,
 };
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -243,20 +243,6 @@ impl Endpoint {
             self.fabric.blame(own);
         }
     }
-
-    /// Sends; [`OpId::OVER`]: nobody need ask after it.
-    fn begin(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        let (target, own) = (self.fabric.side(dest)?, self.own()?);
-        let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
-        if is_small && self.send_small(target, data, word) == Small::Delivered {
-            return Ok(OpId::OVER);
-        }
-        // To a rank that has left; and what there was no memory for is lent, as large messages are.
-        // First the operation: whoever takes the message ends it, perhaps at once.
-        let id = own.state.lock().operations.add(Operation::Send { dest })?;
-        self.send_large(target, data, word, (id, mode))?;
-        Ok(id)
-    }
 }
 
 impl Transport for Endpoint {
@@ -273,24 +259,27 @@ impl Transport for Endpoint {
         }
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        let own = self.own()?;
-        // First, so that no message is sent for which there is no room.
-        let over = own.state.lock().operations.add(Operation::Done(sent(self.rank, word, data)))?;
-        match self.begin(data, dest, word, mode) {
-            Ok(OpId::OVER) => Ok(over),
-            begun => {
-                own.state.lock().operations.remove(over);
-                begun
-            }
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
+        let (target, own) = (self.fabric.side(dest)?, self.own()?);
+        let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
+        if is_small && self.send_small(target, data, word) == Small::Delivered {
+            return Ok(OpId::COMPLETED);
         }
+        // To a rank that has left; and what there was no memory for is lent, as large messages are.
+        // First the operation: whoever takes the message ends it, perhaps at once.
+        let id = own.state.lock().operations.add(Operation::Send { dest })?;
+        self.send_large(target, data, word, (id, mode))?;
+        Ok(id)
     }
 
-    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.begin(data, dest, word, SendMode::Standard)
-    }
-
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+    fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
         let named = self.named(select)?;
         let own = self.own()?;
         let mut state = own.state.lock();

@@ -26,8 +26,8 @@ use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Collective, Diagnostics, Done, ForeignTest, Groups, Matched, Named, NativeCollectives, OpId,
-    PersistentOps, Properties, Reductions, Rma, Selector, SendMode, ThreadCheck, Transport, Window,
-    WindowPart,
+    PersistentOps, Properties, RecvMode, Reductions, Rma, Selector, SendMode, ThreadCheck,
+    Transport, Window, WindowPart,
 };
 use crate::sys::asking::{Asking, Heard};
 use crate::sys::buf::{Addr, Region, Scratch};
@@ -264,6 +264,21 @@ impl Endpoint {
     }
 
     #[inline(never)]
+    fn isend_with_care(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let (comm, tag) = self.place(word)?;
+        let _turn = self.mpi.enter()?;
+        message::start_send(self.mpi, comm, data, dest, tag, mode)
+            .map(|request| id_of(request, true))
+    }
+
+    #[inline(never)]
+    fn irecv_with_care(&self, data: Region, select: Selector) -> Result<OpId> {
+        let (source, tag, comm) = self.wanted(select)?;
+        let _turn = self.mpi.enter()?;
+        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
+    }
+
+    #[inline(never)]
     fn recv_with_care(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
@@ -323,39 +338,44 @@ impl Transport for Endpoint {
         }
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        let (comm, tag) = self.place(word)?;
-        let _turn = self.mpi.enter()?;
-        message::start_send(self.mpi, comm, data, dest, tag, mode)
-            .map(|request| id_of(request, true))
-    }
-
     #[unsafe(link_section = ".text.hot.dtl")]
-    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        let Some(tag) = self.plain_tag(data, word) else {
-            return self.isend(data, dest, word, SendMode::Standard);
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        may_block: bool,
+    ) -> Result<OpId> {
+        if may_block && data.len() <= LARGE {
+            return self.send_now(data, dest, word, mode).map(|()| OpId::COMPLETED);
+        }
+        let Some(tag) = self.plain_tag(data, word).filter(|_| mode == SendMode::Standard) else {
+            return self.isend_with_care(data, dest, word, mode);
         };
-        let request =
-            message::start_send(self.mpi, self.user, data, dest, tag, SendMode::Standard)?;
+        let request = message::start_send(self.mpi, self.user, data, dest, tag, mode)?;
         if request == self.over_at_once {
-            return message::wait(self.mpi, request).map(|()| OpId::OVER);
+            return message::wait(self.mpi, request).map(|()| OpId::COMPLETED);
         }
         Ok(id_of(request, true))
     }
 
     #[unsafe(link_section = ".text.hot.dtl")]
-    fn begin_recv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
-        let Some(tag) = self.plain_tag(data, word) else {
-            return self.irecv(data, Selector { source, word, ignore: 0 });
-        };
-        message::start_recv(self.mpi, self.user, data, source, tag)
-            .map(|request| id_of(request, false))
-    }
-
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
-        let (source, tag, comm) = self.wanted(select)?;
-        let _turn = self.mpi.enter()?;
-        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
+    fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
+        let Selector { source, word, ignore } = select;
+        let tag = self.plain_tag(data, word).filter(|_| source >= 0 && ignore == 0);
+        match (mode, tag) {
+            (RecvMode::Block(told), Some(tag)) => {
+                self.recv_on(self.user, data, source, tag, told);
+                Ok(OpId::COMPLETED)
+            }
+            (RecvMode::Block(told), None) if data.len() <= LARGE => {
+                self.recv_with_care(data, select, told).map(|()| OpId::COMPLETED)
+            }
+            (_, Some(tag)) => message::start_recv(self.mpi, self.user, data, source, tag)
+                .map(|request| id_of(request, false)),
+            (_, None) => self.irecv_with_care(data, select),
+        }
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {
@@ -451,31 +471,6 @@ impl Transport for Endpoint {
         // SAFETY: a receive in flight.
         let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
         self.mpi.check("MPI_Cancel", code)
-    }
-
-    #[unsafe(link_section = ".text.hot.dtl")]
-    fn send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Option<Result<()>> {
-        let whole = data.len() <= LARGE;
-        whole.then(|| self.send_now(data, dest, word, mode))
-    }
-
-    #[unsafe(link_section = ".text.hot.dtl")]
-    fn recv(
-        &self,
-        data: Region,
-        source: i32,
-        word: u64,
-        told: &mut Done,
-        ignore: u64,
-    ) -> Option<Result<()>> {
-        let whole = data.len() <= LARGE;
-        whole.then(|| match self.plain_tag(data, word) {
-            Some(tag) if source >= 0 && ignore == 0 => {
-                self.recv_on(self.user, data, source, tag, told);
-                Ok(())
-            }
-            _ => self.recv_with_care(data, Selector { source, word, ignore }, told),
-        })
     }
 
     fn close(&self) -> Result<()> {

@@ -12,7 +12,8 @@ use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Board, CrossMemory, Done, Filling, Groups, Liveness, Matched, Member, Offer, OpId, Part,
-    PartKey, Pipeline, Properties, Remote, Selector, SendMode, SharedMemory, Transport, poll_of,
+    PartKey, Pipeline, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory, Transport,
+    poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -123,25 +124,31 @@ impl Transport for Endpoint {
         }
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        self.with(|engine| engine.isend(data, dest, word, mode))
-    }
-
     #[inline]
-    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.with(|engine| match engine.send_at_once(data, dest, word) {
-            true => Ok(OpId::OVER),
-            false => engine.isend(data, dest, word, SendMode::Standard),
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
+        self.with(|engine| match mode {
+            SendMode::Standard if engine.send_at_once(data, dest, word) => Ok(OpId::COMPLETED),
+            _ => engine.isend(data, dest, word, mode),
         })
     }
 
     #[inline]
-    fn recv_at_once(&self, data: Region, select: Selector, told: &mut Done) -> Result<bool> {
-        self.with(|engine| Ok(engine.receive_at_once(data, &select, told).is_some()))
-    }
-
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
-        self.with(|engine| engine.irecv(data, select))
+    fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
+        self.with(|engine| {
+            if let Some(told) = mode.poll() {
+                if engine.receive_at_once(data, &select, told).is_some() {
+                    return Ok(OpId::COMPLETED);
+                }
+            }
+            engine.irecv(data, select)
+        })
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {

@@ -10,9 +10,8 @@ use std::task::Poll;
 pub struct OpId(pub u64);
 
 impl OpId {
-    /// Instead of an operation, of which none has this word: the send is over, and nobody asks
-    /// after it.
-    pub const OVER: OpId = OpId(u64::MAX);
+    /// In the place of an operation, none of which has this id: it is complete already.
+    pub const COMPLETED: OpId = OpId(u64::MAX);
 }
 
 /// How an operation ended.
@@ -73,6 +72,30 @@ pub enum SendMode {
     Synchronous,
     /// As standard, of a few bytes; that its receiver has left is no failure of the communicator.
     Notice,
+}
+
+/// How long the start of a receive may take, and where it reports a receive that is complete then.
+/// (Filled in where it is: a value that is passed on is read in other pieces than it was written
+/// in, which a processor delays until all its stores are done.)
+pub enum RecvMode<'a> {
+    /// No time: the receive is an operation.
+    Request,
+    /// Some hundred nanoseconds, for a message that is there or comes within that time.
+    Poll(&'a mut Done),
+    /// Any time: nothing else needs progress.
+    Block(&'a mut Done),
+}
+
+impl<'a> RecvMode<'a> {
+    /// The place for the completion of a receive that a short poll completes.
+    #[inline(always)]
+    #[must_use]
+    pub fn poll(self) -> Option<&'a mut Done> {
+        match self {
+            RecvMode::Request => None,
+            RecvMode::Poll(told) | RecvMode::Block(told) => Some(told),
+        }
+    }
 }
 
 /// A message that was taken out of the queue for one receive to come.

@@ -1,7 +1,7 @@
 //! What a communicator is opened on: point-to-point messages, which every kind has, and the groups
 //! of methods that some kinds have besides.
 
-use super::{Done, Groups, Matched, OpId, Selector, SendMode};
+use super::{Done, Groups, Matched, OpId, RecvMode, Selector, SendMode};
 use crate::error::Result;
 use crate::sys::buf::Region;
 use std::borrow::Cow;
@@ -18,45 +18,23 @@ use std::task::Poll;
 /// source: some rank has died).
 pub trait Transport: Send + Sync {
     // First what every message calls: their addresses then share lines of the cache.
-    /// As `isend` (standard), for who does not ask after one that is over at once: [`OpId::OVER`].
-    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.isend(data, dest, word, SendMode::Standard)
-    }
-    /// As `irecv`, from one rank and of one word.
-    fn begin_recv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
-        self.irecv(data, Selector { source, word, ignore: 0 })
-    }
-    /// Makes progress and asks after one operation. Ready: it is over and `told`, the id is not
-    /// used again. Pending: `told` is as it was.
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
-    /// Sends and returns when the buffer may be used again, however long that takes. `None`: not
-    /// provided.
-    fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
-        None
-    }
-    /// Receives, however long that takes. `select` in pieces: what it looks for, and last what of
-    /// it does not matter.
-    fn recv(
+    /// Starts a send; the region stays valid and unchanged until it is complete. With `may_block`
+    /// the call may also wait until then, however long that takes. [`OpId::COMPLETED`]: it is
+    /// complete, with success.
+    fn start_send(
         &self,
-        _data: Region,
-        _source: i32,
-        _word: u64,
-        _told: &mut Done,
-        _ignore: u64,
-    ) -> Option<Result<()>> {
-        None
-    }
-    /// Starts a receive into the region.
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
-    /// Starts a send; the region stays valid and unchanged until it is done.
-    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId>;
-    /// Receives a message that is there, or comes within some hundred nanoseconds, for who waits
-    /// for nothing else. False: it did not, and nothing was started. (Told in its place: what is
-    /// handed on is read back in other pieces than it was written in, and a processor lets that
-    /// wait for all its stores.)
-    fn recv_at_once(&self, _data: Region, _select: Selector, _told: &mut Done) -> Result<bool> {
-        Ok(false)
-    }
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        may_block: bool,
+    ) -> Result<OpId>;
+    /// Starts a receive into the region. [`OpId::COMPLETED`]: it is complete, and what `mode` has
+    /// a place for is filled in.
+    fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId>;
+    /// Makes progress and tests one operation. Ready: it is complete and `told` is filled in; the
+    /// id is not used again. Pending: `told` is as it was.
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
     /// Makes progress and looks for the message that a receive would take now; it stays.
     fn probe(&self, select: Selector) -> Result<Option<Done>>;
     /// Makes progress and takes out the message that a receive would take now: only
@@ -91,9 +69,23 @@ impl dyn Transport + '_ {
         self.properties().size
     }
 
-    /// [`Transport::test`] as a value; `None`: the operation is incomplete.
+    /// [`Transport::start_send`] without waiting.
+    pub fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        self.start_send(data, dest, word, mode, false)
+    }
+
+    /// [`Transport::start_recv`] without waiting: always an operation.
+    pub fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+        self.start_recv(data, select, RecvMode::Request)
+    }
+
+    /// [`Transport::test`] as a value, also of [`OpId::COMPLETED`]; `None`: the operation is
+    /// incomplete.
     pub fn outcome(&self, op: OpId) -> Result<Option<Done>> {
         let mut told = Done::NOBODY;
+        if op == OpId::COMPLETED {
+            return Ok(Some(told));
+        }
         match self.test(op, &mut told)? {
             Poll::Ready(()) => Ok(Some(told)),
             Poll::Pending => Ok(None),

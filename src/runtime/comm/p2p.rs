@@ -9,7 +9,7 @@ use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, Filling, OpId, Selector, SendMode};
+use crate::runtime::backend::{Done, Filling, OpId, RecvMode, Selector, SendMode};
 use crate::runtime::memory::hidden;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::cache::usually;
@@ -39,7 +39,7 @@ impl Started {
     /// What a transport has begun.
     #[inline(always)]
     pub(super) fn of(begun: OpId) -> Started {
-        if begun == OpId::OVER { Started::Sent } else { Started::Op(begun) }
+        if begun == OpId::COMPLETED { Started::Sent } else { Started::Op(begun) }
     }
 
     /// The same of a persistent request.
@@ -97,10 +97,7 @@ impl Comm {
         mode: SendMode,
     ) -> Result<Started> {
         let (transport, dest, word) = (self.link.part(), self.outer(dest), self.word(class, tag));
-        match mode {
-            SendMode::Standard => transport.begin_send(data, dest, word).map(Started::of),
-            _ => transport.isend(data, dest, word, mode).map(Started::Op),
-        }
+        transport.start_send(data, dest, word, mode, false).map(Started::of)
     }
 
     /// As `start_send` (standard), of bytes that are still being written; `None`: the transport
@@ -133,64 +130,42 @@ impl Comm {
         Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
     }
 
-    /// A send by the transport's own call that waits, if it has one and nothing else wants to be
-    /// moved.
+    /// Sends a message: within the transport, if nothing else needs progress meanwhile.
     #[inline(always)]
-    fn send_started(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-        if progress::may_block() {
-            let word = self.word(Class::User, tag);
-            if let Some(sent) = self.link.part().send(data, self.outer(dest), word, mode) {
-                return sent;
-            }
+    fn send_message(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+        let (transport, word) = (self.link.part(), self.word(Class::User, tag));
+        match transport.start_send(data, self.outer(dest), word, mode, progress::may_block())? {
+            OpId::COMPLETED => Ok(()),
+            op => self.wait_for_send(op, dest),
         }
-        self.send_by_steps(data, dest, tag, mode)
     }
 
     #[inline(never)]
-    fn send_by_steps(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-        let started = self.send_to(Class::User, data, dest, tag, mode)?;
-        if started.op().is_none() {
-            return Ok(());
-        }
-        let done = self.complete(started, dest, self.deadline())?;
+    fn wait_for_send(&self, op: OpId, dest: i32) -> Result<()> {
+        let done = self.complete(Started::Op(op), dest, self.deadline())?;
         self.check_done(&done, "send to", dest)
     }
 
-    /// A receive by the transport's own call that waits, if it may; else a started one, unless its
-    /// message is there.
+    /// Receives a message: within the transport, if nothing else needs progress meanwhile, or if it
+    /// is there.
     #[inline(always)]
     fn receive(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
-        if progress::may_block() {
-            if let Some(received) =
-                self.link.part().recv(data, select.source, select.word, told, select.ignore)
-            {
-                received?;
+        let mode = if progress::may_block() { RecvMode::Block(told) } else { RecvMode::Poll(told) };
+        match self.link.part().start_recv(data, select, mode)? {
+            OpId::COMPLETED => {
                 self.tell_inner(told);
-                return Ok(());
+                Ok(())
             }
+            op => self.wait_for_receive(op, select.source, told),
         }
-        self.receive_by_steps(data, select.source, select.word, select.ignore, told)
     }
 
-    /// (The selector in pieces that fit into registers.)
     #[inline(never)]
-    fn receive_by_steps(
-        &self,
-        data: Region,
-        source: i32,
-        word: u64,
-        ignore: u64,
-        told: &mut Done,
-    ) -> Result<()> {
-        let select = Selector { source, word, ignore };
-        let is_from_any = source == DTL_ANY_SOURCE;
-        if !is_from_any && self.link.part().recv_at_once(data, select, told)? {
-            self.tell_inner(told);
-            return Ok(());
-        }
-        let op = self.link.transport.irecv(data, select)?;
-        let started = if is_from_any { Started::FromAny(op) } else { Started::Op(op) };
-        let peer = if is_from_any { source } else { self.inner_rank(source) };
+    fn wait_for_receive(&self, op: OpId, source: i32, told: &mut Done) -> Result<()> {
+        let (started, peer) = match source {
+            DTL_ANY_SOURCE => (Started::FromAny(op), source),
+            _ => (Started::Op(op), self.inner_rank(source)),
+        };
         *told = self.complete(started, peer, self.deadline())?;
         Ok(())
     }
@@ -404,7 +379,7 @@ pub fn keep_for(
 pub fn send(comm: &HazardRef<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
     let noting =
         comm.recorder.note(comm.mark(), Tagged::send(tag).words(dest, data.count, data.dtype));
-    let sent = comm.send_started(data.bytes, dest, tag, SendMode::Standard);
+    let sent = comm.send_message(data.bytes, dest, tag, SendMode::Standard);
     noting.end();
     sent
 }
@@ -417,7 +392,7 @@ pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
         return send_staged(comm, data, dest, tag, mode);
     }
     comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
-        if dest == DTL_PROC_NULL { Ok(()) } else { comm.send_started(data.bytes, dest, tag, mode) }
+        if dest == DTL_PROC_NULL { Ok(()) } else { comm.send_message(data.bytes, dest, tag, mode) }
     })
 }
 

@@ -36,7 +36,7 @@ impl Posted {
 
     /// Posts an operation into the memory. `start` posts it and returns its id.
     pub(super) fn post(&mut self, start: impl FnOnce(Region) -> Result<OpId>) -> Result<()> {
-        self.op = Some(start(self.memory.region())?).filter(|op| *op != OpId::OVER);
+        self.op = Some(start(self.memory.region())?).filter(|op| *op != OpId::COMPLETED);
         Ok(())
     }
 

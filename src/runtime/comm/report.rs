@@ -119,7 +119,7 @@ fn tell(comm: &Comm, rank: i32, notice: &Notice) {
     let transport = &comm.link.transport;
     // A rank that cannot be reached is one of the findings.
     let sent = message.post(|data| transport.isend(data, dest, word, SendMode::Notice));
-    if sent.is_err() || matches!(message.poll(), Ok(Some(_))) {
+    if sent.is_err() || message.is_over() || matches!(message.poll(), Ok(Some(_))) {
         return;
     }
     comm.reports.sending.lock().push(message);

@@ -5,7 +5,8 @@ use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
 use crate::runtime::backend::{
-    Done, Groups, Matched, OpId, Presence, Properties, Selector, SendMode, Transport, poll_of,
+    Done, Groups, Matched, OpId, Presence, Properties, RecvMode, Selector, SendMode, Transport,
+    poll_of,
 };
 use crate::runtime::comm::begun::{Begun, Caller};
 use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of};
@@ -69,14 +70,21 @@ impl Transport for Wire {
     fn groups(&self) -> Groups<'_> {
         Groups::NONE
     }
-    fn isend(&self, data: Region, dest: i32, word: u64, _mode: SendMode) -> Result<OpId> {
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        _mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
         let mut net = self.net.lock();
         net.counts[self.rank as usize].sends(dest, data.len() as u64);
         let copy = Scratch::copy_of(data).unwrap();
         net.messages.entry((self.rank, dest, word)).or_default().push_back(copy);
         Ok(SENT)
     }
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+    fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
         let mut net = self.net.lock();
         net.next += 1;
         let id = net.next;

@@ -6,6 +6,7 @@ use super::super::{Comm, staging};
 use super::{Plan, TABLE, kept, not_begun, of_message, other, started};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::error::Result;
+use crate::runtime::backend::{RecvMode, Selector, SendMode};
 use crate::runtime::memory::hidden;
 use crate::sys::cache;
 
@@ -23,9 +24,10 @@ pub fn begin(
     let (transport, bytes) = (comm.link.part(), data.bytes);
     let (outer, word) = (comm.outer(peer), comm.usual_word(what.tag()));
     let begun = if what.is_recv() {
-        transport.begin_recv(bytes, outer, word)
+        let select = Selector { source: outer, word, ignore: 0 };
+        transport.start_recv(bytes, select, RecvMode::Request)
     } else {
-        transport.begin_send(bytes, outer, word)
+        transport.start_send(bytes, outer, word, SendMode::Standard, false)
     };
     let place = *place;
     match begun {

@@ -8,8 +8,8 @@ use crate::abi::word::{
 };
 use crate::error::fail;
 use crate::runtime::backend::{
-    Done, Groups, Matched, Offer as Memory, Presence, Properties, Rma, Selector, SendMode,
-    Transport, WindowPart, poll_of,
+    Done, Groups, Matched, Offer as Memory, Presence, Properties, RecvMode, Rma, Selector,
+    SendMode, Transport, WindowPart, poll_of,
 };
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::types::Reduction;
@@ -120,11 +120,18 @@ impl Transport for Loop {
     fn groups(&self) -> Groups<'_> {
         Groups { rma: self.windows.map(|_| self as _), ..Groups::NONE }
     }
-    fn isend(&self, data: Region, _dest: i32, word: u64, _mode: SendMode) -> Result<OpId> {
+    fn start_send(
+        &self,
+        data: Region,
+        _dest: i32,
+        word: u64,
+        _mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
         self.queue.lock().push_back((word, Scratch::copy_of(data).unwrap()));
         Ok(OpId(0))
     }
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+    fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
         let mut receives = self.receives.lock();
         receives.push(Some((data, select.word)));
         Ok(OpId(receives.len() as u64))
@@ -138,7 +145,7 @@ impl Transport for Loop {
         Ok(is_there.then_some(Matched { message: OpId(select.word), done }))
     }
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
-        self.irecv(data, Selector { source: 0, word: message.0, ignore: 0 })
+        self.start_recv(data, Selector { source: 0, word: message.0, ignore: 0 }, RecvMode::Request)
     }
     fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
