@@ -1,10 +1,8 @@
 //! The blocks of v-forms: arrays of counts and places, checked and turned into regions.
 
 use super::args;
-use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::abi::word::dtl_dtype_t;
-use crate::error::{Error, Result, fail};
-use crate::runtime::comm::collective::Sent;
+use crate::error::{Result, fail};
 use crate::runtime::comm::types::element_size;
 use crate::sys::buf::Region;
 use std::ffi::c_void;
@@ -27,7 +25,7 @@ pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -
 /// Blocks of a v-form's buffer.
 pub(super) struct Blocks<'a> {
     base: *const c_void,
-    pub(super) counts: &'a [u64],
+    counts: &'a [u64],
     /// `None`: one after the other.
     displs: Option<&'a [u64]>,
     dtype: dtl_dtype_t,
@@ -121,49 +119,5 @@ impl<'a> Blocks<'a> {
 
     pub(super) fn total(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-}
-
-/// What a rank sends itself must be as much as it receives.
-pub(super) fn check_own(
-    own: Sent,
-    blocks: &[Region],
-    rank: i32,
-    applies: bool,
-    names: (&str, &str),
-) -> Result<()> {
-    let block = blocks.get(rank.unsigned_abs() as usize).map(|block| block.len());
-    match (own, block) {
-        (Some(own), Some(block)) if applies && own.len() != block => Err(Error::new(
-            DTL_ERROR_INVALID_ARGUMENT,
-            format!(
-                "{} is {} bytes, {}[{rank}] is {block}: they must be equal",
-                names.0,
-                own.len(),
-                names.1
-            ),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// What is sent must not lie where something is received: seen by the ends of both areas.
-pub(super) fn check_all_apart(send: &[Region], recv: &[Region]) -> Result<()> {
-    let area = |blocks: &[Region]| {
-        let blocks = blocks.iter().filter(|block| !block.is_empty());
-        let ends = blocks.map(|block| (block.addr().get(), block.addr().get() + block.len()));
-        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    };
-    let (Some(out), Some(into)) = (area(send), area(recv)) else { return Ok(()) };
-    if out.0 >= into.1 || into.0 >= out.1 {
-        return Ok(());
-    }
-    let overlaps = |a: &&Region| recv.iter().any(|b| a.overlaps(*b));
-    match send.iter().find(overlaps) {
-        Some(_) => fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "the send and receive buffers overlap: use two buffers, or DTL_IN_PLACE"
-        ),
-        None => Ok(()),
     }
 }

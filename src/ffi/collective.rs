@@ -1,45 +1,55 @@
 //! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
 
-use super::collective_args as arguments;
+use super::collective_args::{self as arguments, CArgs, Side};
 use super::guard::{self, Open};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::runtime::comm;
-use crate::runtime::comm::begun::{self, Begun, Caller};
+use crate::runtime::comm::coll::{self, CallMode, Kind};
+use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
+use std::ptr;
 
-/// Waits for what `begin` begins.
+/// Runs a collective to its end.
+///
+/// # Safety
+/// As [`arguments::build`].
 #[inline(always)]
-fn wait(
-    entry: &'static str,
-    comm: dtl_comm_t,
-    begin: impl Fn(Caller<'_>) -> Result<Begun>,
-) -> dtl_status_t {
+unsafe fn wait(entry: &'static str, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::quick(
         Open::Library,
         |visit| {
             let comm = comm::keep(visit, comm)?;
-            Some(begun::wait(&comm, begin(Caller::waiting(&comm))))
+            // SAFETY: passed on.
+            Some(unsafe { run(&comm, args) })
         },
-        || general(entry, comm, &begin),
+        // SAFETY: passed on.
+        || unsafe { general(entry, comm, args) },
     )
 }
 
 /// The entry for a communicator that is not at hand.
+///
+/// # Safety
+/// As [`arguments::build`].
 #[cold]
 #[inline(never)]
-fn general(
-    entry: &'static str,
-    comm: dtl_comm_t,
-    begin: &dyn Fn(Caller<'_>) -> Result<Begun>,
-) -> dtl_status_t {
+unsafe fn general(entry: &'static str, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::hold(
         entry,
         |inside| comm::hold(inside, comm),
-        |comm| begun::wait(comm, begin(Caller::waiting(comm))),
+        // SAFETY: passed on.
+        |comm| unsafe { run(comm, args) },
     )
+}
+
+/// # Safety
+/// As [`arguments::build`].
+unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
+    // SAFETY: passed on.
+    let args = unsafe { arguments::build(comm, args) }?;
+    coll::wait(comm, coll::begin(comm, CallMode::Blocking, args))
 }
 
 /// Returns once every rank has called it.
@@ -70,7 +80,10 @@ fn general(
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    wait("dtl_comm_barrier", comm, arguments::barrier)
+    let (send, recv) = (Side::NONE, Side::NONE);
+    let args = CArgs::new(Kind::Barrier, send, recv, -1);
+    // SAFETY: it has no buffers.
+    unsafe { wait("dtl_comm_barrier", comm, &args) }
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -84,10 +97,10 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait("dtl_comm_bcast", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::bcast(comm, buf, count, dtype, root) }
-    })
+    let (send, recv) = (Side::NONE, Side::new("buf", buf, count));
+    let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_bcast", comm, &args) }
 }
 
 /// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
@@ -108,10 +121,10 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    wait("dtl_comm_reduce", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_reduce", comm, &args) }
 }
 
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
@@ -128,19 +141,19 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let begin = move |comm: Caller<'_>| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
-    };
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
     guard::quick(
         Open::Library,
         |visit| {
             let comm = comm::keep(visit, comm)?;
             // SAFETY: the caller's contract.
             let usual = unsafe { arguments::usual_allreduce(&comm, sbuf, rbuf, count, dtype, op) };
-            Some(usual.unwrap_or_else(|| begun::wait(&comm, begin(Caller::waiting(&comm)))))
+            // SAFETY: as above.
+            Some(usual.unwrap_or_else(|| unsafe { run(&comm, &args) }))
         },
-        || general("dtl_comm_allreduce", comm, &begin),
+        // SAFETY: as above.
+        || unsafe { general("dtl_comm_allreduce", comm, &args) },
     )
 }
 
@@ -160,10 +173,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_reduce_scatter_block", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_reduce_scatter_block", comm, &args) }
 }
 
 /// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
@@ -182,10 +195,11 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_reduce_scatter", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }
-    })
+    let (send, recv) =
+        (Side::blocks("sbuf", sbuf, rcounts, ptr::null()), Side::new("rbuf", rbuf, 0));
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_reduce_scatter", comm, &args) }
 }
 
 /// Folds, element by element, what ranks 0 ... this one give.
@@ -201,10 +215,10 @@ pub unsafe extern "C" fn dtl_comm_scan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_scan", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_scan", comm, &args) }
 }
 
 /// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
@@ -220,10 +234,10 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_exscan", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_exscan", comm, &args) }
 }
 
 /// Collects everybody's block at the root, in the order of ranks.
@@ -241,10 +255,11 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait("dtl_comm_gather", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_gather", comm, &args) }
 }
 
 /// Collects everybody's block at the root, each with its own size and place.
@@ -264,10 +279,11 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait("dtl_comm_gatherv", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_gatherv", comm, &args) }
 }
 
 /// Hands the root's blocks out, one to each rank in their order.
@@ -286,10 +302,11 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait("dtl_comm_scatter", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_scatter", comm, &args) }
 }
 
 /// Hands the root's blocks out, each with its own size and place.
@@ -308,10 +325,11 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait("dtl_comm_scatterv", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }
-    })
+    let (send, recv) =
+        (Side::blocks("sbuf", sbuf, scounts, sdispls), Side::new("rbuf", rbuf, rcount));
+    let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_scatterv", comm, &args) }
 }
 
 /// Collects everybody's block at everybody, in the order of ranks.
@@ -327,10 +345,11 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_allgather", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs::new(Kind::Allgather, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_allgather", comm, &args) }
 }
 
 /// Collects everybody's block at everybody, each with its own size and place.
@@ -348,10 +367,11 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_allgatherv", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_allgatherv", comm, &args) }
 }
 
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
@@ -367,10 +387,11 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_alltoall", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_alltoall", comm, &args) }
 }
 
 /// The same with blocks of their own sizes and places.
@@ -393,10 +414,13 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_alltoallv", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }
-    })
+    let (send, recv) = (
+        Side::blocks("sbuf", sbuf, scounts, sdispls),
+        Side::blocks("rbuf", rbuf, rcounts, rdispls),
+    );
+    let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_alltoallv", comm, &args) }
 }
 
 /// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
@@ -423,23 +447,11 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait("dtl_comm_neighbor_alltoallv", comm, move |comm| {
-        // SAFETY: the caller's contract.
-        unsafe {
-            arguments::neighbor_alltoallv(
-                comm,
-                dest_count,
-                dests,
-                sbuf,
-                scounts,
-                sdispls,
-                source_count,
-                sources,
-                rbuf,
-                rcounts,
-                rdispls,
-                dtype,
-            )
-        }
-    })
+    let (send, recv) = (
+        Side::blocks("sbuf", sbuf, scounts, sdispls).of("dests", dest_count, dests),
+        Side::blocks("rbuf", rbuf, rcounts, rdispls).of("sources", source_count, sources),
+    );
+    let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { wait("dtl_comm_neighbor_alltoallv", comm, &args) }
 }

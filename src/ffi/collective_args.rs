@@ -1,66 +1,230 @@
-//! The arguments of collectives, checked and turned into regions, for both forms of each.
-#![allow(clippy::too_many_arguments, reason = "each mirrors its C function")]
+//! Arguments of collectives, for both forms of each: as C passes them, and checked.
 
 use super::args::is_in_place;
-use super::blocks::{Blocks, array, check_all_apart, check_own};
-use super::elements::{data, elements, usual_data};
+use super::blocks::{Blocks, array};
+use super::elements::{elements, usual_data};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
-use crate::runtime::comm::begun::{Begun, Caller};
-use crate::runtime::comm::collective::{BlockKind, By, Neighbors, Of, Sent};
-use crate::runtime::comm::p2p::Data;
-use crate::runtime::comm::staged as collective;
-use crate::runtime::comm::types::{builtin, element_size, reduction};
-use crate::runtime::comm::{Comm, whole};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
+use crate::runtime::comm::types::{element_size, reduction};
 use crate::sys::buf::Region;
 use crate::sys::handle_ref::HazardRef;
 use std::ffi::c_void;
+use std::ptr;
 
-/// A buffer that may be DTL_IN_PLACE.
-///
-/// # Safety
-/// As [`elements`].
-unsafe fn sent(pointer: *const c_void, count: u64, dtype: dtl_dtype_t, name: &str) -> Result<Sent> {
-    if is_in_place(pointer) {
-        element_size(dtype)?;
-        return Ok(None);
-    }
-    // SAFETY: passed on.
-    unsafe { elements(pointer, count, dtype, name) }.map(Some)
+/// One of the two buffers, as C describes it.
+#[derive(Clone, Copy)]
+pub(super) struct Side {
+    name: &'static str,
+    buf: *const c_void,
+    /// Elements of a rank's part, or of one block; of blocks with their own sizes: NULL, or where
+    /// their sizes and places are.
+    count: u64,
+    counts: *const u64,
+    displs: *const u64,
+    /// Ranks of the blocks, of a neighborhood collective.
+    neighbors: Option<(&'static str, u64, *const i32)>,
 }
 
-/// A buffer that only the root has.
+impl Side {
+    /// A buffer that the collective does not have.
+    pub(super) const NONE: Side = Side::new("", ptr::null(), 0);
+
+    /// One with `count` elements, or with so many for each rank.
+    #[inline(always)]
+    pub(super) const fn new(name: &'static str, buf: *const c_void, count: u64) -> Side {
+        Side { name, buf, count, counts: ptr::null(), displs: ptr::null(), neighbors: None }
+    }
+
+    /// One of blocks with their own sizes and places.
+    #[inline(always)]
+    pub(super) fn blocks(
+        name: &'static str,
+        buf: *const c_void,
+        counts: *const u64,
+        displs: *const u64,
+    ) -> Side {
+        Side { counts, displs, ..Side::new(name, buf, 0) }
+    }
+
+    /// The same for chosen ranks; `noun` is the name of their list.
+    #[inline(always)]
+    pub(super) fn of(self, noun: &'static str, count: u64, ranks: *const i32) -> Side {
+        Side { neighbors: Some((noun, count, ranks)), ..self }
+    }
+}
+
+/// Arguments of a collective as C passes them.
+#[derive(Clone, Copy)]
+pub(super) struct CArgs {
+    pub(super) kind: Kind,
+    pub(super) send: Side,
+    pub(super) recv: Side,
+    pub(super) dtype: dtl_dtype_t,
+    pub(super) op: dtl_reduce_op_t,
+    pub(super) root: i32,
+}
+
+impl CArgs {
+    #[inline(always)]
+    pub(super) const fn new(kind: Kind, send: Side, recv: Side, dtype: dtl_dtype_t) -> CArgs {
+        CArgs { kind, send, recv, dtype, op: -1, root: -1 }
+    }
+}
+
+/// Checks the arguments of a collective.
 ///
 /// # Safety
-/// As [`elements`], at the root.
-unsafe fn at_root(
-    comm: Caller<'_>,
-    root: i32,
-    pointer: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    name: &str,
-) -> Result<Region> {
-    if comm.rank() != root {
-        element_size(dtype)?;
-        return Ok(Region::EMPTY);
+/// The buffers stay valid until the collective is over; the lists are read before this returns.
+pub(super) unsafe fn build(comm: &Comm, c: &CArgs) -> Result<CollArgs> {
+    let row = c.kind.row();
+    let mut args = CollArgs { root: c.root, ..CollArgs::new(c.kind) };
+    if row.recv == Extent::Nothing {
+        return Ok(args);
     }
+    args.dtype = c.dtype;
+    if row.reduces {
+        args.reduction = Some(reduction(c.dtype, c.op)?);
+    }
+    let place = if row.root == Root::Send { c.recv.buf } else { c.send.buf };
+    args.in_place = is_in_place(place);
+    if row.is_varied() {
+        // SAFETY: passed on.
+        return unsafe { build_varied(comm, c, args) };
+    }
+    args.count = c.recv.count;
+    let has_blocks = row.send == Extent::All || row.recv == Extent::All;
+    let all = if has_blocks {
+        let all = for_all(comm, row.reduces, args.count)?;
+        args.bytes = bytes_of(args.count, c.dtype)?;
+        all
+    } else {
+        0
+    };
+    let elements_of = |extent| if extent == Extent::All { all } else { args.count };
+    let is_root = comm.rank() == c.root;
+    let (mut send, mut recv) = (Region::EMPTY, Region::EMPTY);
+    if row.send != Extent::Nothing && (row.root != Root::Send || is_root) {
+        // The data of a reduction in place whose result is a block lie where that goes.
+        let is_within = args.in_place && row.reduces && has_blocks;
+        let from = if is_within { &c.recv } else { &c.send };
+        if is_within || !args.in_place || row.root == Root::Send {
+            // SAFETY: passed on.
+            send = unsafe { elements(from.buf, elements_of(row.send), c.dtype, from.name) }?;
+        }
+    }
+    if (row.root != Root::Recv || is_root) && !(args.in_place && row.root == Root::Send) {
+        // SAFETY: passed on.
+        recv = unsafe { elements(c.recv.buf, elements_of(row.recv), c.dtype, c.recv.name) }?;
+    }
+    if !has_blocks {
+        args.bytes = bytes_of(args.count, c.dtype)?;
+    }
+    (args.send, args.recv) = (Buffer::Whole(send), Buffer::Whole(recv));
+    if args.in_place {
+        args.set_place(comm.rank());
+    }
+    Ok(args)
+}
+
+/// Those with blocks of their own sizes and places.
+///
+/// # Safety
+/// As [`build`].
+#[inline(never)]
+unsafe fn build_varied(comm: &Comm, c: &CArgs, mut args: CollArgs) -> Result<CollArgs> {
+    let (row, rank) = (c.kind.row(), comm.rank());
+    let (mut out, mut into) = (c.send, c.recv);
+    if row.reduces {
+        // SAFETY: passed on.
+        let counts = unsafe { array(out.counts, ranks(comm), "rcounts") }?;
+        into.count = counts.get(rank.unsigned_abs() as usize).copied().unwrap_or(0);
+        if args.in_place {
+            out.buf = into.buf;
+        }
+    }
+    if let (Some(dests), Some(sources)) = (out.neighbors, into.neighbors) {
+        // SAFETY: passed on.
+        let dests = unsafe { neighbors("dest_count", dests) }?;
+        // SAFETY: passed on.
+        let sources = unsafe { neighbors("source_count", sources) }?;
+        args.neighbors = Some(Box::new(Neighbors { dests, sources }));
+    }
+    let is_root = rank == c.root;
+    let sends = match row.root {
+        Root::Send => is_root,
+        _ => !args.in_place || row.reduces,
+    };
+    let receives = match row.root {
+        Root::Recv => is_root,
+        Root::Send => !args.in_place,
+        _ => true,
+    };
     // SAFETY: passed on.
-    unsafe { elements(pointer, count, dtype, name) }
+    let (send, sent) = unsafe { buffer(comm, &out, (row.send, c.dtype), sends, false) }?;
+    // SAFETY: passed on.
+    let (recv, received) = unsafe { buffer(comm, &into, (row.recv, c.dtype), receives, true) }?;
+    (args.send, args.recv) = (send, recv);
+    args.count = match (row.send, row.recv) {
+        (Extent::Own, _) => out.count,
+        (_, Extent::Own) => into.count,
+        _ if args.in_place => received,
+        _ => sent,
+    };
+    args.bytes = bytes_of(args.count, c.dtype)?;
+    if args.in_place {
+        args.set_place(rank);
+    } else if args.neighbors.is_none() {
+        check_own(&args, rank)?;
+    }
+    Ok(args)
+}
+
+/// A buffer of a collective with blocks, and how many elements it has.
+///
+/// # Safety
+/// As [`build`].
+unsafe fn buffer(
+    comm: &Comm,
+    side: &Side,
+    (extent, dtype): (Extent, dtl_dtype_t),
+    is_passed: bool,
+    receives: bool,
+) -> Result<(Buffer, u64)> {
+    if !is_passed {
+        element_size(dtype)?;
+        return Ok((Buffer::NONE, 0));
+    }
+    if extent == Extent::Own {
+        // SAFETY: passed on.
+        let own = unsafe { elements(side.buf, side.count, dtype, side.name) }?;
+        return Ok((Buffer::Whole(own), side.count));
+    }
+    let count = side.neighbors.map_or(ranks(comm), |(_, count, _)| count as usize);
+    // SAFETY: passed on.
+    let blocks =
+        unsafe { Blocks::new(side.buf, side.counts, side.displs, count, dtype, side.name) }?;
+    // SAFETY: passed on.
+    Ok((Buffer::Blocks(unsafe { blocks.regions(receives) }?), blocks.total()))
 }
 
 /// Elements in one block for each rank.
-fn for_all(comm: Caller<'_>, name: &str, per_rank: u64) -> Result<u64> {
-    match per_rank.checked_mul(u64::from(comm.size().unsigned_abs())) {
+fn for_all(comm: &Comm, reduces: bool, count: u64) -> Result<u64> {
+    match count.checked_mul(u64::from(comm.size().unsigned_abs())) {
         Some(all) => Ok(all),
-        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {per_rank} is more than memory can hold"),
+        None => {
+            let name = if reduces { "count" } else { "count_per_rank" };
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {count} is more than memory can hold")
+        }
     }
 }
 
-fn of(count: u64, dtype: dtl_dtype_t) -> Result<Of> {
+#[inline]
+fn bytes_of(count: u64, dtype: dtl_dtype_t) -> Result<usize> {
     let size = element_size(dtype)?;
     match usize::try_from(count).ok().and_then(|count| count.checked_mul(size)) {
-        Some(bytes) => Ok(Of { count, dtype, bytes }),
+        Some(bytes) => Ok(bytes),
         None => {
             fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
@@ -70,50 +234,58 @@ fn of(count: u64, dtype: dtl_dtype_t) -> Result<Of> {
     }
 }
 
-fn by(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<By> {
-    Ok(By { reduction: reduction(dtype, op)?, op })
-}
-
-fn ranks(comm: Caller<'_>) -> usize {
+fn ranks(comm: &Comm) -> usize {
     comm.size().unsigned_abs() as usize
 }
 
-pub(super) fn barrier(comm: Caller<'_>) -> Result<Begun> {
-    collective::barrier(comm)
+/// The list of neighbors.
+///
+/// # Safety
+/// As [`array`].
+unsafe fn neighbors(
+    count_name: &str,
+    (noun, count, ranks): (&str, u64, *const i32),
+) -> Result<Vec<i32>> {
+    match usize::try_from(count) {
+        // SAFETY: passed on.
+        Ok(count) if count <= 1 << 20 => unsafe { array(ranks, count, noun) }.map(<[i32]>::to_vec),
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{count_name} is {count}: at most {} neighbours",
+            1 << 20
+        ),
+    }
 }
 
-// SAFETY of all below: the buffers are the caller's, who keeps them until the collective is over;
-// the arrays are read before the function returns.
-
-pub(super) unsafe fn bcast(
-    comm: Caller<'_>,
-    buf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    root: i32,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    collective::bcast(comm, unsafe { data(buf, count, dtype, "buf") }?, root)
+/// Checks that a rank sends itself as much as it receives from itself.
+fn check_own(args: &CollArgs, rank: i32) -> Result<()> {
+    let index = rank.unsigned_abs() as usize;
+    let (own, blocks, names) = match (&args.send, &args.recv) {
+        (Buffer::Whole(own), Buffer::Blocks(blocks)) => (*own, blocks, ("scount", "rcounts")),
+        (Buffer::Blocks(blocks), Buffer::Whole(own)) => (*own, blocks, ("rcount", "scounts")),
+        (Buffer::Blocks(sent), Buffer::Blocks(blocks)) => {
+            let own = sent.get(index).copied().unwrap_or(Region::EMPTY);
+            (own, blocks, ("the block to this rank itself", "rcounts"))
+        }
+        _ => return Ok(()),
+    };
+    match blocks.get(index) {
+        Some(block) if block.len() != own.len() => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{} is {} bytes, {}[{rank}] is {}: they must be equal",
+            names.0,
+            own.len(),
+            names.1,
+            block.len()
+        ),
+        _ => Ok(()),
+    }
 }
 
-pub(super) unsafe fn reduce(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    rbuf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-    root: i32,
-) -> Result<Begun> {
-    let by = by(dtype, op)?;
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let bytes = unsafe { at_root(comm, root, rbuf, count, dtype, "rbuf") }?;
-    collective::reduce(comm, send, Data { bytes, count, dtype }, by, root)
-}
-
-/// The usual one, run to its end. `None`: it is not that.
+/// Fast path of a blocking allreduce. `None`: it is not that, and nothing was done.
+///
+/// # Safety
+/// As [`build`].
 #[inline(always)]
 pub(super) unsafe fn usual_allreduce(
     comm: &HazardRef<Comm>,
@@ -131,324 +303,5 @@ pub(super) unsafe fn usual_allreduce(
         // SAFETY: passed on.
         Some(unsafe { usual_data(sbuf, count, dtype) }?.bytes)
     };
-    whole::allreduce(comm, send, recv, op)
-}
-
-#[inline(always)]
-pub(super) unsafe fn allreduce(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    rbuf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    let send = unsafe { usual_data(sbuf, count, dtype) };
-    // SAFETY: passed on.
-    let recv = unsafe { usual_data(rbuf, count, dtype) };
-    match (builtin(dtype, op), send, recv) {
-        (Some(reduction), Some(send), Some(recv)) => {
-            collective::allreduce(comm, Some(send.bytes), recv, By { reduction, op })
-        }
-        // SAFETY: passed on.
-        _ => unsafe { allreduce_any(comm, sbuf, rbuf, count, dtype, op) },
-    }
-}
-
-/// The same of any arguments: what is checked in one piece needs no memory for its pieces.
-#[inline(never)]
-unsafe fn allreduce_any(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    rbuf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-) -> Result<Begun> {
-    let by = by(dtype, op)?;
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    collective::allreduce(comm, send, unsafe { data(rbuf, count, dtype, "rbuf") }?, by)
-}
-
-pub(super) unsafe fn reduce_scatter_block(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    rbuf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-) -> Result<Begun> {
-    let (by, all, len) = (by(dtype, op)?, for_all(comm, "count", count)?, of(count, dtype)?.bytes);
-    let in_place = is_in_place(sbuf);
-    let from = if in_place { rbuf.cast_const() } else { sbuf };
-    // SAFETY: passed on.
-    let whole = unsafe { elements(from, all, dtype, if in_place { "rbuf" } else { "sbuf" }) }?;
-    let blocks: Vec<_> = (0..ranks(comm)).map(|rank| whole.part(rank * len, len)).collect();
-    // SAFETY: passed on.
-    let recv = unsafe { data(rbuf, count, dtype, "rbuf") }?;
-    collective::reduce_scatter(comm, BlockKind::Equal, &blocks, in_place, recv, by)
-}
-
-pub(super) unsafe fn reduce_scatter(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    rbuf: *mut c_void,
-    rcounts: *const u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-) -> Result<Begun> {
-    let by = by(dtype, op)?;
-    let in_place = is_in_place(sbuf);
-    let from = if in_place { rbuf.cast_const() } else { sbuf };
-    // SAFETY: passed on.
-    unsafe { array(rcounts, ranks(comm), "rcounts") }?;
-    // SAFETY: passed on.
-    let parts =
-        unsafe { Blocks::new(from, rcounts, std::ptr::null(), ranks(comm), dtype, "sbuf") }?;
-    let own = parts.counts.get(comm.rank().unsigned_abs() as usize).copied().unwrap_or(0);
-    // SAFETY: passed on.
-    let blocks = unsafe { parts.regions(false) }?;
-    // SAFETY: passed on.
-    let recv = unsafe { data(rbuf, own, dtype, "rbuf") }?;
-    collective::reduce_scatter(comm, BlockKind::Various, &blocks, in_place, recv, by)
-}
-
-pub(super) unsafe fn scan(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    rbuf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    unsafe { prefix(comm, (sbuf, rbuf), count, dtype, op, false) }
-}
-
-pub(super) unsafe fn exscan(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    rbuf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    unsafe { prefix(comm, (sbuf, rbuf), count, dtype, op, true) }
-}
-
-unsafe fn prefix(
-    comm: Caller<'_>,
-    (sbuf, rbuf): (*const c_void, *mut c_void),
-    count: u64,
-    dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
-    exclusive: bool,
-) -> Result<Begun> {
-    let by = by(dtype, op)?;
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    collective::scan(comm, send, unsafe { data(rbuf, count, dtype, "rbuf") }?, by, exclusive)
-}
-
-pub(super) unsafe fn gather(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    count_per_rank: u64,
-    rbuf: *mut c_void,
-    dtype: dtl_dtype_t,
-    root: i32,
-) -> Result<Begun> {
-    let (all, per_rank) =
-        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let recv = unsafe { at_root(comm, root, rbuf, all, dtype, "rbuf") }?;
-    collective::gather(comm, send, per_rank, recv, root)
-}
-
-pub(super) unsafe fn gatherv(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    scount: u64,
-    rbuf: *mut c_void,
-    rcounts: *const u64,
-    rdispls: *const u64,
-    dtype: dtl_dtype_t,
-    root: i32,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, scount, dtype, "sbuf") }?;
-    let at_root = if comm.rank() == root { ranks(comm) } else { 0 };
-    // SAFETY: passed on.
-    let blocks = unsafe { Blocks::new(rbuf, rcounts, rdispls, at_root, dtype, "rbuf") }?;
-    // SAFETY: passed on.
-    let blocks = unsafe { blocks.regions(true) }?;
-    check_own(send, &blocks, comm.rank(), comm.rank() == root, ("scount", "rcounts"))?;
-    collective::gatherv(comm, send, of(scount, dtype)?, &blocks, root)
-}
-
-pub(super) unsafe fn scatter(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    count_per_rank: u64,
-    rbuf: *mut c_void,
-    dtype: dtl_dtype_t,
-    root: i32,
-) -> Result<Begun> {
-    let (all, per_rank) =
-        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
-    // SAFETY: passed on.
-    let send = unsafe { at_root(comm, root, sbuf, all, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let recv = unsafe { sent(rbuf, count_per_rank, dtype, "rbuf") }?;
-    collective::scatter(comm, send, recv, per_rank, root)
-}
-
-pub(super) unsafe fn scatterv(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    scounts: *const u64,
-    sdispls: *const u64,
-    rbuf: *mut c_void,
-    rcount: u64,
-    dtype: dtl_dtype_t,
-    root: i32,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    let recv = unsafe { sent(rbuf, rcount, dtype, "rbuf") }?;
-    let at_root = if comm.rank() == root { ranks(comm) } else { 0 };
-    // SAFETY: passed on.
-    let blocks = unsafe { Blocks::new(sbuf, scounts, sdispls, at_root, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let blocks = unsafe { blocks.regions(false) }?;
-    check_own(recv, &blocks, comm.rank(), comm.rank() == root, ("rcount", "scounts"))?;
-    collective::scatterv(comm, &blocks, recv, of(rcount, dtype)?, root)
-}
-
-pub(super) unsafe fn allgather(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    count_per_rank: u64,
-    rbuf: *mut c_void,
-    dtype: dtl_dtype_t,
-) -> Result<Begun> {
-    let (all, per_rank) =
-        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
-    collective::allgather(comm, send, per_rank, recv)
-}
-
-pub(super) unsafe fn allgatherv(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    scount: u64,
-    rbuf: *mut c_void,
-    rcounts: *const u64,
-    rdispls: *const u64,
-    dtype: dtl_dtype_t,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, scount, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let blocks = unsafe { Blocks::new(rbuf, rcounts, rdispls, ranks(comm), dtype, "rbuf") }?;
-    // SAFETY: passed on.
-    let blocks = unsafe { blocks.regions(true) }?;
-    check_own(send, &blocks, comm.rank(), true, ("scount", "rcounts"))?;
-    collective::allgatherv(comm, send, of(scount, dtype)?, &blocks)
-}
-
-pub(super) unsafe fn alltoall(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    count_per_rank: u64,
-    rbuf: *mut c_void,
-    dtype: dtl_dtype_t,
-) -> Result<Begun> {
-    let (all, per_rank) =
-        (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
-    // SAFETY: passed on.
-    let send = unsafe { sent(sbuf, all, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
-    collective::alltoall(comm, send, per_rank, recv)
-}
-
-pub(super) unsafe fn alltoallv(
-    comm: Caller<'_>,
-    sbuf: *const c_void,
-    scounts: *const u64,
-    sdispls: *const u64,
-    rbuf: *mut c_void,
-    rcounts: *const u64,
-    rdispls: *const u64,
-    dtype: dtl_dtype_t,
-) -> Result<Begun> {
-    // SAFETY: passed on.
-    let into = unsafe { Blocks::new(rbuf, rcounts, rdispls, ranks(comm), dtype, "rbuf") }?;
-    // SAFETY: passed on.
-    let recv = unsafe { into.regions(true) }?;
-    if is_in_place(sbuf) {
-        return collective::alltoallv(comm, None, &recv, of(into.total(), dtype)?);
-    }
-    // SAFETY: passed on.
-    let out = unsafe { Blocks::new(sbuf, scounts, sdispls, ranks(comm), dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let send = unsafe { out.regions(false) }?;
-    check_all_apart(&send, &recv)?;
-    let own = send.get(comm.rank().unsigned_abs() as usize).copied();
-    check_own(own, &recv, comm.rank(), true, ("the block to this rank itself", "rcounts"))?;
-    collective::alltoallv(comm, Some(&send), &recv, of(out.total(), dtype)?)
-}
-
-pub(super) unsafe fn neighbor_alltoallv(
-    comm: Caller<'_>,
-    dest_count: u64,
-    dests: *const i32,
-    sbuf: *const c_void,
-    scounts: *const u64,
-    sdispls: *const u64,
-    source_count: u64,
-    sources: *const i32,
-    rbuf: *mut c_void,
-    rcounts: *const u64,
-    rdispls: *const u64,
-    dtype: dtl_dtype_t,
-) -> Result<Begun> {
-    let (outs, ins) =
-        (neighbors("dest_count", dest_count)?, neighbors("source_count", source_count)?);
-    // SAFETY: passed on.
-    let dests = unsafe { array(dests, outs, "dests") }?;
-    // SAFETY: passed on.
-    let sources = unsafe { array(sources, ins, "sources") }?;
-    // SAFETY: passed on.
-    let out = unsafe { Blocks::new(sbuf, scounts, sdispls, outs, dtype, "sbuf") }?;
-    // SAFETY: passed on.
-    let into = unsafe { Blocks::new(rbuf, rcounts, rdispls, ins, dtype, "rbuf") }?;
-    // SAFETY: passed on.
-    let send = unsafe { out.regions(false) }?;
-    // SAFETY: passed on.
-    let recv = unsafe { into.regions(true) }?;
-    check_all_apart(&send, &recv)?;
-    collective::neighbor_alltoallv(
-        comm,
-        &Neighbors { ranks: dests, blocks: &send },
-        &Neighbors { ranks: sources, blocks: &recv },
-        of(out.total(), dtype)?,
-    )
-}
-
-fn neighbors(name: &str, count: u64) -> Result<usize> {
-    match usize::try_from(count) {
-        Ok(count) if count <= 1 << 20 => Ok(count),
-        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {count}: at most {} neighbours", 1 << 20),
-    }
+    coll::native_allreduce(comm, send, recv, op)
 }

@@ -1,28 +1,36 @@
-//! Collectives as requests: the same, begun here and ended by dtl_request_wait.
+//! Collectives as requests: started here, completed by dtl_request_wait.
 
 use super::args::Out;
-use super::collective_args as arguments;
+use super::collective_args::{self as arguments, CArgs, Side};
 use super::guard;
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::error::Result;
-use crate::runtime::comm::begun::{Begun, Caller};
+use crate::runtime::comm::coll::{self, CallMode, Kind};
 use crate::runtime::comm::{self, request};
-use crate::sys::epoch::Guard;
 use std::ffi::c_void;
+use std::ptr;
 
-fn start(
-    inside: &Guard,
+/// Starts a collective as a request.
+///
+/// # Safety
+/// As [`arguments::build`].
+#[inline(never)]
+unsafe fn start(
+    entry: &'static str,
     comm: dtl_comm_t,
+    args: &CArgs,
     out: *mut dtl_request_t,
-    prepare: impl FnOnce(Caller<'_>) -> Result<Begun>,
-) -> Result<()> {
-    let out = Out::new(out, "out")?;
-    let comm = comm::get(inside, comm)?;
-    let run = prepare(Caller::starting(comm))?;
-    out.set(request::collective(comm, run)?);
-    Ok(())
+) -> dtl_status_t {
+    guard::call(entry, |inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::get(inside, comm)?;
+        // SAFETY: passed on.
+        let args = unsafe { arguments::build(comm, args) }?;
+        let begun = coll::begin(comm, CallMode::Request, args)?;
+        out.set(request::collective(comm, begun)?);
+        Ok(())
+    })
 }
 
 /// Begins a barrier and returns at once; the request is done when every rank has begun it.
@@ -41,7 +49,10 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ibarrier", |inside| start(inside, comm, out, arguments::barrier))
+    let (send, recv) = (Side::NONE, Side::NONE);
+    let args = CArgs::new(Kind::Barrier, send, recv, -1);
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ibarrier", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
@@ -54,12 +65,10 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ibcast", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::bcast(comm, buf, count, dtype, root) }
-        })
-    })
+    let (send, recv) = (Side::NONE, Side::new("buf", buf, count));
+    let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ibcast", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce.
@@ -74,12 +83,10 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ireduce", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }
-        })
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ireduce", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
@@ -93,12 +100,10 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iallreduce", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
-        })
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_iallreduce", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
@@ -113,12 +118,10 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ireduce_scatter_block", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }
-        })
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ireduce_scatter_block", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
@@ -133,12 +136,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ireduce_scatter", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }
-        })
-    })
+    let (send, recv) =
+        (Side::blocks("sbuf", sbuf, rcounts, ptr::null()), Side::new("rbuf", rbuf, 0));
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ireduce_scatter", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
@@ -152,12 +154,10 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iscan", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }
-        })
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_iscan", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
@@ -171,12 +171,10 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iexscan", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }
-        })
-    })
+    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_iexscan", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igather.
@@ -190,12 +188,11 @@ pub unsafe extern "C" fn dtl_comm_igather(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_igather", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }
-        })
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_igather", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
@@ -211,12 +208,11 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_igatherv", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }
-        })
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_igatherv", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
@@ -230,12 +226,11 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iscatter", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }
-        })
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_iscatter", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
@@ -251,12 +246,11 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iscatterv", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }
-        })
-    })
+    let (send, recv) =
+        (Side::blocks("sbuf", sbuf, scounts, sdispls), Side::new("rbuf", rbuf, rcount));
+    let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_iscatterv", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
@@ -269,12 +263,11 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iallgather", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }
-        })
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs::new(Kind::Allgather, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_iallgather", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
@@ -289,12 +282,11 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iallgatherv", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }
-        })
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_iallgatherv", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
@@ -307,12 +299,11 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ialltoall", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }
-        })
-    })
+    let (send, recv) =
+        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ialltoall", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
@@ -328,14 +319,13 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ialltoallv", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe {
-                arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype)
-            }
-        })
-    })
+    let (send, recv) = (
+        Side::blocks("sbuf", sbuf, scounts, sdispls),
+        Side::blocks("rbuf", rbuf, rcounts, rdispls),
+    );
+    let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ialltoallv", comm, &args, out) }
 }
 
 /// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
@@ -356,25 +346,11 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_ineighbor_alltoallv", |inside| {
-        start(inside, comm, out, |comm| {
-            // SAFETY: the caller's contract.
-            unsafe {
-                arguments::neighbor_alltoallv(
-                    comm,
-                    dest_count,
-                    dests,
-                    sbuf,
-                    scounts,
-                    sdispls,
-                    source_count,
-                    sources,
-                    rbuf,
-                    rcounts,
-                    rdispls,
-                    dtype,
-                )
-            }
-        })
-    })
+    let (send, recv) = (
+        Side::blocks("sbuf", sbuf, scounts, sdispls).of("dests", dest_count, dests),
+        Side::blocks("rbuf", rbuf, rcounts, rdispls).of("sources", source_count, sources),
+    );
+    let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start("dtl_comm_ineighbor_alltoallv", comm, &args, out) }
 }

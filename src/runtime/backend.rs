@@ -25,7 +25,7 @@ mod opening;
 mod transport;
 mod window;
 
-pub use collective::{Collective, Named, NativeCollectives, Reductions};
+pub use collective::{Named, NativeCollectives, Reductions};
 pub use device_comm::{DeviceComm, DeviceComms, Invitation};
 pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
 pub use exports::{Exports, Extent, Ticket};

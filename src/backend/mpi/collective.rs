@@ -11,7 +11,8 @@ use super::odd::Odd;
 use super::op;
 use super::transport::Endpoint;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Collective, OpId};
+use crate::runtime::backend::{Named, NativeCollectives, OpId, Reductions, Transport};
+use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
@@ -22,78 +23,78 @@ pub(super) const MOST: usize = c_int::MAX as usize;
 
 /// Whether MPI's counts hold it. Decided from what all ranks pass alike; blocks of different sizes
 /// are not known to all, and find a unit in which they fit.
-pub(super) fn takes(endpoint: &Endpoint, call: &Collective) -> bool {
-    let is_various = matches!(
-        call,
-        Collective::Gatherv { .. }
-            | Collective::Scatterv { .. }
-            | Collective::Allgatherv { .. }
-            | Collective::Alltoallv { .. }
-    );
-    let has = is_various || bytes(call, endpoint.size) <= MOST || large::take(endpoint.mpi, call);
-    has && !(endpoint.is_intel && has_empty_block(call))
+fn takes(endpoint: &Endpoint, args: &CollArgs) -> bool {
+    let is_various = args.row().is_varied() && !args.row().reduces;
+    let has = is_various || bytes(args, endpoint.size) <= MOST || large::take(endpoint, args);
+    has && !(endpoint.is_intel && has_empty_block(args))
 }
 
 /// What this rank has to count up to.
-fn bytes(call: &Collective, size: c_int) -> usize {
+pub(super) fn bytes(args: &CollArgs, size: c_int) -> usize {
     let ranks = size.unsigned_abs() as usize;
-    let with =
-        |own: &Option<Region>, blocks: &[Region]| own.map_or(0, Region::len).max(span(blocks));
-    match call {
-        Collective::Barrier => 0,
-        Collective::Bcast { data, .. } => data.len(),
-        Collective::Reduce { send, recv, .. } => send.unwrap_or(*recv).len(),
-        Collective::Allreduce { recv, .. } | Collective::Scan { recv, .. } => recv.len(),
-        Collective::ReduceScatter { blocks, .. } => blocks.iter().map(|b| b.len()).sum(),
-        Collective::Gather { len, .. }
-        | Collective::Scatter { len, .. }
-        | Collective::Allgather { len, .. }
-        | Collective::Alltoall { len, .. } => len.saturating_mul(ranks),
-        Collective::Gatherv { send: own, blocks, .. }
-        | Collective::Allgatherv { send: own, blocks }
-        | Collective::Scatterv { recv: own, blocks, .. } => with(own, blocks),
-        Collective::Alltoallv { send, blocks } => span(blocks).max(send.as_deref().map_or(0, span)),
-    }
-}
-
-/// Bytes from the first to the last.
-fn span(blocks: &[Region]) -> usize {
-    let used = || blocks.iter().filter(|block| !block.is_empty());
-    let first = used().map(|block| block.addr().get()).min().unwrap_or(0);
-    used().map(|block| block.addr().get() - first + block.len()).max().unwrap_or(0)
+    let counted = |extent, buffer: &Buffer| match extent {
+        Extent::Nothing => 0,
+        // This rank's own part of such may be in place, where it does not count.
+        _ if args.row().is_varied() => buffer.span(),
+        Extent::All => args.bytes.saturating_mul(ranks),
+        _ => args.bytes,
+    };
+    counted(args.row().send, &args.send).max(counted(args.row().recv, &args.recv))
 }
 
 /// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB
 /// beside it, MPI_Iallgatherv). All ranks pass the same sizes.
-fn has_empty_block(call: &Collective) -> bool {
-    matches!(call, Collective::Allgatherv { blocks, .. } if blocks
-        .iter().any(|block| block.is_empty()))
+fn has_empty_block(args: &CollArgs) -> bool {
+    args.kind == Kind::Allgatherv && args.recv.ranges().iter().any(|block| block.is_empty())
 }
 
-/// Runs one to its end, if it [`takes`] it.
-pub(super) fn run(endpoint: &Endpoint, call: &Collective) -> Option<Result<()>> {
-    let is_large = bytes(call, endpoint.size) > MOST;
-    if (is_large || endpoint.is_intel) && !takes(endpoint, call) {
-        return None;
+impl NativeCollectives for Endpoint {
+    fn takes(&self, args: &CollArgs) -> bool {
+        takes(self, args)
     }
-    let _turn = match endpoint.mpi.enter() {
-        Ok(turn) => turn,
-        Err(error) => return Some(Err(error)),
-    };
-    let mut kept = Kept::default();
-    Some(Call { endpoint, request: None, kept: &mut kept, is_large }.make(call))
-}
 
-/// Starts one.
-pub(super) fn start(endpoint: &Endpoint, call: &Collective) -> Result<OpId> {
-    let _turn = endpoint.mpi.enter()?;
-    let (mut request, mut kept) = (0, Kept::default());
-    let is_large = bytes(call, endpoint.size) > MOST;
-    Call { endpoint, request: Some(&mut request), kept: &mut kept, is_large }.make(call)?;
-    if !kept.0.is_empty() {
-        endpoint.odd.add(request, Odd::Keeps(kept));
+    fn run(&self, args: &CollArgs) -> Option<Result<()>> {
+        let is_large = bytes(args, self.size) > MOST;
+        if (is_large || self.is_intel) && !takes(self, args) {
+            return None;
+        }
+        let _turn = match self.mpi.enter() {
+            Ok(turn) => turn,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut kept = Kept::default();
+        Some(Call { endpoint: self, request: None, kept: &mut kept, is_large }.make(args))
     }
-    Ok(id_of(request, false))
+
+    fn start(&self, args: &CollArgs) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        let (mut request, mut kept) = (0, Kept::default());
+        let is_large = bytes(args, self.size) > MOST;
+        let mut call =
+            Call { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
+        call.make(args)?;
+        if !kept.0.is_empty() {
+            self.odd.add(request, Odd::Keeps(kept));
+        }
+        Ok(id_of(request, false))
+    }
+
+    fn reductions(&self) -> Option<&'static Reductions> {
+        Some(op::mpis_own(self.mpi))
+    }
+
+    #[unsafe(link_section = ".text.hot.dtl")]
+    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
+        if self.mpi.is_multiple() {
+            self.allreduce_on(from, into, count, by)
+        } else {
+            self.allreduce_with_care(from, into, count, by)
+        }
+    }
+
+    fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>> {
+        self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>)
+    }
 }
 
 /// One call of MPI: the form that waits, or the one that gives a request.
@@ -150,25 +151,19 @@ struct Spread {
 }
 
 impl Call<'_> {
-    fn make(&mut self, call: &Collective) -> Result<()> {
+    fn make(&mut self, args: &CollArgs) -> Result<()> {
         if self.is_large && large::can_be_used(self.endpoint.mpi) {
-            return self.make_large(call);
+            return self.make_large(args);
         }
-        match call {
-            Collective::Barrier => mpi!(self, MPI_Barrier, MPI_Ibarrier),
-            Collective::Bcast { data, root } => {
-                let (at, count, byte) = (at(*data), count(data.len()), self.byte());
-                mpi!(self, MPI_Bcast, MPI_Ibcast, at, count, byte, *root)
+        match (args.kind, &args.reduction) {
+            (Kind::Barrier, _) => mpi!(self, MPI_Barrier, MPI_Ibarrier),
+            (Kind::Bcast, _) => {
+                let (at, count, byte) = (at(args.recv.whole()), count(args.bytes), self.byte());
+                mpi!(self, MPI_Bcast, MPI_Ibcast, at, count, byte, args.root)
             }
-            Collective::Reduce { by, .. }
-            | Collective::Allreduce { by, .. }
-            | Collective::ReduceScatter { by, .. }
-            | Collective::Scan { by, .. } => self.reduction(call, by),
-            Collective::Gather { .. }
-            | Collective::Scatter { .. }
-            | Collective::Allgather { .. }
-            | Collective::Alltoall { .. } => self.equal_blocks(call),
-            _ => self.various_blocks(call),
+            (_, Some(by)) => self.reduction(args, by),
+            _ if args.row().is_varied() => self.various_blocks(args),
+            _ => self.equal_blocks(args),
         }
     }
 
@@ -176,39 +171,31 @@ impl Call<'_> {
         self.endpoint.mpi.k.byte
     }
 
-    /// A rank's own part; in place if it has none.
-    pub(super) fn own(&self, part: Option<Region>) -> *mut c_void {
-        part.map_or(self.endpoint.mpi.k.in_place.ptr(), at)
+    /// The buffer that may be in place.
+    pub(super) fn own(&self, args: &CollArgs, buffer: &Buffer) -> *mut c_void {
+        if args.in_place { self.endpoint.mpi.k.in_place.ptr() } else { at(buffer.whole()) }
     }
 
-    fn reduction(&mut self, call: &Collective, by: &Reduction) -> Result<()> {
+    fn reduction(&mut self, args: &CollArgs, by: &Reduction) -> Result<()> {
         let (datatype, op) = op::pair(self.endpoint.mpi, by)?;
-        let elements = |bytes: Region| count(bytes.len() / by.element.max(1));
-        match call {
-            Collective::Reduce { send, recv, root, .. } => {
-                let (n, from) =
-                    (elements(send.unwrap_or(*recv)), self.reduced_from(*send, *recv, *root)?);
-                mpi!(self, MPI_Reduce, MPI_Ireduce, from, at(*recv), n, datatype, op, *root)
+        let elements = |bytes: usize| count(bytes / args.element());
+        let (n, into) = (elements(args.bytes), at(args.recv.whole()));
+        let from = self.own(args, &args.send);
+        match args.kind {
+            Kind::Reduce => {
+                let (from, root) = (self.reduced_from(args)?, args.root);
+                mpi!(self, MPI_Reduce, MPI_Ireduce, from, into, n, datatype, op, root)
             }
-            Collective::Allreduce { send, recv, .. } => {
-                let (n, from) = (elements(*recv), self.own(*send));
-                mpi!(self, MPI_Allreduce, MPI_Iallreduce, from, at(*recv), n, datatype, op)
+            Kind::Allreduce => {
+                mpi!(self, MPI_Allreduce, MPI_Iallreduce, from, into, n, datatype, op)
             }
-            Collective::Scan { send, recv, exclusive, .. } => {
-                let (n, from) = (elements(*recv), self.own(*send));
-                if *exclusive {
-                    mpi!(self, MPI_Exscan, MPI_Iexscan, from, at(*recv), n, datatype, op)
-                } else {
-                    mpi!(self, MPI_Scan, MPI_Iscan, from, at(*recv), n, datatype, op)
-                }
-            }
-            Collective::ReduceScatter { send, blocks, recv, .. } => {
-                let counts: Vec<c_int> = blocks.iter().map(|block| elements(*block)).collect();
+            Kind::Scan => mpi!(self, MPI_Scan, MPI_Iscan, from, into, n, datatype, op),
+            Kind::Exscan => mpi!(self, MPI_Exscan, MPI_Iexscan, from, into, n, datatype, op),
+            _ => {
+                let blocks = self.blocks_of(args);
+                let counts = blocks.iter().map(|block| elements(block.len())).collect();
                 let counts = self.keep(counts);
-                let (from, into) = match send {
-                    Some(_) => (self.own(*send), at(*recv)),
-                    None => self.scattered_in_place(blocks)?,
-                };
+                let (from, into) = self.scattered_from(args, &blocks)?;
                 mpi!(
                     self,
                     MPI_Reduce_scatter,
@@ -220,29 +207,39 @@ impl Call<'_> {
                     op
                 )
             }
-            _ => fail!(DTL_ERROR_INTERNAL, "no reduction"),
         }
     }
 
     /// What a reduce takes. MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more
     /// than 2 KiB).
-    pub(super) fn reduced_from(
+    pub(super) fn reduced_from(&mut self, args: &CollArgs) -> Result<*mut c_void> {
+        let hides = args.in_place && args.root != 0 && !self.endpoint.mpi.is_open_mpi();
+        if hides { self.copied(args.recv.whole()) } else { Ok(self.own(args, &args.send)) }
+    }
+
+    /// The blocks of a reduce_scatter.
+    pub(super) fn blocks_of(&self, args: &CollArgs) -> Vec<Region> {
+        (0..self.endpoint.size).map(|rank| args.send.block(rank, args.bytes)).collect()
+    }
+
+    /// The two buffers of a reduce_scatter.
+    pub(super) fn scattered_from(
         &mut self,
-        send: Option<Region>,
-        recv: Region,
-        root: i32,
-    ) -> Result<*mut c_void> {
-        let hides = send.is_none() && root != 0 && !self.endpoint.mpi.is_open_mpi();
-        if hides { self.copied(recv) } else { Ok(self.own(send)) }
+        args: &CollArgs,
+        blocks: &[Region],
+    ) -> Result<(*mut c_void, *mut c_void)> {
+        if args.in_place {
+            return self.scattered_in_place(blocks);
+        }
+        // Empty ones are nowhere.
+        let first = blocks.iter().find(|block| !block.is_empty());
+        Ok((first.map_or(null_mut(), |first| at(*first)), at(args.recv.whole())))
     }
 
     /// The two buffers of a reduce_scatter in place. Its data begins where the first block that has
     /// any does, whoever's that is. MPICH copies a rank's own block to there, and ends the process
     /// if the two overlap: those are passed as a copy.
-    pub(super) fn scattered_in_place(
-        &mut self,
-        blocks: &[Region],
-    ) -> Result<(*mut c_void, *mut c_void)> {
+    fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
         let in_place = self.endpoint.mpi.k.in_place.ptr();
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
             return Ok((in_place, null_mut()));
@@ -272,83 +269,43 @@ impl Call<'_> {
         Ok(from)
     }
 
-    fn equal_blocks(&mut self, call: &Collective) -> Result<()> {
-        let byte = self.byte();
-        match call {
-            Collective::Gather { send, recv, len, root } => {
-                let (from, n) = (self.own(*send), count(*len));
-                mpi!(self, MPI_Gather, MPI_Igather, from, n, byte, at(*recv), n, byte, *root)
+    fn equal_blocks(&mut self, args: &CollArgs) -> Result<()> {
+        let (byte, n, root) = (self.byte(), count(args.bytes), args.root);
+        let (from, into) = (self.own(args, &args.send), at(args.recv.whole()));
+        match args.kind {
+            Kind::Gather => mpi!(self, MPI_Gather, MPI_Igather, from, n, byte, into, n, byte, root),
+            Kind::Scatter => {
+                let (from, into) = (at(args.send.whole()), self.own(args, &args.recv));
+                mpi!(self, MPI_Scatter, MPI_Iscatter, from, n, byte, into, n, byte, root)
             }
-            Collective::Scatter { send, recv, len, root } => {
-                let (into, n) = (self.own(*recv), count(*len));
-                mpi!(self, MPI_Scatter, MPI_Iscatter, at(*send), n, byte, into, n, byte, *root)
+            Kind::Allgather => {
+                mpi!(self, MPI_Allgather, MPI_Iallgather, from, n, byte, into, n, byte)
             }
-            Collective::Allgather { send, recv, len } => {
-                let (from, n) = (self.own(*send), count(*len));
-                mpi!(self, MPI_Allgather, MPI_Iallgather, from, n, byte, at(*recv), n, byte)
-            }
-            Collective::Alltoall { send, recv, len } => {
-                let (from, n) = (self.own(*send), count(*len));
-                mpi!(self, MPI_Alltoall, MPI_Ialltoall, from, n, byte, at(*recv), n, byte)
-            }
-            _ => fail!(DTL_ERROR_INTERNAL, "no blocks of one size"),
-        }
-    }
-
-    fn various_blocks(&mut self, call: &Collective) -> Result<()> {
-        match call {
-            Collective::Gatherv { send: own, blocks, .. }
-            | Collective::Allgatherv { send: own, blocks }
-            | Collective::Scatterv { recv: own, blocks, .. } => {
-                self.blocks_and_own(call, blocks, *own)
-            }
-            Collective::Alltoallv { send, blocks } => self.alltoallv(send.as_deref(), blocks),
-            _ => fail!(DTL_ERROR_INTERNAL, "no blocks of several sizes"),
+            Kind::Alltoall => mpi!(self, MPI_Alltoall, MPI_Ialltoall, from, n, byte, into, n, byte),
+            other => fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of one size"),
         }
     }
 
     /// Those with a block for each rank on one side and this rank's own part on the other.
-    fn blocks_and_own(
-        &mut self,
-        call: &Collective,
-        blocks: &[Region],
-        own: Option<Region>,
-    ) -> Result<()> {
+    fn various_blocks(&mut self, args: &CollArgs) -> Result<()> {
+        let (blocks, own) = match args.kind {
+            Kind::Gatherv | Kind::Allgatherv => (&args.recv, &args.send),
+            Kind::Scatterv => (&args.send, &args.recv),
+            Kind::Alltoallv => return self.alltoallv(args),
+            other => return fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of several sizes"),
+        };
         let all = self.spread(blocks)?;
         let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
-        let bytes = Bytes::of(self.endpoint.mpi, own.map_or(0, Region::len))?;
-        let (at, n, kind) = (self.own(own), bytes.count, bytes.datatype);
-        let ended = match call {
-            Collective::Gatherv { root, .. } => {
-                mpi!(
-                    self,
-                    MPI_Gatherv,
-                    MPI_Igatherv,
-                    at,
-                    n,
-                    kind,
-                    base,
-                    counts,
-                    places,
-                    unit,
-                    *root
-                )
-            }
-            Collective::Scatterv { root, .. } => {
-                mpi!(
-                    self,
-                    MPI_Scatterv,
-                    MPI_Iscatterv,
-                    base,
-                    counts,
-                    places,
-                    unit,
-                    at,
-                    n,
-                    kind,
-                    *root
-                )
-            }
+        let own_bytes = if args.in_place { 0 } else { own.whole().len() };
+        let bytes = Bytes::of(self.endpoint.mpi, own_bytes)?;
+        let (at, n, kind, root) = (self.own(args, own), bytes.count, bytes.datatype, args.root);
+        let ended = match args.kind {
+            Kind::Gatherv => mpi! {
+                self, MPI_Gatherv, MPI_Igatherv, at, n, kind, base, counts, places, unit, root
+            },
+            Kind::Scatterv => mpi! {
+                self, MPI_Scatterv, MPI_Iscatterv, base, counts, places, unit, at, n, kind, root
+            },
             _ => {
                 mpi!(self, MPI_Allgatherv, MPI_Iallgatherv, at, n, kind, base, counts, places, unit)
             }
@@ -358,30 +315,29 @@ impl Call<'_> {
         ended
     }
 
-    fn alltoallv(&mut self, send: Option<&[Region]>, recv: &[Region]) -> Result<()> {
-        let into = self.spread(recv)?;
-        let from = send.map(|send| self.spread(send)).transpose()?;
+    fn alltoallv(&mut self, args: &CollArgs) -> Result<()> {
+        let into = self.spread(&args.recv)?;
+        let from = if args.in_place { None } else { Some(self.spread(&args.send)?) };
         let (base, counts, places, unit) = match &from {
             Some(from) => (from.base, from.counts, from.places, from.unit),
             None => (self.endpoint.mpi.k.in_place.ptr(), into.counts, into.places, into.unit),
         };
         let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit);
-        let ended = mpi!(
-            self,
-            MPI_Alltoallv,
-            MPI_Ialltoallv,
-            base,
-            counts,
-            places,
-            unit,
-            room,
-            takes,
-            gaps,
-            kind
-        );
+        let ended = mpi! {
+            self, MPI_Alltoallv, MPI_Ialltoallv,
+            base, counts, places, unit, room, takes, gaps, kind
+        };
         self.end(&into)?;
         from.map_or(Ok(()), |from| self.end(&from))?;
         ended
+    }
+
+    /// The blocks of a buffer; none where the buffer does not count on this rank.
+    pub(super) fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
+        match blocks {
+            Buffer::Blocks(blocks) => blocks,
+            Buffer::Whole(_) => &[],
+        }
     }
 
     /// Keeps a list; its address.
@@ -391,7 +347,8 @@ impl Call<'_> {
         at
     }
 
-    fn spread(&mut self, blocks: &[Region]) -> Result<Spread> {
+    fn spread(&mut self, blocks: &Buffer) -> Result<Spread> {
+        let blocks = self.ranges(blocks);
         let used = || blocks.iter().filter(|block| !block.is_empty());
         let base = used().map(|block| block.addr()).min().unwrap_or(Addr::NULL);
         let place =

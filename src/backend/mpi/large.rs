@@ -4,12 +4,13 @@
 //! As `collective`, which has the others and what the two share. Where these functions cannot be
 //! used, the library's algorithms do it, or a larger unit for blocks of various sizes.
 
-use super::collective::{Call, Item, MOST, at};
+use super::collective::{Call, Item, MOST, at, bytes};
 use super::functions::{Count, Handle};
 use super::op;
 use super::session::Mpi;
+use super::transport::Endpoint;
 use crate::error::{Result, fail};
-use crate::runtime::backend::Collective;
+use crate::runtime::comm::coll::{Buffer, CollArgs, Kind};
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 
@@ -26,16 +27,12 @@ fn is_known_to_work(version: &str) -> bool {
 }
 
 /// Whether they hold this one. MPI counts in `int` what it hands to an operation of ours.
-pub(super) fn take(mpi: &Mpi, call: &Collective) -> bool {
-    let (by, bytes) = match call {
-        Collective::Reduce { send, recv, by, .. } => (by, send.unwrap_or(*recv).len()),
-        Collective::Allreduce { recv, by, .. } | Collective::Scan { recv, by, .. } => {
-            (by, recv.len())
-        }
-        Collective::ReduceScatter { blocks, by, .. } => (by, blocks.iter().map(|b| b.len()).sum()),
-        _ => return can_be_used(mpi),
-    };
-    can_be_used(mpi) && (bytes / by.element.max(1) <= MOST || op::is_mpis(mpi, by))
+pub(super) fn take(endpoint: &Endpoint, args: &CollArgs) -> bool {
+    let mpi = endpoint.mpi;
+    let is_countable = args.reduction.is_none_or(|by| {
+        bytes(args, endpoint.size) / args.element() <= MOST || op::is_mpis(mpi, &by)
+    });
+    can_be_used(mpi) && is_countable
 }
 
 /// Calls one of the two forms; the communicator, and the request, are the last arguments of all of
@@ -69,153 +66,114 @@ struct Spread {
 }
 
 impl Call<'_> {
-    /// As `make`.
-    pub(super) fn make_large(&mut self, call: &Collective) -> Result<()> {
-        match call {
-            Collective::Barrier => fail!(DTL_ERROR_INTERNAL, "a barrier has no count"),
-            Collective::Bcast { data, root } => {
-                let byte = self.byte();
-                large!(self, MPI_Bcast_c, MPI_Ibcast_c, at(*data), count(*data), byte, *root)
+    /// Calls the function with large counts of a collective.
+    pub(super) fn make_large(&mut self, args: &CollArgs) -> Result<()> {
+        match (args.kind, &args.reduction) {
+            (Kind::Barrier, _) => fail!(DTL_ERROR_INTERNAL, "a barrier has no count"),
+            (Kind::Bcast, _) => {
+                let (data, byte) = (args.recv.whole(), self.byte());
+                large!(self, MPI_Bcast_c, MPI_Ibcast_c, at(data), count(data), byte, args.root)
             }
-            Collective::Reduce { by, .. }
-            | Collective::Allreduce { by, .. }
-            | Collective::ReduceScatter { by, .. }
-            | Collective::Scan { by, .. } => {
+            (_, Some(by)) => {
                 let pair = op::pair(self.endpoint.mpi, by)?;
-                self.large_reduction(call, by.element.max(1), pair)
+                self.large_reduction(args, pair)
             }
-            Collective::Gather { .. }
-            | Collective::Scatter { .. }
-            | Collective::Allgather { .. }
-            | Collective::Alltoall { .. } => self.large_equal_blocks(call),
-            _ => self.large_various_blocks(call),
+            _ if args.row().is_varied() => self.large_various_blocks(args),
+            _ => self.large_equal_blocks(args),
         }
     }
 
-    fn large_reduction(
-        &mut self,
-        call: &Collective,
-        element: usize,
-        (datatype, op): (Handle, Handle),
-    ) -> Result<()> {
-        let elements = |bytes: Region| (bytes.len() / element) as Count;
-        match call {
-            Collective::Reduce { send, recv, root, .. } => {
-                let (n, from) =
-                    (elements(send.unwrap_or(*recv)), self.reduced_from(*send, *recv, *root)?);
-                large!(self, MPI_Reduce_c, MPI_Ireduce_c, from, at(*recv), n, datatype, op, *root)
+    fn large_reduction(&mut self, args: &CollArgs, (datatype, op): (Handle, Handle)) -> Result<()> {
+        let elements = |bytes: usize| (bytes / args.element()) as Count;
+        let (n, into) = (elements(args.bytes), at(args.recv.whole()));
+        let from = self.own(args, &args.send);
+        match args.kind {
+            Kind::Reduce => {
+                let (from, root) = (self.reduced_from(args)?, args.root);
+                large!(self, MPI_Reduce_c, MPI_Ireduce_c, from, into, n, datatype, op, root)
             }
-            Collective::Allreduce { send, recv, .. } => {
-                let (n, from) = (elements(*recv), self.own(*send));
-                large!(self, MPI_Allreduce_c, MPI_Iallreduce_c, from, at(*recv), n, datatype, op)
+            Kind::Allreduce => {
+                large!(self, MPI_Allreduce_c, MPI_Iallreduce_c, from, into, n, datatype, op)
             }
-            Collective::Scan { send, recv, exclusive, .. } => {
-                let (n, from) = (elements(*recv), self.own(*send));
-                if *exclusive {
-                    large!(self, MPI_Exscan_c, MPI_Iexscan_c, from, at(*recv), n, datatype, op)
-                } else {
-                    large!(self, MPI_Scan_c, MPI_Iscan_c, from, at(*recv), n, datatype, op)
-                }
+            Kind::Scan => large!(self, MPI_Scan_c, MPI_Iscan_c, from, into, n, datatype, op),
+            Kind::Exscan => {
+                large!(self, MPI_Exscan_c, MPI_Iexscan_c, from, into, n, datatype, op)
             }
-            Collective::ReduceScatter { send, blocks, recv, .. } => {
-                let counts =
-                    self.keep_counts(blocks.iter().map(|block| elements(*block)).collect());
-                let (from, into) = match send {
-                    Some(_) => (self.own(*send), at(*recv)),
-                    None => self.scattered_in_place(blocks)?,
-                };
-                large!(
-                    self,
-                    MPI_Reduce_scatter_c,
-                    MPI_Ireduce_scatter_c,
-                    from,
-                    into,
-                    counts,
-                    datatype,
-                    op
-                )
-            }
-            _ => fail!(DTL_ERROR_INTERNAL, "no reduction"),
-        }
-    }
-
-    fn large_equal_blocks(&mut self, call: &Collective) -> Result<()> {
-        let byte = self.byte();
-        match call {
-            Collective::Gather { send, recv, len, root } => {
-                let (from, n) = (self.own(*send), *len as Count);
-                large!(self, MPI_Gather_c, MPI_Igather_c, from, n, byte, at(*recv), n, byte, *root)
-            }
-            Collective::Scatter { send, recv, len, root } => {
-                let (into, n) = (self.own(*recv), *len as Count);
-                large!(
-                    self,
-                    MPI_Scatter_c,
-                    MPI_Iscatter_c,
-                    at(*send),
-                    n,
-                    byte,
-                    into,
-                    n,
-                    byte,
-                    *root
-                )
-            }
-            Collective::Allgather { send, recv, len } => {
-                let (from, n) = (self.own(*send), *len as Count);
-                large!(self, MPI_Allgather_c, MPI_Iallgather_c, from, n, byte, at(*recv), n, byte)
-            }
-            Collective::Alltoall { send, recv, len } => {
-                let (from, n) = (self.own(*send), *len as Count);
-                large!(self, MPI_Alltoall_c, MPI_Ialltoall_c, from, n, byte, at(*recv), n, byte)
-            }
-            _ => fail!(DTL_ERROR_INTERNAL, "no blocks of one size"),
-        }
-    }
-
-    fn large_various_blocks(&mut self, call: &Collective) -> Result<()> {
-        let byte = self.byte();
-        let own = |own: Option<Region>| own.map_or(0, count);
-        match call {
-            Collective::Gatherv { send, blocks, root } => {
-                let Spread { base, counts, places } = self.spread_far(blocks);
-                let (from, n) = (self.own(*send), own(*send));
+            _ => {
+                let blocks = self.blocks_of(args);
+                let counts = blocks.iter().map(|block| elements(block.len())).collect();
+                let counts = self.keep_counts(counts);
+                let (from, into) = self.scattered_from(args, &blocks)?;
                 large! {
-                    self, MPI_Gatherv_c, MPI_Igatherv_c,
-                    from, n, byte, base, counts, places, byte, *root
+                    self, MPI_Reduce_scatter_c, MPI_Ireduce_scatter_c,
+                    from, into, counts, datatype, op
                 }
             }
-            Collective::Scatterv { blocks, recv, root } => {
-                let Spread { base, counts, places } = self.spread_far(blocks);
-                let (into, n) = (self.own(*recv), own(*recv));
+        }
+    }
+
+    fn large_equal_blocks(&mut self, args: &CollArgs) -> Result<()> {
+        let (byte, n, root) = (self.byte(), args.bytes as Count, args.root);
+        let (from, into) = (self.own(args, &args.send), at(args.recv.whole()));
+        match args.kind {
+            Kind::Gather => {
+                large!(self, MPI_Gather_c, MPI_Igather_c, from, n, byte, into, n, byte, root)
+            }
+            Kind::Scatter => {
+                let (from, into) = (at(args.send.whole()), self.own(args, &args.recv));
+                large!(self, MPI_Scatter_c, MPI_Iscatter_c, from, n, byte, into, n, byte, root)
+            }
+            Kind::Allgather => {
+                large!(self, MPI_Allgather_c, MPI_Iallgather_c, from, n, byte, into, n, byte)
+            }
+            Kind::Alltoall => {
+                large!(self, MPI_Alltoall_c, MPI_Ialltoall_c, from, n, byte, into, n, byte)
+            }
+            other => fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of one size"),
+        }
+    }
+
+    fn large_various_blocks(&mut self, args: &CollArgs) -> Result<()> {
+        let (byte, root) = (self.byte(), args.root);
+        let own = |buffer: &Buffer| if args.in_place { 0 } else { count(buffer.whole()) };
+        match args.kind {
+            Kind::Gatherv | Kind::Allgatherv => {
+                let Spread { base, counts, places } = self.spread_far(&args.recv);
+                let (from, n) = (self.own(args, &args.send), own(&args.send));
+                if args.kind == Kind::Gatherv {
+                    large! {
+                        self, MPI_Gatherv_c, MPI_Igatherv_c,
+                        from, n, byte, base, counts, places, byte, root
+                    }
+                } else {
+                    large! {
+                        self, MPI_Allgatherv_c, MPI_Iallgatherv_c,
+                        from, n, byte, base, counts, places, byte
+                    }
+                }
+            }
+            Kind::Scatterv => {
+                let Spread { base, counts, places } = self.spread_far(&args.send);
+                let (into, n) = (self.own(args, &args.recv), own(&args.recv));
                 large! {
                     self, MPI_Scatterv_c, MPI_Iscatterv_c,
-                    base, counts, places, byte, into, n, byte, *root
+                    base, counts, places, byte, into, n, byte, root
                 }
             }
-            Collective::Allgatherv { send, blocks } => {
-                let Spread { base, counts, places } = self.spread_far(blocks);
-                let (from, n) = (self.own(*send), own(*send));
-                large! {
-                    self, MPI_Allgatherv_c, MPI_Iallgatherv_c,
-                    from, n, byte, base, counts, places, byte
-                }
-            }
-            Collective::Alltoallv { send, blocks } => {
-                let Spread { base, counts, places } = self.spread_far(blocks);
-                let (from, takes, gaps) = match send {
-                    Some(send) => {
-                        let from = self.spread_far(send);
-                        (from.base, from.counts, from.places)
-                    }
-                    None => (self.own(None), counts, places),
+            Kind::Alltoallv => {
+                let Spread { base, counts, places } = self.spread_far(&args.recv);
+                let (from, takes, gaps) = if args.in_place {
+                    (self.own(args, &args.send), counts, places)
+                } else {
+                    let from = self.spread_far(&args.send);
+                    (from.base, from.counts, from.places)
                 };
                 large! {
                     self, MPI_Alltoallv_c, MPI_Ialltoallv_c,
                     from, takes, gaps, byte, base, counts, places, byte
                 }
             }
-            _ => fail!(DTL_ERROR_INTERNAL, "no blocks of several sizes"),
+            other => fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of several sizes"),
         }
     }
 
@@ -226,7 +184,8 @@ impl Call<'_> {
         at
     }
 
-    fn spread_far(&mut self, blocks: &[Region]) -> Spread {
+    fn spread_far(&mut self, blocks: &Buffer) -> Spread {
+        let blocks = self.ranges(blocks);
         let used = blocks.iter().filter(|block| !block.is_empty());
         let base = used.map(|block| block.addr()).min().unwrap_or(Addr::NULL);
         let place =

@@ -8,7 +8,6 @@
 //! Not here: how an operation ends (`ending`), communicators with time limits (`wire`), collectives
 //! (`collective`), which MPI (`find`, `session`).
 
-use super::collective;
 use super::comms::{duplicate, or_free, place_in};
 use super::ending;
 use super::functions::{Handle, Status};
@@ -17,7 +16,6 @@ use super::leftover;
 use super::message::{self, LARGE, tag_limit};
 use super::node::Node;
 use super::odd::{Odd, Oddities};
-use super::op;
 use super::persistent;
 use super::session::{Hold, Left, Mpi};
 use super::status::Reader;
@@ -25,9 +23,8 @@ use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Collective, Diagnostics, Done, ForeignTest, Groups, Matched, Named, NativeCollectives, OpId,
-    PersistentOps, Properties, RecvMode, Reductions, Rma, Selector, SendMode, ThreadCheck,
-    Transport, Window, WindowPart,
+    Diagnostics, Done, ForeignTest, Groups, Matched, Named, OpId, PersistentOps, Properties, RecvMode,
+    Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
 };
 use crate::sys::asking::{Asking, Heard};
 use crate::sys::buf::{Addr, Region, Scratch};
@@ -160,7 +157,7 @@ impl Endpoint {
     }
 
     /// A transport of its own for some ranks.
-    fn of_some(&self, ranks: &[i32], number: u32) -> Result<Endpoint> {
+    pub(super) fn of_some(&self, ranks: &[i32], number: u32) -> Result<Endpoint> {
         let _turn = self.mpi.enter()?;
         let everybody = ranks.len() == self.size.unsigned_abs() as usize
             && (0..).zip(ranks).all(|(at, rank)| at == *rank);
@@ -240,14 +237,20 @@ impl Endpoint {
     }
 
     #[inline(never)]
-    fn allreduce_with_care(&self, from: Addr, into: Addr, count: c_int, by: Named) -> Result<()> {
+    pub(super) fn allreduce_with_care(
+        &self,
+        from: Addr,
+        into: Addr,
+        count: c_int,
+        by: Named,
+    ) -> Result<()> {
         let _turn = self.mpi.enter()?;
         self.allreduce_on(from, into, count, by)
     }
 
     /// In a turn.
     #[inline(always)]
-    fn allreduce_on(
+    pub(super) fn allreduce_on(
         &self,
         from: Addr,
         into: Addr,
@@ -479,37 +482,6 @@ impl Transport for Endpoint {
         }
         self.mpi.free_soon(Left::Comm(self.inner))?;
         if self.owns_user { self.mpi.free_soon(Left::Comm(self.user)) } else { Ok(()) }
-    }
-}
-
-impl NativeCollectives for Endpoint {
-    fn takes(&self, call: &Collective) -> bool {
-        collective::takes(self, call)
-    }
-
-    fn collective(&self, call: &Collective) -> Option<Result<()>> {
-        collective::run(self, call)
-    }
-
-    fn reductions(&self) -> Option<&'static Reductions> {
-        Some(op::mpis_own(self.mpi))
-    }
-
-    #[unsafe(link_section = ".text.hot.dtl")]
-    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
-        if self.mpi.is_multiple() {
-            self.allreduce_on(from, into, count, by)
-        } else {
-            self.allreduce_with_care(from, into, count, by)
-        }
-    }
-
-    fn start_collective(&self, call: &Collective) -> Result<OpId> {
-        collective::start(self, call)
-    }
-
-    fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>> {
-        self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>)
     }
 }
 

@@ -5,7 +5,7 @@ use super::errors::SUCCESS;
 use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::cuda::external_stream::address;
-use crate::runtime::backend::Collective;
+use crate::runtime::comm::coll::{self, CollArgs};
 use crate::runtime::comm::types::{Reduction, describe, op_text};
 use crate::sys::buf::Region;
 use std::ptr;
@@ -20,40 +20,44 @@ pub(super) struct Target {
 }
 
 /// Why NCCL does not run a collective; the same on all ranks.
-pub(super) fn refuses(call: &Collective) -> Option<String> {
-    match call {
-        Collective::Reduce { by, .. } | Collective::Allreduce { by, .. } => refuses_reduction(by),
-        Collective::ReduceScatter { blocks, by, .. } => {
+pub(super) fn refuses(args: &CollArgs) -> Option<String> {
+    match args.kind {
+        coll::Kind::Reduce | coll::Kind::Allreduce => refuses_reduction(args),
+        coll::Kind::ReduceScatter | coll::Kind::ReduceScatterBlock => {
+            let blocks = args.send.ranges();
             let first = blocks.first().map(|block| block.len());
             let is_even = blocks.iter().all(|block| Some(block.len()) == first);
             let uneven = || "NCCL has blocks of one size only".to_owned();
-            refuses_reduction(by).or_else(|| (!is_even).then(uneven))
+            refuses_reduction(args).or_else(|| (!is_even).then(uneven))
         }
-        Collective::Alltoall { send: None, .. } => Some("NCCL has none in place".to_owned()),
-        Collective::Scan { .. } => Some("NCCL has none".to_owned()),
-        Collective::Gatherv { .. }
-        | Collective::Scatterv { .. }
-        | Collective::Allgatherv { .. }
-        | Collective::Alltoallv { .. } => Some(
+        coll::Kind::Alltoall if args.in_place => Some("NCCL has none in place".to_owned()),
+        coll::Kind::Barrier
+        | coll::Kind::Bcast
+        | coll::Kind::Gather
+        | coll::Kind::Scatter
+        | coll::Kind::Allgather
+        | coll::Kind::Alltoall => None,
+        _ if args.row().is_varied() => Some(
             "NCCL has blocks of one size only, and a rank without data cannot tell where the \
              others' is"
                 .to_owned(),
         ),
-        Collective::Barrier
-        | Collective::Bcast { .. }
-        | Collective::Gather { .. }
-        | Collective::Scatter { .. }
-        | Collective::Allgather { .. }
-        | Collective::Alltoall { .. } => None,
+        _ => Some("NCCL has none".to_owned()),
     }
 }
 
-fn refuses_reduction(by: &Reduction) -> Option<String> {
+fn refuses_reduction(args: &CollArgs) -> Option<String> {
+    let by = args.reduction.as_ref()?;
     match (kind(by.dtype), operation(by.op)) {
         (None, _) => Some(format!("NCCL does not reduce {}", describe(by.dtype))),
         (_, None) => Some(format!("NCCL has no {}", op_text(by.op))),
         _ => None,
     }
+}
+
+/// Dtype and operation of a reduction that is not refused.
+fn terms(by: &Reduction) -> (Kind, Kind) {
+    (kind(by.dtype).unwrap_or(UINT8), operation(by.op).unwrap_or(SUM))
 }
 
 fn kind(dtype: dtl_dtype_t) -> Option<Kind> {
@@ -92,25 +96,19 @@ fn block(all: Region, rank: i32, len: usize) -> Region {
 
 impl Target {
     /// Queues one that is not refused.
-    pub(super) fn queue(&self, call: &Collective) -> (Code, Behind) {
-        let code = match call {
-            Collective::Bcast { data, root } => self.broadcast(*data, *root),
-            Collective::Reduce { .. } | Collective::Allreduce { .. } => self.reduce(call),
-            Collective::ReduceScatter { send, blocks, recv, by } => {
-                return self.reduce_scatter(*send, blocks, *recv, by);
+    pub(super) fn queue(&self, args: &CollArgs) -> (Code, Behind) {
+        let (send, recv) = (args.send.whole(), args.recv.whole());
+        let code = match (args.kind, &args.reduction) {
+            (coll::Kind::Bcast, _) => self.broadcast(recv, args.root),
+            (coll::Kind::Reduce, Some(by)) => self.reduce(args, by),
+            (coll::Kind::Allreduce, Some(by)) => self.allreduce(args, by),
+            (coll::Kind::ReduceScatter | coll::Kind::ReduceScatterBlock, Some(by)) => {
+                return self.reduce_scatter(args, by);
             }
-            Collective::Allgather { send, recv, len } => {
-                self.allgather(send.unwrap_or(block(*recv, self.rank, *len)), *recv)
-            }
-            Collective::Gather { send, recv, len, root } => {
-                self.grouped(|| self.gather(*send, *recv, *len, *root))
-            }
-            Collective::Scatter { send, recv, len, root } => {
-                self.grouped(|| self.scatter(*send, *recv, *len, *root))
-            }
-            Collective::Alltoall { send: Some(send), recv, len } => {
-                self.grouped(|| self.exchange(*send, *recv, *len))
-            }
+            (coll::Kind::Allgather, _) => self.allgather(send, recv),
+            (coll::Kind::Gather, _) => self.grouped(|| self.gather(args)),
+            (coll::Kind::Scatter, _) => self.grouped(|| self.scatter(args)),
+            (coll::Kind::Alltoall, _) => self.grouped(|| self.exchange(send, recv, args.bytes)),
             _ => SUCCESS,
         };
         (code, None)
@@ -123,63 +121,36 @@ impl Target {
         unsafe { (self.calls.ncclBroadcast)(at, at, data.len(), UINT8, root, comm, stream) }
     }
 
-    fn reduce(&self, call: &Collective) -> Code {
-        let (comm, stream) = (self.comm, self.stream);
-        let terms =
-            |by: &Reduction| (kind(by.dtype).unwrap_or(UINT8), operation(by.op).unwrap_or(SUM));
-        match call {
-            Collective::Reduce { send, recv, root, by } => {
-                let (from, (kind, op)) = (send.unwrap_or(*recv), terms(by));
-                let into = if self.rank == *root { address(*recv) } else { ptr::null_mut() };
-                let count = from.len() / by.element.max(1);
-                // SAFETY: as in `broadcast`.
-                unsafe {
-                    (self.calls.ncclReduce)(
-                        address(from),
-                        into,
-                        count,
-                        kind,
-                        op,
-                        *root,
-                        comm,
-                        stream,
-                    )
-                }
-            }
-            Collective::Allreduce { send, recv, by } => {
-                let (from, (kind, op)) = (address(send.unwrap_or(*recv)), terms(by));
-                let count = recv.len() / by.element.max(1);
-                // SAFETY: as in `broadcast`.
-                unsafe {
-                    (self.calls.ncclAllReduce)(from, address(*recv), count, kind, op, comm, stream)
-                }
-            }
-            _ => SUCCESS,
-        }
+    fn reduce(&self, args: &CollArgs, by: &Reduction) -> Code {
+        let (comm, stream, root, (kind, op)) = (self.comm, self.stream, args.root, terms(by));
+        let recv = args.recv.whole();
+        let into = if self.rank == root { address(recv) } else { ptr::null_mut() };
+        let (from, count) = (address(args.send.whole()), args.bytes / args.element());
+        // SAFETY: as in `broadcast`.
+        unsafe { (self.calls.ncclReduce)(from, into, count, kind, op, root, comm, stream) }
+    }
+
+    fn allreduce(&self, args: &CollArgs, by: &Reduction) -> Code {
+        let (comm, stream, (kind, op)) = (self.comm, self.stream, terms(by));
+        let (from, into) = (address(args.send.whole()), address(args.recv.whole()));
+        let count = args.bytes / args.element();
+        // SAFETY: as in `broadcast`.
+        unsafe { (self.calls.ncclAllReduce)(from, into, count, kind, op, comm, stream) }
     }
 
     /// In place, NCCL leaves a rank's result where its block was; ours lies at the beginning.
-    fn reduce_scatter(
-        &self,
-        send: Option<Region>,
-        blocks: &[Region],
-        recv: Region,
-        by: &Reduction,
-    ) -> (Code, Behind) {
-        let own = usize::try_from(self.rank).ok().and_then(|rank| blocks.get(rank)).copied();
-        let (Some(first), Some(own)) = (blocks.first(), own) else { return (SUCCESS, None) };
-        let into = if send.is_some() { recv } else { own };
-        let (Some(kind), Some(op)) = (kind(by.dtype), operation(by.op)) else {
-            return (SUCCESS, None);
-        };
-        let count = own.len() / by.element.max(1);
+    fn reduce_scatter(&self, args: &CollArgs, by: &Reduction) -> (Code, Behind) {
+        let block = |rank| args.send.block(rank, args.bytes);
+        let (first, own, (kind, op)) = (block(0), block(self.rank), terms(by));
+        let into = if args.in_place { own } else { args.recv.whole() };
+        let count = own.len() / args.element();
         // SAFETY: as in `broadcast`.
         let code = unsafe {
             let call = self.calls.ncclReduceScatter;
-            call(address(*first), address(into), count, kind, op, self.comm, self.stream)
+            call(address(first), address(into), count, kind, op, self.comm, self.stream)
         };
-        let is_elsewhere = send.is_none() && own != *first;
-        (code, is_elsewhere.then_some((own, *first)))
+        let is_elsewhere = args.in_place && own != first;
+        (code, is_elsewhere.then_some((own, first)))
     }
 
     fn allgather(&self, send: Region, recv: Region) -> Code {
@@ -201,23 +172,27 @@ impl Target {
         if listed == SUCCESS { ended } else { listed }
     }
 
-    fn gather(&self, send: Option<Region>, recv: Region, len: usize, root: i32) -> Code {
+    fn gather(&self, args: &CollArgs) -> Code {
+        let (root, block) = (args.root, |rank| args.recv.block(rank, args.bytes));
         // In place, the root's own block is where it belongs.
-        let sent = send.map_or(SUCCESS, |send| self.send(send, root));
+        let own = args.send.whole();
+        let sent = if args.in_place { SUCCESS } else { self.send(own, root) };
         if self.rank != root {
             return sent;
         }
-        let others = (0..self.size).filter(|rank| *rank != root || send.is_some());
-        others.fold(sent, |code, rank| first(code, || self.recv(block(recv, rank, len), rank)))
+        let others = (0..self.size).filter(|rank| *rank != root || !args.in_place);
+        others.fold(sent, |code, rank| first(code, || self.recv(block(rank), rank)))
     }
 
-    fn scatter(&self, send: Region, recv: Option<Region>, len: usize, root: i32) -> Code {
-        let received = recv.map_or(SUCCESS, |recv| self.recv(recv, root));
+    fn scatter(&self, args: &CollArgs) -> Code {
+        let (root, block) = (args.root, |rank| args.send.block(rank, args.bytes));
+        let own = args.recv.whole();
+        let received = if args.in_place { SUCCESS } else { self.recv(own, root) };
         if self.rank != root {
             return received;
         }
-        let others = (0..self.size).filter(|rank| *rank != root || recv.is_some());
-        others.fold(received, |code, rank| first(code, || self.send(block(send, rank, len), rank)))
+        let others = (0..self.size).filter(|rank| *rank != root || !args.in_place);
+        others.fold(received, |code, rank| first(code, || self.send(block(rank), rank)))
     }
 
     fn exchange(&self, send: Region, recv: Region, len: usize) -> Code {

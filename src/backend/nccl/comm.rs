@@ -14,7 +14,8 @@ use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
 use crate::backend::cuda::Cuda;
 use crate::backend::cuda::external_stream::{ExternalStream, Point};
 use crate::error::{Error, Result};
-use crate::runtime::backend::{Collective, DeviceComm, Invitation};
+use crate::runtime::backend::{DeviceComm, Invitation};
+use crate::runtime::comm::coll::CollArgs;
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
@@ -48,7 +49,7 @@ struct State {
     next: u64,
     over: u64,
     /// Not queued yet.
-    waiting: VecDeque<Collective>,
+    waiting: VecDeque<CollArgs>,
     /// NCCL is still queueing it; what is left to do behind it.
     entering: Option<Behind>,
     /// Queued.
@@ -119,7 +120,7 @@ impl NcclComm {
             if let Some(behind) = state.entering.take() {
                 self.behind(state, behind)?;
             }
-            let Some(call) = state.waiting.pop_front() else { return Ok(()) };
+            let Some(args) = state.waiting.pop_front() else { return Ok(()) };
             let inside = self.queue.enter()?;
             let target = Target {
                 calls: self.nccl.calls,
@@ -128,7 +129,7 @@ impl NcclComm {
                 rank: state.rank,
                 size: state.size,
             };
-            let (code, behind) = target.queue(&call);
+            let (code, behind) = target.queue(&args);
             drop(inside);
             match code {
                 SUCCESS => self.behind(state, behind)?,
@@ -281,18 +282,18 @@ impl DeviceComm for NcclComm {
         (self.devices.handle(), self.queue.device())
     }
 
-    fn refuses(&self, call: &Collective) -> Option<String> {
-        refuses(call)
+    fn refuses(&self, args: &CollArgs) -> Option<String> {
+        refuses(args)
     }
 
-    fn start(&self, call: &Collective) -> Result<u64> {
+    fn start(&self, args: &CollArgs) -> Result<u64> {
         let mut state = self.state.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
         }
         let number = state.next;
         state.next += 1;
-        state.waiting.push_back(call.clone());
+        state.waiting.push_back(args.clone());
         Ok(number)
     }
 

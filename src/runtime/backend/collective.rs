@@ -1,11 +1,11 @@
-//! A collective in one piece, for transports that run it themselves. Not here: how the library runs
-//! one (`runtime::comm::run`).
+//! Collectives in one piece, of transports that run them themselves. Not here: the arguments, and how
+//! the library runs one (`runtime::comm::coll`).
 
 use super::{OpId, Transport};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::runtime::comm::types::Reduction;
-use crate::sys::buf::{Addr, Region};
+use crate::runtime::comm::coll::CollArgs;
+use crate::sys::buf::Addr;
 use std::array::from_fn;
 
 /// Numbers of dtypes and operations that [`Reductions`] have.
@@ -31,94 +31,16 @@ impl Reductions {
     }
 }
 
-/// A collective as a transport that has its own is asked for it. Regions are checked; `None` for a
-/// rank's own part: in place, it lies where its result goes.
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "named as the parameters in C")]
-pub enum Collective {
-    Barrier,
-    Bcast {
-        data: Region,
-        root: i32,
-    },
-    Reduce {
-        send: Option<Region>,
-        recv: Region,
-        root: i32,
-        by: Reduction,
-    },
-    Allreduce {
-        send: Option<Region>,
-        recv: Region,
-        by: Reduction,
-    },
-    /// `blocks`: what each rank gets, of everybody's data, in the order of ranks without gaps.
-    ReduceScatter {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-        recv: Region,
-        by: Reduction,
-    },
-    Scan {
-        send: Option<Region>,
-        recv: Region,
-        by: Reduction,
-        exclusive: bool,
-    },
-    /// `len`: bytes of one rank's block.
-    Gather {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-        root: i32,
-    },
-    Scatter {
-        send: Region,
-        recv: Option<Region>,
-        len: usize,
-        root: i32,
-    },
-    Allgather {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-    },
-    Alltoall {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-    },
-    /// `blocks` count at the root.
-    Gatherv {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-        root: i32,
-    },
-    Scatterv {
-        blocks: Vec<Region>,
-        recv: Option<Region>,
-        root: i32,
-    },
-    Allgatherv {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-    },
-    Alltoallv {
-        send: Option<Vec<Region>>,
-        blocks: Vec<Region>,
-    },
-}
-
-/// Collectives of a transport's own, and communicators of its own for them. All ranks have the
-/// group or none has it.
+/// Collectives of a transport's own, and communicators of its own for them. All ranks have the group
+/// or none has it.
 pub trait NativeCollectives: Send + Sync {
     /// Whether it runs this one. Decided from what is equal on all ranks.
-    fn takes(&self, call: &Collective) -> bool;
+    fn takes(&self, args: &CollArgs) -> bool;
     /// Runs one to its end, however long that takes. `None`: it does not run this one, as `takes`
     /// returns.
-    fn collective(&self, call: &Collective) -> Option<Result<()>>;
+    fn run(&self, args: &CollArgs) -> Option<Result<()>>;
     /// Starts one that it takes; it ends through [`Transport::test`] and cannot be cancelled.
-    fn start_collective(&self, call: &Collective) -> Result<OpId>;
+    fn start(&self, args: &CollArgs) -> Result<OpId>;
     /// The reductions that `allreduce` runs; the same on all ranks.
     fn reductions(&self) -> Option<&'static Reductions>;
     /// Reduces everybody's `count` elements at `from` (null: at `into`) by one of those, into

@@ -1,9 +1,9 @@
 //! Collectives of device memory by what has nothing else: no messages, no host memory. Such a kind
 //! is opened over another communicator, which carries the rest and lets the ranks find each other.
 
-use super::Collective;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::Result;
+use crate::runtime::comm::coll::CollArgs;
 
 /// What rank 0 makes and all ranks are told, so that they meet.
 pub type Invitation = [u64; 16];
@@ -29,9 +29,9 @@ pub trait DeviceComm: Send + Sync {
     fn device(&self) -> (dtl_backend_t, i32);
     /// Why it does not run one; decided from what is equal on all ranks. Regions are checked, and
     /// not empty all.
-    fn refuses(&self, call: &Collective) -> Option<String>;
+    fn refuses(&self, args: &CollArgs) -> Option<String>;
     /// Starts one, after all that were started before.
-    fn start(&self, call: &Collective) -> Result<u64>;
+    fn start(&self, args: &CollArgs) -> Result<u64>;
     /// Whether it is over. Once one has failed, all do that are not over.
     fn test(&self, started: u64) -> Result<bool>;
     /// Ends what runs, here: when it returns, nothing touches a buffer any more. Nothing can be

@@ -19,7 +19,7 @@ use super::link::Class;
 use super::posted::Posted;
 use super::standing::State;
 use super::table::check_outside;
-use super::{Comm, insert, on_device, progress, report};
+use super::{Comm, coll, insert, progress, report};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -155,7 +155,7 @@ fn continue_shrink(
         );
     };
     let made = derive(comm, &survivors, context, Some((seat, places)), number)?;
-    insert(on_device::pass_on(comm, made)?)
+    insert(coll::device::pass_on(comm, made)?)
 }
 
 /// An agreement in progress.

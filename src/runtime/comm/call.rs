@@ -11,7 +11,7 @@ macro_rules! kinds {
         /// What an operation is.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
-        pub enum Kind { $($name),+ }
+        pub enum Kind { $(#[doc = $text] $name),+ }
         /// All of them, with their names.
         pub(super) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
     };
@@ -88,14 +88,6 @@ impl Call {
         Call { count, dtype, ..self }
     }
 
-    pub(super) fn root(self, root: i32) -> Call {
-        Call { peer: root, ..self }
-    }
-
-    pub(super) fn op(self, op: i32) -> Call {
-        Call { op, ..self }
-    }
-
     /// The same for a trace.
     pub(super) fn args(&self) -> Args {
         let mut args = Args::NONE.tag(self.tag);
@@ -156,15 +148,7 @@ impl Call {
     /// Whether two ranks' calls can be the same collective; counts may differ where each rank has
     /// its own.
     pub(super) fn goes_with(&self, other: &Call) -> bool {
-        let uniform = !matches!(
-            self.kind,
-            Kind::Gatherv
-                | Kind::Scatterv
-                | Kind::Allgatherv
-                | Kind::Alltoallv
-                | Kind::NeighborAlltoallv
-                | Kind::ReduceScatter
-        );
+        let uniform = !self.kind.row().is_varied();
         let compared = |call: &Call| {
             let call = call.portable();
             (call.kind, call.dtype, call.op, call.peer)
@@ -316,7 +300,7 @@ mod tests {
     #[test]
     fn own_types_are_compared_by_what_they_are() {
         let dtype = |size, name| types::create_dtype(size, name).expect("a dtype");
-        let call = |dtype| Call::new(Kind::Bcast).with(2, dtype).root(0);
+        let call = |dtype| Call { peer: 0, ..Call::new(Kind::Bcast).with(2, dtype) };
         let (one, same, larger) =
             (call(dtype(8, "one")), call(dtype(8, "same")), call(dtype(12, "larger")));
         assert_ne!(one, same);
@@ -331,13 +315,15 @@ mod tests {
         let huge = call(dtype(1 << 40, "huge")).portable();
         assert_eq!(Call::from_words(huge.words()), Some(huge));
         assert!(huge.to_string().contains("of 4194303 bytes or more"), "{huge}");
-        let device = |call: Call| call.op(7).on_device();
-        assert!(device(one).goes_with(&device(same)) && !device(one).goes_with(&one.op(7)));
+        let device = |call: Call| Call { op: 7, ..call }.on_device();
+        assert!(
+            device(one).goes_with(&device(same)) && !device(one).goes_with(&Call { op: 7, ..one })
+        );
     }
 
     #[test]
     fn texts_name_what_matters() {
-        let call = Call::new(Kind::Allreduce).with(64, 9).op(0);
+        let call = Call { op: 0, ..Call::new(Kind::Allreduce).with(64, 9) };
         assert_eq!(
             Call { tag: 812, ..call }.to_string(),
             "allreduce #812 (count 64, FLOAT64, SUM)"

@@ -10,6 +10,8 @@
 
 use super::algorithms::Group;
 use super::algorithms::reduce::Fold;
+use super::call::Kind;
+use super::coll::CollArgs;
 use super::schedule::Advance;
 use super::types::Reduction;
 use super::{Comm, progress};
@@ -83,25 +85,12 @@ impl Flat {
     }
 }
 
-/// Which collective, and where its data are: `send` is this rank's part, `recv` where the result
-/// goes.
-#[derive(Clone, Copy)]
-pub(super) enum Shape {
-    Barrier,
-    Bcast { root: i32, data: Region },
-    Reduce { root: i32, send: Region, recv: Region },
-    Allreduce { send: Region, recv: Region },
-    Allgather { send: Region, recv: Region },
-}
-
 /// One on its way.
 pub(super) struct Steps {
-    shape: Shape,
-    reduction: Option<Reduction>,
+    args: CollArgs,
     number: u64,
-    /// What its posts are called, and their bytes.
+    /// What its posts are called.
     what: u32,
-    len: usize,
     is_posted: bool,
     /// The ranks whose posts it still waits for, the own one left out.
     next: i32,
@@ -111,32 +100,15 @@ pub(super) struct Steps {
 impl Steps {
     /// `what` tells it from other collectives.
     #[inline]
-    pub(super) fn new(
-        comm: &Comm,
-        flat: &Flat,
-        shape: Shape,
-        reduction: Option<Reduction>,
-        what: u32,
-    ) -> Self {
-        let all = (0, comm.size);
-        let (len, (next, end)) = match shape {
-            Shape::Barrier => (0, all),
-            Shape::Bcast { root, data } if root == comm.rank => (data.len(), (0, 0)),
-            Shape::Bcast { root, data } => (data.len(), (root, root + 1)),
-            Shape::Reduce { root, send, .. } if root == comm.rank => (send.len(), all),
-            Shape::Reduce { send, .. } => (send.len(), (0, 0)),
-            Shape::Allreduce { send, .. } | Shape::Allgather { send, .. } => (send.len(), all),
+    pub(super) fn new(comm: &Comm, flat: &Flat, args: CollArgs, what: u32) -> Self {
+        let root = args.root;
+        let (next, end) = match args.kind {
+            Kind::Bcast if root != comm.rank => (root, root + 1),
+            Kind::Reduce if root != comm.rank => (0, 0),
+            Kind::Bcast => (0, 0),
+            _ => (0, comm.size),
         };
-        Steps {
-            shape,
-            reduction,
-            number: flat.next_number(),
-            what,
-            len,
-            is_posted: false,
-            next,
-            end,
-        }
+        Steps { args, number: flat.next_number(), what, is_posted: false, next, end }
     }
 
     /// Moves it on as far as it goes without waiting.
@@ -155,10 +127,7 @@ impl Steps {
             self.next += 1;
         }
         self.conclude(comm, flat);
-        let met = matches!(
-            self.shape,
-            Shape::Barrier | Shape::Allreduce { .. } | Shape::Allgather { .. }
-        );
+        let met = !matches!(self.args.kind, Kind::Bcast | Kind::Reduce);
         flat.board.finish(self.number, met);
         flat.over.store(self.number, Ordering::Release);
         Ok(Advance::Done)
@@ -179,13 +148,9 @@ impl Steps {
             // One before it has failed: it never comes to its turn.
             return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
         }
-        let data = match self.shape {
-            Shape::Barrier => Region::EMPTY,
-            Shape::Bcast { root, .. } if root != comm.rank => Region::EMPTY,
-            Shape::Bcast { data, .. } => data,
-            Shape::Reduce { send, .. }
-            | Shape::Allreduce { send, .. }
-            | Shape::Allgather { send, .. } => send,
+        let data = match self.args.kind {
+            Kind::Bcast if self.args.root == comm.rank => self.args.recv.whole(),
+            _ => self.args.send.whole(),
         };
         self.is_posted = flat.board.post(self.number, self.what, data);
         Ok(self.is_posted)
@@ -193,7 +158,7 @@ impl Steps {
 
     #[inline]
     fn check(&self, post: &Post) -> Result<()> {
-        if post.what == self.what && post.data.len() == self.len {
+        if post.what == self.what && post.data.len() == self.args.bytes {
             return Ok(());
         }
         self.explain(post)
@@ -215,7 +180,7 @@ impl Steps {
              the same collective?",
             self.next,
             post.data.len(),
-            self.len
+            self.args.bytes
         )
     }
 
@@ -223,26 +188,22 @@ impl Steps {
     fn conclude(&self, comm: &Comm, flat: &Flat) {
         let part =
             |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
-        match self.shape {
-            Shape::Barrier => {}
-            Shape::Bcast { root, data } if root != comm.rank => data.copy_from(part(root)),
-            Shape::Bcast { .. } => {}
-            Shape::Allgather { recv, .. } => {
+        let CollArgs { kind, root, reduction, .. } = &self.args;
+        let (recv, root, len) = (self.args.recv.whole(), *root, self.args.bytes);
+        match (kind, reduction) {
+            (Kind::Bcast, _) if root != comm.rank => recv.copy_from(part(root)),
+            (Kind::Allgather, _) => {
                 for rank in 0..comm.size {
-                    recv.part(rank as usize * self.len, self.len).copy_from(part(rank));
+                    recv.part(rank as usize * len, len).copy_from(part(rank));
                 }
             }
-            Shape::Reduce { root, .. } if root != comm.rank => {}
-            Shape::Reduce { root, recv, .. } => {
-                if let Some(by) = &self.reduction {
-                    fold_all(by, comm.group(), Some(root), part, recv, flat.room.region());
-                }
+            (Kind::Reduce, Some(by)) if root == comm.rank => {
+                fold_all(by, comm.group(), Some(root), part, recv, flat.room.region());
             }
-            Shape::Allreduce { recv, .. } => {
-                if let Some(by) = &self.reduction {
-                    fold_all(by, comm.group(), None, part, recv, flat.room.region());
-                }
+            (Kind::Allreduce, Some(by)) => {
+                fold_all(by, comm.group(), None, part, recv, flat.room.region());
             }
+            _ => {}
         }
     }
 

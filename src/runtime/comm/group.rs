@@ -3,11 +3,12 @@
 
 use super::algorithms::{self as algorithm, choice::Algorithm};
 use super::call::{Call, Kind};
+use super::coll::{self, device};
 use super::link::Link;
 use super::members::Members;
 use super::posted::Posted;
 use super::table::put;
-use super::{Comm, attribute, begun, insert, on_device, progress, report};
+use super::{Comm, attribute, insert, progress, report};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
@@ -26,7 +27,7 @@ pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<V
     let begun = comm.prepare(Call::new(kind), None, |s, g| {
         algorithm::allgather(s, g, Algorithm::Bruck, (send, recv))
     });
-    begun::wait(comm, begun)?;
+    coll::wait(comm, begun)?;
     Ok(all.words())
 }
 
@@ -137,7 +138,7 @@ fn derive_part(
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     let copy = twin(comm, Kind::Dup)?;
     let number = comm.latest_number();
-    let copied = on_device::pass_on(comm, copy).and_then(|copy| {
+    let copied = device::pass_on(comm, copy).and_then(|copy| {
         attribute::copy_all(comm, handle, &copy)?;
         insert(copy)
     });
@@ -216,7 +217,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
         same.into_iter().map(|(_, rank, place)| (rank, place)).unzip();
     let number = comm.latest_number();
     let made = derive(comm, &ranks, context, Some((seat, places)), number)?;
-    or_absent(comm, number, on_device::pass_on(comm, made).and_then(insert)).map(Some)
+    or_absent(comm, number, device::pass_on(comm, made).and_then(insert)).map(Some)
 }
 
 /// One communicator for each node, ranks ordered by key.

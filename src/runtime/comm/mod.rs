@@ -3,11 +3,9 @@
 //! `table` has them by their handles. `open` finds or makes one on a `link`, `group` makes one from
 //! another. `p2p` sends and receives, `probing` looks for messages, `message` keeps what was probed
 //! and taken, `request` what is in flight (`persistent`: what is started again), `wait` waits for
-//! it. `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they
-//! list, `flat` those of a few bytes between ranks that share memory; `plan` shows what would run.
-//! `whole` calls collectives that a transport has of its own. `staging` and `staged` are messages
-//! and collectives of memory that the host cannot reach (`on_device`: collectives that stay there),
-//! `gated` sends that wait for an event. `window` is memory that other ranks read and change.
+//! it. `coll` begins collectives and picks from `algorithms`, `schedule` runs what they list, `flat`
+//! those of a few bytes between ranks that share memory; `plan` shows what would run. `staging` has
+//! messages of memory that the host cannot reach, `gated` sends that wait for an event. `window` is memory that other ranks read and change.
 //! `recorder` and `report` record which rank is in which operation; `absence` has the live ranks
 //! that do not take part (`left`: those that destroyed it); `posted` is memory of the library with
 //! the operation posted into it; `progress` moves everything on while a call waits.
@@ -16,9 +14,8 @@ mod absence;
 pub mod agree;
 mod algorithms;
 pub mod attribute;
-pub mod begun;
 mod call;
-pub mod collective;
+pub mod coll;
 mod direct;
 mod flat;
 pub mod group;
@@ -28,7 +25,6 @@ mod link;
 mod members;
 pub mod message;
 mod numbered;
-mod on_device;
 pub mod open;
 mod over;
 pub mod p2p;
@@ -42,14 +38,12 @@ pub mod report;
 pub mod request;
 mod run;
 mod schedule;
-pub mod staged;
 mod staging;
 mod standing;
 mod steps;
 mod table;
 pub mod types;
 pub mod wait;
-pub mod whole;
 pub mod window;
 mod withdrawing;
 
@@ -94,7 +88,7 @@ pub struct Comm {
     /// Collectives so far.
     sequence: AtomicU32,
     /// Collectives of a device's memory, of a kind that has them.
-    device: Option<Box<on_device::Part>>,
+    device: Option<Box<coll::device::Part>>,
     /// How device buffers go: what was told of it (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,

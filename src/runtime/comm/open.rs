@@ -1,8 +1,8 @@
 //! Opening: which kind, with which ranks, and the two predefined communicators.
 
 use super::call::Kind;
+use super::coll::device::{self, Wanted};
 use super::link::Link;
-use super::on_device::{self, Wanted};
 use super::{Comm, TABLE, group, insert, over, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
@@ -146,7 +146,7 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
     };
     let is_deterministic = raw.flags & DTL_COMM_DETERMINISTIC != 0 || below.link.is_deterministic;
     let wanted = Wanted { backend, stages: raw.flags & DTL_COMM_STAGE != 0, is_deterministic };
-    on_device::attach(below, wanted, prepared)
+    device::attach(below, wanted, prepared)
 }
 
 /// Whose ranks are those of another communicator has no others.

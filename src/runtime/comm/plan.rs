@@ -6,18 +6,18 @@
 //! bytes over a board (`flat`), which send no messages, and those of an MPI.
 
 use super::Comm;
-use super::algorithms as algorithm;
-use super::algorithms::any::{self, Way};
-use super::algorithms::choice::{Algorithm, Allowed, choose, has_algorithms};
+use super::algorithms::choice::{Algorithm, Allowed, choose};
 use super::algorithms::levels::Levels;
-use super::algorithms::{Folding, Group};
-use super::call::{KINDS, Kind};
+use super::algorithms::{Group, Way};
+use super::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Row};
 use super::flat;
 use super::members::Members;
 use super::recorder::Recorder;
 use super::schedule;
 use super::steps::Steps;
-use crate::error::{Result, fail};
+use super::types;
+use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
+use crate::error::Result;
 use crate::sys::buf::{Addr, Region};
 
 /// What a collective is called with, and on how many ranks.
@@ -76,29 +76,12 @@ pub const STEP_BYTES: usize = schedule::STEP_BYTES;
 /// The names of the collectives that are lists of steps. What is made of several (a fence is a
 /// flush and a barrier, a split an allgather and what follows from it) is none of them.
 pub fn collectives() -> impl Iterator<Item = &'static str> {
-    known().map(|(_, name)| name)
-}
-
-fn known() -> impl Iterator<Item = (Kind, &'static str)> {
-    KINDS.iter().copied().filter(|(kind, _)| has_algorithms(*kind))
-}
-
-/// Whether it folds data with an operation.
-fn folds(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Reduce
-            | Kind::Allreduce
-            | Kind::ReduceScatter
-            | Kind::ReduceScatterBlock
-            | Kind::Scan
-            | Kind::Exscan
-    )
+    coll::rows().map(|row| row.kind.name())
 }
 
 /// A collective of a job, with the algorithm that the library chooses.
 pub struct Plan {
-    kind: Kind,
+    row: &'static Row,
     how: Algorithm,
     job: Job,
     levels: Option<Levels>,
@@ -108,42 +91,36 @@ impl Plan {
     /// `None`: no collective has that name.
     #[must_use]
     pub fn new(collective: &str, job: Job) -> Option<Plan> {
-        let (kind, _) = known().find(|(_, name)| *name == collective)?;
+        let row = coll::rows().find(|row| row.kind.name() == collective)?;
         let levels = match job.per_node {
             0 => None,
             each => Levels::new(0, (0..job.ranks).map(|rank| rank / each)),
         };
-        let plan = Plan { kind, how: Algorithm::Linear, job, levels };
+        let plan = Plan { row, how: Algorithm::Linear, job, levels };
         Some(Plan { how: plan.choose(false), ..plan })
     }
 
     /// The algorithm; among them that over a board, if there is one.
     fn choose(&self, flat: bool) -> Algorithm {
-        let (kind, job) = (self.kind, &self.job);
+        let (kind, job) = (self.row.kind, &self.job);
         let two_level =
             self.levels.as_ref().is_some_and(|levels| levels.suit(kind, job.commutes, false));
-        let commutes = job.commutes || !folds(kind);
-        choose(kind, job.ranks, self.bytes(), commutes, Allowed { two_level, flat })
-    }
-
-    /// Bytes that decide; what ranks may have different numbers of is not asked after.
-    fn bytes(&self) -> usize {
-        match self.kind {
-            Kind::Barrier
-            | Kind::Gatherv
-            | Kind::Scatterv
-            | Kind::Allgatherv
-            | Kind::Alltoallv
-            | Kind::NeighborAlltoallv => 0,
-            _ => self.job.bytes,
-        }
+        let commutes = job.commutes || !self.row.reduces;
+        choose(
+            kind,
+            job.ranks,
+            self.row.deciding_bytes(self.job.bytes),
+            commutes,
+            Allowed { two_level, flat },
+        )
     }
 
     /// Whether a communicator does it over its board, if it has one with so much room for a rank's
     /// data: then no message of this plan is sent.
     #[must_use]
     pub fn prefers_board(&self, room: usize) -> bool {
-        let takes = self.bytes() <= flat::most_bytes(room, self.job.ranks);
+        let takes =
+            self.row.deciding_bytes(self.job.bytes) <= flat::most_bytes(room, self.job.ranks);
         self.choose(takes) == Algorithm::Flat
     }
 
@@ -176,62 +153,47 @@ impl Plan {
         }
         let mut told =
             Told { heard, waiting: Vec::new(), depth: 0, next: FIRST, size: Size::default() };
-        self.list(&mut told, Group { rank, size: self.job.ranks })?;
+        let g = Group { rank, size: self.job.ranks };
+        let way = Way { how: self.how, levels: self.levels.as_ref() };
+        let args = self.args(&mut told, g)?;
+        (self.row.list)(&mut told, g, way, &args)?;
         Ok(told.size)
     }
 
-    fn list<F: FnMut(Step)>(&self, s: &mut Told<'_, F>, g: Group) -> Result<()> {
-        let Job { bytes, root, element, commutes, .. } = self.job;
-        let by = Folding { element, commutes };
-        let way = Way { how: self.how, levels: self.levels.as_ref() };
-        let (own, recv) = (s.buffer(bytes), s.buffer(bytes));
-        match self.kind {
-            Kind::Barrier => any::barrier(s, g, way),
-            Kind::Bcast => any::bcast(s, g, way, root, own),
-            Kind::Reduce => any::reduce(s, g, way, root, by, (own, recv)),
-            Kind::Allreduce => any::allreduce(s, g, way, by, (own, recv)),
-            Kind::Scan => algorithm::scan(s, g, own, recv),
-            Kind::Exscan => algorithm::exscan(s, g, own, recv),
-            _ => self.list_blocks(s, g, way, own),
-        }
+    fn args<F: FnMut(Step)>(&self, s: &mut Told<'_, F>, g: Group) -> Result<CollArgs> {
+        let (row, Job { bytes, root, element, commutes, .. }) = (self.row, self.job);
+        // Nothing is reduced: only these two properties of the operation count.
+        let reduction = match row.reduces {
+            true => {
+                let mut any = types::reduction(DTL_DTYPE_BYTE, DTL_OP_REPLACE)?;
+                (any.element, any.commutes) = (element, commutes);
+                Some(any)
+            }
+            false => None,
+        };
+        let mut buffer = |extent| match extent {
+            Extent::Nothing => Buffer::NONE,
+            Extent::Own => Buffer::Whole(s.buffer(bytes)),
+            // Blocks of one size.
+            Extent::All | Extent::Varied => {
+                Buffer::Whole(s.buffer(bytes * g.size.unsigned_abs() as usize))
+            }
+        };
+        let (send, recv) = (buffer(row.send), buffer(row.recv));
+        let args = CollArgs { root, bytes, reduction, send, recv, ..CollArgs::new(row.kind) };
+        Ok(if row.kind == Kind::NeighborAlltoallv { with_neighbors(args, g) } else { args })
     }
+}
 
-    /// Those with a block for each rank.
-    fn list_blocks<F: FnMut(Step)>(
-        &self,
-        s: &mut Told<'_, F>,
-        g: Group,
-        way: Way,
-        own: Region,
-    ) -> Result<()> {
-        let (len, root) = (self.job.bytes, self.job.root);
-        let all = len * g.size.unsigned_abs() as usize;
-        let (send, recv) = (s.buffer(all), s.buffer(all));
-        let of = |all: Region| move |rank: i32| all.part(rank.unsigned_abs() as usize * len, len);
-        match self.kind {
-            Kind::Gather => return any::gather(s, g, way, root, (own, recv)),
-            Kind::Scatter => return any::scatter(s, g, way, root, (send, own)),
-            Kind::Allgather => return any::allgather(s, g, way, (own, recv)),
-            Kind::Alltoall => return algorithm::alltoall(s, g, self.how, len, (send, recv)),
-            Kind::ReduceScatter | Kind::ReduceScatterBlock => {
-                let blocks: Vec<Region> = (0..g.size).map(of(send)).collect();
-                return algorithm::reduce_scatter(s, g, &blocks, own);
-            }
-            Kind::Gatherv => algorithm::gatherv(s, g, root, own, of(recv)),
-            Kind::Scatterv => algorithm::scatterv(s, g, root, of(send), own),
-            Kind::Allgatherv => algorithm::allgatherv(s, g, own, of(recv)),
-            Kind::Alltoallv => any::alltoallv(s, g, of(send), of(recv)),
-            Kind::NeighborAlltoallv => {
-                // With the two neighbours in a ring.
-                let both = [(g.rank + g.size - 1) % g.size, (g.rank + 1) % g.size];
-                let pairs = |all| both.into_iter().map(move |rank| (rank, of(all)(rank)));
-                algorithm::exchange(s, g, pairs(send), pairs(recv));
-                s.round();
-            }
-            other => return fail!(DTL_ERROR_INTERNAL, "no steps are known of {}", other.name()),
-        }
-        Ok(())
-    }
+/// The two neighbours in a ring, each with its block.
+fn with_neighbors(args: CollArgs, g: Group) -> CollArgs {
+    let ranks = vec![(g.rank + g.size - 1) % g.size, (g.rank + 1) % g.size];
+    let blocks = |buffer: &Buffer| {
+        Buffer::Blocks(ranks.iter().map(|rank| buffer.block(*rank, args.bytes)).collect())
+    };
+    let (send, recv) = (blocks(&args.send), blocks(&args.recv));
+    let neighbors = Neighbors { dests: ranks.clone(), sources: ranks };
+    CollArgs { send, recv, neighbors: Some(Box::new(neighbors)), ..args }
 }
 
 /// Where made-up buffers begin; none is at address 0.
@@ -301,8 +263,8 @@ impl<F: FnMut(Step)> Steps for Told<'_, F> {
 
     fn renamed(
         &mut self,
-        real: impl Fn(i32) -> i32,
-        list: impl FnOnce(&mut Self) -> Result<()>,
+        real: &dyn Fn(i32) -> i32,
+        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
     ) -> Result<()> {
         let first = self.waiting.len();
         self.depth += 1;

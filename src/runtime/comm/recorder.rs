@@ -328,7 +328,7 @@ mod tests {
     fn keeps_the_latest_and_their_state() {
         let recorder = Recorder::new();
         let tickets: Vec<_> = (0..100_u64)
-            .map(|count| recorder.begin(&Call::new(Kind::Bcast).with(count, 2).root(1)))
+            .map(|count| recorder.begin(&Call { peer: 1, ..Call::new(Kind::Bcast).with(count, 2) }))
             .collect();
         assert_eq!(recorder.stuck().map(|call| call.count), Some(36), "the oldest of 64");
         recorder.end(tickets[98]);

@@ -10,9 +10,9 @@ mod begin;
 mod ending;
 mod other;
 
-use super::begun::Begun;
 use super::call::Kind;
 pub use super::call::Tagged;
+use super::coll::Begun;
 use super::life::Life;
 pub(super) use super::life::Standing;
 use super::link::Class;

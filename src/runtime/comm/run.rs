@@ -7,22 +7,20 @@ mod lost;
 mod questions;
 
 use super::algorithms::Group;
-use super::begun::Begun;
 use super::call::Call;
-use super::flat::{self, Flat, Shape};
+use super::coll::staging::Stage;
+use super::coll::{Begun, CollArgs, device, native};
+use super::flat::{self, Flat};
 use super::left::Turns;
-use super::on_device;
 use super::recorder::Ticket;
 use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
-use super::staged::Stage;
 use super::table::check_outside;
 use super::types::Reduction;
-use super::whole;
 use super::{Comm, progress, withdrawing};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Collective, OpId};
+use crate::runtime::backend::OpId;
 use crate::sys::cache::usually;
 use crate::sys::epoch;
 use crate::sys::park::Backoff;
@@ -51,11 +49,11 @@ enum Work {
     /// Steps of the library's own algorithms.
     Steps(Schedule),
     /// One of the transport's own; `Some` once it is in flight.
-    Whole(Collective, Option<OpId>),
+    Native(CollArgs, Option<OpId>),
     /// Over the communicator's board.
     Flat(flat::Steps),
     /// Of device memory; `Some` once it is started.
-    Device(Collective, Option<u64>),
+    Device(CollArgs, Option<u64>),
 }
 
 /// A collective that was started.
@@ -108,9 +106,9 @@ impl Beginning {
         }
     }
 
-    /// One that is not called at once.
-    pub(super) fn whole(self, what: Collective) -> Run {
-        self.run(Work::Whole(what, None))
+    /// One of the transport's own that has not started.
+    pub(super) fn native(self, args: CollArgs) -> Run {
+        self.run(Work::Native(args, None))
     }
 }
 
@@ -172,16 +170,11 @@ impl Comm {
     /// Begins one over the board. What is over at once is never described as a `Run`, which would
     /// take longer than the collective.
     #[inline]
-    pub(super) fn prepare_flat(
-        &self,
-        call: Call,
-        reduction: Option<Reduction>,
-        flat: &Flat,
-        shape: Shape,
-    ) -> Result<Begun> {
+    pub(super) fn prepare_flat(&self, args: CollArgs, flat: &Flat) -> Result<Begun> {
+        let call = args.call();
         let turn = self.enter(&call)?;
         let begin = self.begin(call, turn);
-        let mut steps = flat::Steps::new(self, flat, shape, reduction, begin.tag());
+        let mut steps = flat::Steps::new(self, flat, args, begin.tag());
         if let Ok(Advance::Done) = steps.advance(self, flat) {
             self.recorder.end(begin.ticket);
             self.leave(turn);
@@ -192,9 +185,10 @@ impl Comm {
     }
 
     /// Begins one of device memory.
-    pub(super) fn prepare_on_device(&self, call: Call, whole: Collective) -> Result<Begun> {
+    pub(super) fn prepare_on_device(&self, args: CollArgs) -> Result<Begun> {
+        let call = args.call();
         let turn = self.enter(&call)?;
-        Ok(Begun::Going(self.begin(call.on_device(), turn).run(Work::Device(whole, None))))
+        Ok(Begun::Going(self.begin(call.on_device(), turn).run(Work::Device(args, None))))
     }
 
     /// Collectives are called one at a time, by threads that may call the transport.
@@ -271,8 +265,8 @@ impl Run {
     pub(super) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
             Work::Steps(schedule) => schedule.advance(comm, self.tag),
-            Work::Whole(whole, op) => whole::advance(comm, whole, op),
-            Work::Device(whole, started) => on_device::advance(comm, whole, started),
+            Work::Native(args, op) => native::advance(comm, args, op),
+            Work::Device(args, started) => device::advance(comm, args, started),
             Work::Flat(steps) => match &comm.flat {
                 Some(flat) => steps.advance(comm, flat),
                 None => Ok(Advance::Done),
@@ -359,7 +353,7 @@ impl Run {
 
     /// Whether it is in the transport's hands, which do not give it back.
     pub(super) fn is_irrevocable(&self) -> bool {
-        matches!(self.work, Work::Whole(_, Some(_)))
+        matches!(self.work, Work::Native(_, Some(_)))
     }
 
     pub(super) fn wait(mut self, comm: &Comm) -> Result<()> {
@@ -437,7 +431,7 @@ impl Run {
     pub(super) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             Work::Steps(schedule) => schedule.abandon(comm),
-            Work::Device(..) => on_device::give_up(comm),
+            Work::Device(..) => device::give_up(comm),
             _ => {}
         }
         if self.is_kept() || self.is_irrevocable() {

@@ -267,8 +267,8 @@ impl Steps for Schedule {
 
     fn renamed(
         &mut self,
-        real: impl Fn(i32) -> i32,
-        list: impl FnOnce(&mut Self) -> Result<()>,
+        real: &dyn Fn(i32) -> i32,
+        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
     ) -> Result<()> {
         let first = self.steps.len();
         list(self)?;

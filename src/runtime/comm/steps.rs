@@ -30,7 +30,7 @@ pub(super) trait Steps {
     /// ranks become those of all.
     fn renamed(
         &mut self,
-        real: impl Fn(i32) -> i32,
-        list: impl FnOnce(&mut Self) -> Result<()>,
+        real: &dyn Fn(i32) -> i32,
+        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
     ) -> Result<()>;
 }

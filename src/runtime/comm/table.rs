@@ -1,7 +1,7 @@
 //! Communicators under their handles: found, kept for a call, put there, destroyed.
 
 use super::standing::State;
-use super::{Comm, absence, attribute, message, on_device, open, progress, request, withdrawing};
+use super::{Comm, absence, attribute, coll, message, open, progress, request, withdrawing};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result, fail};
@@ -146,7 +146,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
         comm.standing.set(State::Open);
         return Err(error);
     }
-    on_device::leave(comm);
+    coll::device::leave(comm);
     absence::leave(comm, has_failed);
     let handle = comm.handle();
     match TABLE.remove(&epoch::enter(), handle.id) {

@@ -6,14 +6,17 @@ use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
-/// Block r of `send` goes to rank r; block r of `recv` comes from rank r; blocks of `len` bytes.
+/// Block r of `send` goes to rank r; block r of `recv` comes from rank r; blocks of `len` bytes. In
+/// place `send` is `recv`.
 pub(in crate::runtime::comm) fn alltoall(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
     len: usize,
     (send, recv): (Region, Region),
+    in_place: bool,
 ) -> Result<()> {
+    let send = if in_place { copied(s, recv)? } else { send };
     if how == Algorithm::Bruck {
         return bruck(s, g, len, (send, recv));
     }
@@ -30,7 +33,7 @@ pub(in crate::runtime::comm) fn alltoall(
 
 /// Bruck: in round k every block whose distance has bit k goes 2^k ranks on, packed into one
 /// message.
-fn bruck(s: &mut impl Steps, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
+fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
     let (out, into) = (s.scratch(most)?, s.scratch(most)?);
@@ -57,9 +60,60 @@ fn bruck(s: &mut impl Steps, g: Group, len: usize, (send, recv): (Region, Region
     Ok(())
 }
 
+/// Copies data that a result will overwrite.
+fn copied(s: &mut dyn Steps, data: Region) -> Result<Region> {
+    let copy = s.scratch(data.len())?;
+    s.copy(copy, data);
+    s.round();
+    Ok(copy)
+}
+
+/// Block r of `out` to rank r, block r of `into` from rank r. Each begins with its neighbour, or
+/// all would send to rank 0 first and wait for its port. In place the blocks of `into` are sent.
+pub(in crate::runtime::comm) fn alltoallv(
+    s: &mut dyn Steps,
+    g: Group,
+    out: impl Fn(i32) -> Region,
+    into: impl Fn(i32) -> Region,
+    in_place: bool,
+) -> Result<()> {
+    let copies: Vec<Region> = match in_place {
+        true => (0..g.size).map(|rank| copied(s, into(rank))).collect::<Result<_>>()?,
+        false => Vec::new(),
+    };
+    let out = |rank: i32| copies.get(rank as usize).copied().unwrap_or_else(|| out(rank));
+    let after = |distance| g.after(distance);
+    let before = |distance: i32| g.after(-distance);
+    exchange(
+        s,
+        g,
+        (1..g.size).map(after).map(|rank| (rank, out(rank))),
+        (1..g.size).map(before).map(|rank| (rank, into(rank))),
+    );
+    s.copy(into(g.rank), out(g.rank));
+    s.round();
+    Ok(())
+}
+
+/// One block to each of `out`'s ranks, one from each of `into`'s. The n-th block to this rank itself
+/// is the n-th from itself.
+pub(in crate::runtime::comm) fn neighbor_alltoallv(
+    s: &mut dyn Steps,
+    g: Group,
+    out: impl Iterator<Item = (i32, Region)> + Clone,
+    into: impl Iterator<Item = (i32, Region)> + Clone,
+) -> Result<()> {
+    exchange(s, g, out.clone(), into.clone());
+    let (from, to) =
+        (out.filter(|(rank, _)| *rank == g.rank), into.filter(|(rank, _)| *rank == g.rank));
+    to.zip(from).for_each(|((_, to), (_, from))| s.copy(to, from));
+    s.round();
+    Ok(())
+}
+
 /// Everything at once: each block straight to its rank. A block for this rank itself is copied.
 pub(in crate::runtime::comm) fn exchange(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     out: impl Iterator<Item = (i32, Region)>,
     into: impl Iterator<Item = (i32, Region)>,

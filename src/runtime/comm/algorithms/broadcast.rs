@@ -2,10 +2,11 @@
 
 use super::choice::Algorithm;
 use super::{Group, ring, share};
+use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
-pub(in crate::runtime::comm) fn barrier(s: &mut impl Steps, g: Group) {
+pub(in crate::runtime::comm) fn barrier(s: &mut dyn Steps, g: Group) -> Result<()> {
     let mut distance = 1;
     while distance < g.size {
         s.recv(g.after(-distance), Region::EMPTY);
@@ -13,23 +14,25 @@ pub(in crate::runtime::comm) fn barrier(s: &mut impl Steps, g: Group) {
         s.round();
         distance *= 2;
     }
+    Ok(())
 }
 
 pub(in crate::runtime::comm) fn bcast(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
     root: i32,
     data: Region,
-) {
+) -> Result<()> {
     match how {
         Algorithm::ScatterRing => scatter_ring(s, g, root, data),
         _ => binomial(s, g, root, data),
     }
+    Ok(())
 }
 
 /// Binomial tree; ranks are counted from the root.
-fn binomial(s: &mut impl Steps, g: Group, root: i32, data: Region) {
+fn binomial(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     let me = g.steps_from(root);
     let real = |virtual_rank: i32| (virtual_rank + root) % g.size;
     let mut reach = 1;
@@ -52,7 +55,7 @@ fn binomial(s: &mut impl Steps, g: Group, root: i32, data: Region) {
 }
 
 /// The root deals the bytes out, then everybody's share goes round.
-fn scatter_ring(s: &mut impl Steps, g: Group, root: i32, data: Region) {
+fn scatter_ring(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     let part = |rank: i32| share(data, rank, g.size, 1);
     if g.rank == root {
         (0..g.size).filter(|rank| *rank != root).for_each(|rank| s.send(rank, part(rank)));

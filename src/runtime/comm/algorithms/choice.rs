@@ -112,11 +112,6 @@ const TABLE: &[Row] = &[
     row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
 ];
 
-/// Whether a call is one collective by one of these algorithms, and not made of several.
-pub(in crate::runtime::comm) fn has_algorithms(kind: Kind) -> bool {
-    TABLE.iter().any(|row| row.kind == kind)
-}
-
 /// What a communicator allows beyond what every one does.
 #[derive(Clone, Copy, Default)]
 pub(in crate::runtime::comm) struct Allowed {

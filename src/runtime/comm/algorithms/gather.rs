@@ -14,7 +14,7 @@ fn subtree(me: i32, size: i32) -> i32 {
 
 /// `recv` (at the root) holds one block of `send`'s size for each rank.
 pub(in crate::runtime::comm) fn gather(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
     root: i32,
@@ -22,8 +22,7 @@ pub(in crate::runtime::comm) fn gather(
 ) -> Result<()> {
     let len = send.len();
     if how != Algorithm::Binomial {
-        gatherv(s, g, root, send, |rank| block(recv, rank, len));
-        return Ok(());
+        return gatherv(s, g, root, send, |rank| block(recv, rank, len));
     }
     let me = g.steps_from(root);
     let all = s.scratch(len * subtree(me, g.size) as usize)?;
@@ -53,12 +52,12 @@ pub(in crate::runtime::comm) fn gather(
 
 /// Every block straight to the root.
 pub(in crate::runtime::comm) fn gatherv(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     root: i32,
     send: Region,
     recv: impl Fn(i32) -> Region,
-) {
+) -> Result<()> {
     if g.rank == root {
         (0..g.size).filter(|rank| *rank != root).for_each(|rank| s.recv(rank, recv(rank)));
         s.copy(recv(root), send);
@@ -66,11 +65,12 @@ pub(in crate::runtime::comm) fn gatherv(
         s.send(root, send);
     }
     s.round();
+    Ok(())
 }
 
 /// `send` (at the root) holds one block of `recv`'s size for each rank.
 pub(in crate::runtime::comm) fn scatter(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
     root: i32,
@@ -78,8 +78,7 @@ pub(in crate::runtime::comm) fn scatter(
 ) -> Result<()> {
     let len = recv.len();
     if how != Algorithm::Binomial {
-        scatterv(s, g, root, |rank| block(send, rank, len), recv);
-        return Ok(());
+        return scatterv(s, g, root, |rank| block(send, rank, len), recv);
     }
     let me = g.steps_from(root);
     let all = s.scratch(len * subtree(me, g.size) as usize)?;
@@ -110,12 +109,12 @@ pub(in crate::runtime::comm) fn scatter(
 
 /// Every block straight from the root.
 pub(in crate::runtime::comm) fn scatterv(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     root: i32,
     send: impl Fn(i32) -> Region,
     recv: Region,
-) {
+) -> Result<()> {
     if g.rank == root {
         (0..g.size).filter(|rank| *rank != root).for_each(|rank| s.send(rank, send(rank)));
         s.copy(recv, send(root));
@@ -123,11 +122,12 @@ pub(in crate::runtime::comm) fn scatterv(
         s.recv(root, recv);
     }
     s.round();
+    Ok(())
 }
 
 /// `recv` holds one block of `send`'s size for each rank.
 pub(in crate::runtime::comm) fn allgather(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
     (send, recv): (Region, Region),
@@ -136,26 +136,26 @@ pub(in crate::runtime::comm) fn allgather(
     if how == Algorithm::Bruck {
         return bruck(s, g, send, recv);
     }
-    allgatherv(s, g, send, |rank| block(recv, rank, len));
-    Ok(())
+    allgatherv(s, g, send, |rank| block(recv, rank, len))
 }
 
 /// Blocks go round the ring.
 pub(in crate::runtime::comm) fn allgatherv(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     send: Region,
     recv: impl Fn(i32) -> Region,
-) {
+) -> Result<()> {
     // Done at the end of the first round: nobody waits for it.
     s.copy(recv(g.rank), send);
     ring(s, g, send, recv);
     s.round();
+    Ok(())
 }
 
 /// Bruck: what a rank has doubles with each round, counted from its own block on; turned at the
 /// end.
-fn bruck(s: &mut impl Steps, g: Group, send: Region, recv: Region) -> Result<()> {
+fn bruck(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     let len = send.len();
     let all = s.scratch(len * g.size as usize)?;
     s.copy(block(all, 0, len), send);

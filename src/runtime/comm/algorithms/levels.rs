@@ -125,23 +125,23 @@ impl Levels {
     }
 
     /// Lists steps among the ranks of this rank's node.
-    pub(super) fn inside<S: Steps>(
+    pub(super) fn inside(
         &self,
-        s: &mut S,
-        list: impl FnOnce(&mut S, Group) -> Result<()>,
+        s: &mut dyn Steps,
+        list: impl Fn(&mut dyn Steps, Group) -> Result<()>,
     ) -> Result<()> {
         let ranks = self.node(self.own());
         let g = Group { rank: self.place(self.rank).1, size: int(ranks.len()) };
         let real = |place: i32| ranks.get(place.unsigned_abs() as usize).copied().unwrap_or(place);
-        s.renamed(real, |s| list(s, g))
+        s.renamed(&real, &mut |s| list(s, g))
     }
 
     /// Lists steps among the leaders, numbered by node; nothing for the other ranks.
-    pub(super) fn between<S: Steps>(
+    pub(super) fn between(
         &self,
-        s: &mut S,
+        s: &mut dyn Steps,
         root: i32,
-        list: impl FnOnce(&mut S, Group) -> Result<()>,
+        list: impl Fn(&mut dyn Steps, Group) -> Result<()>,
     ) -> Result<()> {
         if !self.is_leader(root) {
             return Ok(());
@@ -151,7 +151,7 @@ impl Levels {
             Some(first) if node != self.node_of(root) => *first,
             _ => root,
         };
-        s.renamed(real, |s| list(s, g))
+        s.renamed(&real, &mut |s| list(s, g))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Which messages a collective consists of. Each function appends steps for this rank; none of
-//! them talks to a transport. `choice` says which one is used when.
+//! them talks to a transport. `choice` selects one; `coll::table` has what each collective calls.
 //!
 //! n = ranks, m = bytes of one rank's data. Rounds, and bytes sent by the busiest rank:
 //!
@@ -35,16 +35,15 @@
 //! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
 
 mod alltoall;
-pub(super) mod any;
 mod broadcast;
 pub(super) mod choice;
 mod gather;
 pub(super) mod levels;
 pub(super) mod reduce;
 mod scan;
-mod two_level;
+pub(super) mod two_level;
 
-pub(super) use alltoall::{alltoall, exchange};
+pub(super) use alltoall::{alltoall, alltoallv, neighbor_alltoallv};
 pub(super) use broadcast::{barrier, bcast};
 pub(super) use gather::{allgather, allgatherv, gather, gatherv, scatter, scatterv};
 pub(super) use reduce::{allreduce, reduce, reduce_scatter};
@@ -52,6 +51,8 @@ pub(super) use scan::{exscan, scan};
 
 use super::steps::Steps;
 use crate::sys::buf::Region;
+use choice::Algorithm;
+use levels::Levels;
 
 /// Who we are in the collective.
 #[derive(Clone, Copy)]
@@ -81,6 +82,21 @@ pub(super) struct Folding {
     pub(super) commutes: bool,
 }
 
+/// How a collective goes.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) how: Algorithm,
+    /// The nodes, if the communicator has several.
+    pub(super) levels: Option<&'a Levels>,
+}
+
+impl<'a> Way<'a> {
+    /// The nodes, if the algorithm goes by them.
+    pub(super) fn nodes(self) -> Option<&'a Levels> {
+        self.levels.filter(|_| self.how == Algorithm::TwoLevel)
+    }
+}
+
 /// Block `index` of equal ones of `len` bytes.
 fn block(whole: Region, index: i32, len: usize) -> Region {
     whole.part(index as usize * len, len)
@@ -95,7 +111,7 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
 
 /// Copies equal blocks that lie in the order of ranks from `first` on round the ring to where they
 /// lie from rank 0 on.
-fn turn_back(s: &mut impl Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
+fn turn_back(s: &mut dyn Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
     let below = first as usize * len;
     let above = by_rank.len() - by_rank.part(0, below).len();
     s.copy(by_rank.part(below, above), turned.part(0, above));
@@ -105,7 +121,7 @@ fn turn_back(s: &mut impl Steps, first: i32, len: usize, by_rank: Region, turned
 }
 
 /// The other way.
-fn turn(s: &mut impl Steps, first: i32, len: usize, turned: Region, by_rank: Region) {
+fn turn(s: &mut dyn Steps, first: i32, len: usize, turned: Region, by_rank: Region) {
     let below = first as usize * len;
     let above = by_rank.len() - by_rank.part(0, below).len();
     s.copy(turned.part(0, above), by_rank.part(below, above));
@@ -115,7 +131,7 @@ fn turn(s: &mut impl Steps, first: i32, len: usize, turned: Region, by_rank: Reg
 }
 
 /// Every rank starts with its own block, which may lie elsewhere, and ends with all others too.
-fn ring(s: &mut impl Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
+fn ring(s: &mut dyn Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
     for step in 0..g.size - 1 {
         s.recv(g.after(-1), block(g.after(-step - 1)));
         s.send(g.after(1), if step == 0 { own } else { block(g.after(-step)) });

@@ -32,7 +32,7 @@ fn shared_piece(ranks: i32) -> usize {
 }
 
 pub(in crate::runtime::comm) fn reduce(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
     root: i32,
@@ -48,7 +48,7 @@ pub(in crate::runtime::comm) fn reduce(
 /// Binomial tree towards the root; each partial result covers consecutive ranks and the lower part
 /// is always the left operand. Without commutation the tree's root must be rank 0.
 fn binomial(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     root: i32,
     by: Folding,
@@ -88,7 +88,7 @@ fn binomial(
 
 /// Takes the parts of the tree below this rank; where they are folded with its own.
 fn fold_parts(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     top: i32,
     own: Region,
@@ -116,7 +116,7 @@ fn fold_parts(
 /// Recursive halving, then each rank's share goes up a binomial tree. For operations that commute:
 /// ranks are counted so that the root is the last, which always goes on.
 fn halving_gather(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     root: i32,
     element: usize,
@@ -124,29 +124,26 @@ fn halving_gather(
 ) -> Result<()> {
     let v = Group { rank: (g.rank - root - 1).rem_euclid(g.size), size: g.size };
     let fold = Fold::new(v);
-    let (starts, piece) = pieces(send.len(), element, shared_piece(fold.core));
+    let (mut starts, piece) = pieces(send.len(), element, shared_piece(fold.core));
     let room = piece.min(send.len());
     let is_root = g.rank == root;
     let (result, other) = (if is_root { recv } else { s.scratch(room)? }, s.scratch(room)?);
-    s.renamed(
-        |rank| (rank + root + 1) % g.size,
-        |s| {
-            for start in starts {
-                let own = send.part(start, piece);
-                let result = result.part(if is_root { start } else { 0 }, own.len());
-                let Some((me, own)) = fold.enter(s, v, (own, result), other) else { continue };
-                let shares = Shares { whole: result, core: fold.core, element };
-                halve(s, &fold, me, &shares, own, other);
-                shares.gather(s, &fold, me);
-            }
-            s.round();
-            Ok(())
-        },
-    )
+    s.renamed(&|rank| (rank + root + 1) % g.size, &mut |s| {
+        for start in starts.by_ref() {
+            let own = send.part(start, piece);
+            let result = result.part(if is_root { start } else { 0 }, own.len());
+            let Some((me, own)) = fold.enter(s, v, (own, result), other) else { continue };
+            let shares = Shares { whole: result, core: fold.core, element };
+            halve(s, &fold, me, &shares, own, other);
+            shares.gather(s, &fold, me);
+        }
+        s.round();
+        Ok(())
+    })
 }
 
 pub(in crate::runtime::comm) fn allreduce(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
     element: usize,
@@ -189,7 +186,7 @@ impl Fold {
     /// lies then: still in `own`, or folded in `result`.
     fn enter(
         &self,
-        s: &mut impl Steps,
+        s: &mut dyn Steps,
         g: Group,
         (own, result): (Region, Region),
         other: Region,
@@ -216,7 +213,7 @@ impl Fold {
     }
 
     /// The result for those that gave their part away.
-    fn leave(&self, s: &mut impl Steps, g: Group, recv: Region) {
+    fn leave(&self, s: &mut dyn Steps, g: Group, recv: Region) {
         if g.rank < 2 * self.extra {
             if g.rank % 2 == 0 {
                 s.recv(g.rank + 1, recv);
@@ -229,7 +226,7 @@ impl Fold {
 }
 
 /// Recursive doubling: the partners' parts are neighbours, the lower one is the left operand.
-fn doubling(s: &mut impl Steps, g: Group, (send, recv): (Region, Region)) -> Result<()> {
+fn doubling(s: &mut dyn Steps, g: Group, (send, recv): (Region, Region)) -> Result<()> {
     let other = s.scratch(send.len())?;
     let fold = Fold::new(g);
     if let Some((me, mut own)) = fold.enter(s, g, (send, recv), other) {
@@ -274,7 +271,7 @@ impl Shares {
     }
 
     /// From everybody's own share to all of them at everybody, by recursive doubling.
-    fn spread(&self, s: &mut impl Steps, fold: &Fold, me: i32) {
+    fn spread(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
             let partner = fold.real(me ^ width);
@@ -287,7 +284,7 @@ impl Shares {
     }
 
     /// From everybody's own share to all of them at the last, by a binomial tree.
-    fn gather(&self, s: &mut impl Steps, fold: &Fold, me: i32) {
+    fn gather(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
             let partner = fold.real(me ^ width);
@@ -306,7 +303,7 @@ impl Shares {
 
 /// Recursive halving: halves of halves are exchanged and folded until each rank has its share of
 /// the result. `own`: where our part lies now.
-fn halve(s: &mut impl Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
+fn halve(s: &mut dyn Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
     let result = shares.whole;
     let (mut first, mut width, mut own) = (0, fold.core, own);
     while width > 1 {
@@ -333,7 +330,7 @@ fn halve(s: &mut impl Steps, fold: &Fold, me: i32, shares: &Shares, own: Region,
 /// Rabenseifner: recursive halving, then the shares are collected the same way back. For operations
 /// that commute.
 fn halving_doubling(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     element: usize,
     (send, recv): (Region, Region),
@@ -352,7 +349,7 @@ fn halving_doubling(
 /// Each rank collects its share from everybody, folds it in the order of ranks, then the shares go
 /// round the ring.
 fn pairwise_ring(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     element: usize,
     (send, recv): (Region, Region),
@@ -363,14 +360,13 @@ fn pairwise_ring(
     ring(s, g, part(recv, g.rank), |rank| part(recv, rank));
 }
 
-/// Folds everybody's blocks; rank r gets block r, whose length `recv` says.
+/// Reduces the blocks of all ranks; rank r gets block r, which is as long as `recv`.
 pub(in crate::runtime::comm) fn reduce_scatter(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
-    blocks: &[Region],
+    block: impl Fn(i32) -> Region,
     recv: Region,
 ) -> Result<()> {
-    let block = |rank: i32| blocks.get(rank as usize).copied().unwrap_or(Region::EMPTY);
     let room = s.scratch(COLLECTED * recv.len())?;
     collect(s, g, block, recv, room);
     Ok(())
@@ -383,7 +379,7 @@ const COLLECTED: usize = 3;
 /// Parts are folded as they come: those of the ranks below onto our own from there down, those of
 /// the ranks above from the last down.
 fn collect(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     sent: impl Fn(i32) -> Region,
     result: Region,

@@ -7,7 +7,7 @@ use crate::sys::buf::Region;
 
 /// Everything up to and with this rank.
 pub(in crate::runtime::comm) fn scan(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     send: Region,
     recv: Region,
@@ -19,7 +19,7 @@ pub(in crate::runtime::comm) fn scan(
 
 /// Everything before this rank; rank 0's result stays as it is.
 pub(in crate::runtime::comm) fn exscan(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     send: Region,
     recv: Region,
@@ -40,7 +40,7 @@ pub(in crate::runtime::comm) fn exscan(
 
 /// Recursive doubling over the ranks from `first` on: after the round of distance d, `total` covers
 /// the last 2*d of them up to this one.
-fn prefix(s: &mut impl Steps, g: Group, first: i32, total: Region) -> Result<()> {
+fn prefix(s: &mut dyn Steps, g: Group, first: i32, total: Region) -> Result<()> {
     let other = s.scratch(total.len())?;
     let mut distance = 1;
     while distance < g.size - first {

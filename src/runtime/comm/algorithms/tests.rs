@@ -5,13 +5,16 @@
 //! Steps name their buffers by offset, so nothing depends on addresses. `DTL_GOLDEN=write` accepts
 //! a change.
 
-use super::any::{self, Way};
-use super::choice::{Algorithm, Allowed, choose, has_algorithms};
+use super::alltoall::exchange;
+use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
-use super::{Folding, Group};
+use super::{Group, Way};
+use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
 use crate::runtime::comm::call::{KINDS, Kind};
+use crate::runtime::comm::coll::{Buffer, CollArgs};
 use crate::runtime::comm::steps::Steps;
+use crate::runtime::comm::types::reduction;
 use crate::sys::buf::{Addr, Region};
 use std::fmt::Write;
 
@@ -90,8 +93,8 @@ impl Steps for Recorder {
 
     fn renamed(
         &mut self,
-        real: impl Fn(i32) -> i32,
-        list: impl FnOnce(&mut Self) -> Result<()>,
+        real: &dyn Fn(i32) -> i32,
+        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
     ) -> Result<()> {
         let first = self.lines.len();
         list(self)?;
@@ -169,21 +172,38 @@ impl Case {
     }
 
     fn list(&self, s: &mut Recorder, g: Group, way: Way) -> Result<()> {
-        let by = Folding { element: self.element, commutes: self.commutes };
         let (recv, root) = (buffer(1, self.bytes), self.root);
         let send = if self.in_place { recv } else { buffer(0, self.bytes) };
         match self.kind {
-            Kind::Barrier => any::barrier(s, g, way),
-            Kind::Bcast => any::bcast(s, g, way, root, recv),
+            Kind::Barrier | Kind::Bcast => self.list_pair(s, g, way, (Region::EMPTY, recv)),
             Kind::Reduce => {
                 let send = if g.rank == root { send } else { buffer(0, self.bytes) };
-                any::reduce(s, g, way, root, by, (send, recv))
+                self.list_pair(s, g, way, (send, recv))
             }
-            Kind::Allreduce => any::allreduce(s, g, way, by, (send, recv)),
-            Kind::Scan => super::scan(s, g, send, recv),
-            Kind::Exscan => super::exscan(s, g, send, recv),
+            Kind::Allreduce | Kind::Scan | Kind::Exscan => self.list_pair(s, g, way, (send, recv)),
             _ => self.list_blocks(s, g, way),
         }
+    }
+
+    /// Steps of a collective whose buffers are one range each.
+    fn list_pair(
+        &self,
+        s: &mut Recorder,
+        g: Group,
+        way: Way,
+        (send, recv): (Region, Region),
+    ) -> Result<()> {
+        let mut by = reduction(DTL_DTYPE_BYTE, DTL_OP_REPLACE)?;
+        (by.element, by.commutes) = (self.element, self.commutes);
+        let args = CollArgs {
+            root: self.root,
+            bytes: self.bytes,
+            reduction: Some(by),
+            send: Buffer::Whole(send),
+            recv: Buffer::Whole(recv),
+            ..CollArgs::new(self.kind)
+        };
+        (args.row().list)(s, g, way, &args)
     }
 
     /// Collectives with a block for each rank. In place: this rank's block is in the buffer of all
@@ -202,10 +222,10 @@ impl Case {
             |whole: Region, other: Region| if in_place { block(whole)(g.rank) } else { other };
         let own_send = own(r_all, buffer(0, len));
         match self.kind {
-            Kind::Gather => any::gather(s, g, way, root, (own_send, r_all))?,
-            Kind::Scatter => any::scatter(s, g, way, root, (s_all, own(s_all, buffer(1, len))))?,
-            Kind::Allgather => any::allgather(s, g, way, (own_send, r_all))?,
-            Kind::Alltoall => super::alltoall(s, g, self.how, len, (s_all, r_all))?,
+            Kind::Gather => self.list_pair(s, g, way, (own_send, r_all))?,
+            Kind::Scatter => self.list_pair(s, g, way, (s_all, own(s_all, buffer(1, len))))?,
+            Kind::Allgather => self.list_pair(s, g, way, (own_send, r_all))?,
+            Kind::Alltoall => self.list_pair(s, g, way, (s_all, r_all))?,
             Kind::ReduceScatter | Kind::ReduceScatterBlock => {
                 let recv = buffer(
                     1,
@@ -222,19 +242,19 @@ impl Case {
                         _ => block(sent)(rank),
                     })
                     .collect();
-                super::reduce_scatter(s, g, &blocks, recv)?;
+                super::reduce_scatter(s, g, |rank| blocks[rank as usize], recv)?;
             }
             Kind::Gatherv => {
                 let own = if in_place { r_all } else { s_all };
-                super::gatherv(s, g, root, varied(own)(g.rank), varied(r_all));
+                super::gatherv(s, g, root, varied(own)(g.rank), varied(r_all))?;
             }
             Kind::Scatterv => {
                 let own = if in_place { s_all } else { r_all };
-                super::scatterv(s, g, root, varied(s_all), varied(own)(g.rank));
+                super::scatterv(s, g, root, varied(s_all), varied(own)(g.rank))?;
             }
             Kind::Allgatherv => {
                 let own = if in_place { r_all } else { s_all };
-                super::allgatherv(s, g, varied(own)(g.rank), varied(r_all));
+                super::allgatherv(s, g, varied(own)(g.rank), varied(r_all))?;
             }
             Kind::Alltoallv => {
                 // As many bytes one way as the other.
@@ -243,7 +263,7 @@ impl Case {
                         block(whole)(rank).part(0, len * ((g.rank + rank) as usize % 3) / 2)
                     }
                 };
-                any::alltoallv(s, g, pair(s_all), pair(r_all));
+                super::alltoallv(s, g, pair(s_all), pair(r_all), false)?;
             }
             Kind::NeighborAlltoallv => {
                 let pairs = |whole| {
@@ -251,7 +271,7 @@ impl Case {
                         .into_iter()
                         .map(move |peer| (peer, block(whole)(peer)))
                 };
-                super::exchange(s, g, pairs(s_all), pairs(r_all));
+                exchange(s, g, pairs(s_all), pairs(r_all));
             }
             other => panic!("{other:?} has no schedule here"),
         }
@@ -413,6 +433,7 @@ fn selection(lines: &mut Vec<String>) {
     edges.push(0);
     edges.sort_unstable();
     for (kind, name) in KINDS {
+        let has_algorithms = kind.row().kind == *kind;
         for bits in 0..8 {
             let (commutes, two_level, flat) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
             let by_ranks = |ranks| {
@@ -427,11 +448,11 @@ fn selection(lines: &mut Vec<String>) {
                         ONE_LEVEL.iter().any(|(of, all)| of == kind && all.contains(&how));
                     let is_listed =
                         is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Flat);
-                    assert!(is_listed || !has_algorithms(*kind), "no case of {name} {how:?}");
+                    assert!(is_listed || !has_algorithms, "no case of {name} {how:?}");
                 }
                 text
             };
-            if has_algorithms(*kind) {
+            if has_algorithms {
                 let mut of: Vec<(i32, String)> = [1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 1000]
                     .map(|ranks| (ranks, by_ranks(ranks)))
                     .into();

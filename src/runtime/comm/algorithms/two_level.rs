@@ -15,38 +15,32 @@ fn how(kind: Kind, g: Group, bytes: usize, commutes: bool) -> Algorithm {
     choose(kind, g.size, bytes, commutes, Allowed::default())
 }
 
-fn bcast_inside(s: &mut impl Steps, l: &Levels, root: i32, data: Region) -> Result<()> {
+fn bcast_inside(s: &mut dyn Steps, l: &Levels, root: i32, data: Region) -> Result<()> {
     l.inside(s, |s, g| {
-        super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.leader(root), data);
-        Ok(())
+        super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.leader(root), data)
     })
 }
 
-pub(in crate::runtime::comm) fn barrier<S: Steps>(s: &mut S, l: &Levels) -> Result<()> {
-    let all = |s: &mut S, g: Group| {
-        super::barrier(s, g);
-        Ok(())
-    };
-    l.inside(s, all)?;
-    l.between(s, 0, all)?;
+pub(in crate::runtime::comm) fn barrier(s: &mut dyn Steps, l: &Levels) -> Result<()> {
+    l.inside(s, super::barrier)?;
+    l.between(s, 0, super::barrier)?;
     bcast_inside(s, l, 0, Region::EMPTY)
 }
 
 pub(in crate::runtime::comm) fn bcast(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     l: &Levels,
     root: i32,
     data: Region,
 ) -> Result<()> {
     l.between(s, root, |s, g| {
-        super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.node_of(root), data);
-        Ok(())
+        super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.node_of(root), data)
     })?;
     bcast_inside(s, l, root, data)
 }
 
 fn reduce_part(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     g: Group,
     root: i32,
     by: Folding,
@@ -57,7 +51,7 @@ fn reduce_part(
 
 /// In the order of ranks only if each node's ranks are consecutive.
 pub(in crate::runtime::comm) fn reduce(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     l: &Levels,
     g: Group,
     root: i32,
@@ -75,7 +69,7 @@ pub(in crate::runtime::comm) fn reduce(
 
 /// In the order of ranks only if each node's ranks are consecutive.
 pub(in crate::runtime::comm) fn allreduce(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     l: &Levels,
     by: Folding,
     (send, recv): (Region, Region),
@@ -94,7 +88,7 @@ fn of_node(l: &Levels, all: Region, node: i32, len: usize) -> Region {
 }
 
 /// Copies each rank's block from where it lies node by node to where it lies by rank.
-fn sort(s: &mut impl Steps, l: &Levels, len: usize, by_node: Region, by_rank: Region) {
+fn sort(s: &mut dyn Steps, l: &Levels, len: usize, by_node: Region, by_rank: Region) {
     for (place, rank) in (0..).zip(l.by_node()) {
         s.copy(super::block(by_rank, rank, len), super::block(by_node, place, len));
     }
@@ -102,7 +96,7 @@ fn sort(s: &mut impl Steps, l: &Levels, len: usize, by_node: Region, by_rank: Re
 }
 
 pub(in crate::runtime::comm) fn allgather(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     l: &Levels,
     (send, recv): (Region, Region),
 ) -> Result<()> {
@@ -116,8 +110,7 @@ pub(in crate::runtime::comm) fn allgather(
         if l.is_even() {
             return super::allgather(s, g, how(Kind::Allgather, g, own.len(), true), (own, all));
         }
-        allgatherv(s, g, own, |node| of_node(l, all, node, len));
-        Ok(())
+        allgatherv(s, g, own, |node| of_node(l, all, node, len))
     })?;
     bcast_inside(s, l, 0, all)?;
     if !l.is_ordered {
@@ -128,7 +121,7 @@ pub(in crate::runtime::comm) fn allgather(
 
 /// Where a node's leader has the blocks of its node, and the root those of all, node by node.
 fn places(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     l: &Levels,
     g: Group,
     root: i32,
@@ -149,7 +142,7 @@ fn places(
 }
 
 pub(in crate::runtime::comm) fn gather(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     l: &Levels,
     g: Group,
     root: i32,
@@ -161,8 +154,7 @@ pub(in crate::runtime::comm) fn gather(
         super::gather(s, g, how(Kind::Gather, g, len, true), l.leader(root), (send, own))
     })?;
     l.between(s, root, |s, g| {
-        gatherv(s, g, l.node_of(root), own, |node| of_node(l, all, node, len));
-        Ok(())
+        gatherv(s, g, l.node_of(root), own, |node| of_node(l, all, node, len))
     })?;
     if g.rank == root && !l.is_ordered {
         sort(s, l, len, all, recv);
@@ -171,7 +163,7 @@ pub(in crate::runtime::comm) fn gather(
 }
 
 pub(in crate::runtime::comm) fn scatter(
-    s: &mut impl Steps,
+    s: &mut dyn Steps,
     l: &Levels,
     g: Group,
     root: i32,
@@ -186,8 +178,7 @@ pub(in crate::runtime::comm) fn scatter(
         s.round();
     }
     l.between(s, root, |s, g| {
-        scatterv(s, g, l.node_of(root), |node| of_node(l, all, node, len), own);
-        Ok(())
+        scatterv(s, g, l.node_of(root), |node| of_node(l, all, node, len), own)
     })?;
     l.inside(s, |s, g| {
         super::scatter(s, g, how(Kind::Scatter, g, len, true), l.leader(root), (own, recv))

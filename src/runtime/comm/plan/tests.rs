@@ -3,19 +3,17 @@
 
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
-use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
+use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
 use crate::runtime::backend::{
     Done, Groups, Matched, OpId, Presence, Properties, RecvMode, Selector, SendMode, Transport,
     poll_of,
 };
-use crate::runtime::comm::begun::{Begun, Caller};
-use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of};
+use crate::runtime::comm::call::KINDS;
+use crate::runtime::comm::coll::{Begun, CallMode};
 use crate::runtime::comm::link::Link;
-use crate::runtime::comm::p2p::Data;
 use crate::runtime::comm::run::Run;
 use crate::runtime::comm::schedule::Advance;
 use crate::runtime::comm::types::reduction;
-use crate::runtime::comm::whole::OnHost;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Scratch;
 use crate::sys::lock::Mutex;
@@ -195,66 +193,37 @@ impl Ranks {
     }
 
     fn begin(&self, name: &str, rank: i32) -> Result<Begun> {
+        let row = coll::rows().find(|row| row.kind.name() == name).unwrap();
         let (comm, at) = (&self.comms[rank as usize], rank as usize);
         let Job { bytes, root, commutes, ranks, .. } = self.job;
-        let (all, into) = (self.send[at].region(), self.recv[at].region());
-        let (own, result) = (all.part(0, bytes), into.part(0, bytes));
-        let count = (bytes / 8) as u64;
-        let data = |bytes| Data { bytes, count, dtype: DTL_DTYPE_UINT64 };
-        let op = if commutes { DTL_OP_SUM } else { DTL_OP_REPLACE };
-        let by = || By { reduction: reduction(DTL_DTYPE_UINT64, op).unwrap(), op };
-        let of = Of { count: bytes as u64, dtype: DTL_DTYPE_BYTE, bytes };
-        let blocks = |whole: Region| -> Vec<Region> {
-            (0..ranks as usize).map(|rank| whole.part(rank * bytes, bytes)).collect()
-        };
-        let (sent, received) = (blocks(all), blocks(into));
-        let comm = Caller::starting(comm);
-        match name {
-            "barrier" => call::barrier(comm),
-            "bcast" => call::bcast::<OnHost>(comm, data(own), root),
-            "reduce" => call::reduce::<OnHost>(comm, Some(own), data(result), by(), root),
-            "allreduce" => call::allreduce::<OnHost>(comm, Some(own), data(result), by()),
-            "scan" => call::scan::<OnHost>(comm, Some(own), data(result), by(), false),
-            "exscan" => call::scan::<OnHost>(comm, Some(own), data(result), by(), true),
-            "gather" => call::gather::<OnHost>(comm, Some(own), of, into, root),
-            "scatter" => call::scatter::<OnHost>(comm, all, Some(result), of, root),
-            "allgather" => call::allgather::<OnHost>(comm, Some(own), of, into),
-            "alltoall" => call::alltoall::<OnHost>(comm, Some(all), of, into),
-            "gatherv" => call::gatherv::<OnHost>(comm, Some(own), of, &received, root),
-            "scatterv" => call::scatterv::<OnHost>(comm, &sent, Some(result), of, root),
-            "allgatherv" => call::allgatherv::<OnHost>(comm, Some(own), of, &received),
-            "alltoallv" => call::alltoallv::<OnHost>(comm, Some(&sent), &received, of),
-            "reduce_scatter" => call::reduce_scatter::<OnHost>(
-                comm,
-                BlockKind::Various,
-                &sent,
-                false,
-                data(result),
-                by(),
-            ),
-            "reduce_scatter_block" => call::reduce_scatter::<OnHost>(
-                comm,
-                BlockKind::Equal,
-                &sent,
-                false,
-                data(result),
-                by(),
-            ),
-            "neighbor_alltoallv" => {
-                let peers = [(rank + ranks - 1) % ranks, (rank + 1) % ranks];
-                let of_peers =
-                    |blocks: &[Region]| peers.map(|peer| blocks[peer.unsigned_abs() as usize]);
-                let (out, back) = (of_peers(&sent), of_peers(&received));
-                let out = Neighbors { ranks: &peers, blocks: &out };
-                call::neighbor_alltoallv(
-                    comm,
-                    &out,
-                    &Neighbors { ranks: &peers, blocks: &back },
-                    of,
-                )
+        let peers = [(rank + ranks - 1) % ranks, (rank + 1) % ranks];
+        let is_neighborhood = row.kind == Kind::NeighborAlltoallv;
+        let buffer = |extent, all: Region| match extent {
+            Extent::Nothing => Buffer::NONE,
+            Extent::Own => Buffer::Whole(all.part(0, bytes)),
+            Extent::All => Buffer::Whole(all),
+            Extent::Varied => {
+                let block = |rank: i32| all.part(rank as usize * bytes, bytes);
+                Buffer::Blocks(match is_neighborhood {
+                    true => peers.map(block).to_vec(),
+                    false => (0..ranks).map(block).collect(),
+                })
             }
-            other => panic!("no test for {other}"),
-        }
+        };
+        let op = if commutes { DTL_OP_SUM } else { DTL_OP_REPLACE };
+        let neighbors = || Neighbors { dests: peers.to_vec(), sources: peers.to_vec() };
+        let args = CollArgs {
+            root,
+            dtype: DTL_DTYPE_UINT64,
+            count: (bytes / 8) as u64,
+            bytes,
+            reduction: row.reduces.then(|| reduction(DTL_DTYPE_UINT64, op).unwrap()),
+            send: buffer(row.send, self.send[at].region()),
+            recv: buffer(row.recv, self.recv[at].region()),
+            neighbors: is_neighborhood.then(|| Box::new(neighbors())),
+            ..CollArgs::new(row.kind)
+        };
+        coll::begin(comm, CallMode::Request, args)
     }
 }
 

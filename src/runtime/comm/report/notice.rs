@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn notices_survive_being_words() {
-        let call = Call::new(Kind::Bcast).with(7, 2).root(1);
+        let call = Call { peer: 1, ..Call::new(Kind::Bcast).with(7, 2) };
         let gone = Gone { failed: vec![0, 77], absent: vec![5] };
         let calls = vec![(call, false), (call, true)];
         let notice = Notice { why: Why::GaveUp, status: 104, number: 9, gone, calls };

@@ -22,7 +22,7 @@ pub(super) mod way;
 
 use super::absence::HERE;
 use super::call::Kind;
-use super::{Comm, begun, collective, group, report};
+use super::{Comm, coll, group, report};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::abi::window::dtl_win_info_t;
@@ -248,7 +248,7 @@ fn meet_last(window: &Window) -> Result<bool> {
     if is_given_up() {
         return Ok(false);
     }
-    match begun::wait(&window.comm, collective::meet(&window.comm, Kind::WinDestroy)) {
+    match coll::wait(&window.comm, coll::meet(&window.comm, Kind::WinDestroy)) {
         Ok(()) => Ok(true),
         Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(false),
         Err(_) if is_given_up() => Ok(false),

@@ -7,7 +7,7 @@ use crate::abi::status::{DTL_ERROR_TIMEOUT, DTL_SUCCESS};
 use crate::abi::window::{DTL_LOCK_EXCLUSIVE, DTL_LOCK_SHARED};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::call::Kind;
-use crate::runtime::comm::{begun, collective};
+use crate::runtime::comm::coll;
 use crate::runtime::trace::{self, Args};
 use std::ops::Range;
 
@@ -60,8 +60,8 @@ pub fn fence(window: &Window) -> Result<()> {
     window.comm.check_open()?;
     window.epochs.begin_fence(NAME)?;
     let flushed = window.way.flush(window.all(), Reach::Target);
-    let met = flushed
-        .and_then(|()| begun::wait(&window.comm, collective::meet(&window.comm, Kind::Fence)));
+    let met =
+        flushed.and_then(|()| coll::wait(&window.comm, coll::meet(&window.comm, Kind::Fence)));
     window.epochs.end_fence(met.is_ok());
     met.map_err(|error| error.within(NAME))
 }

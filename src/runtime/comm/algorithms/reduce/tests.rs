@@ -115,7 +115,12 @@ fn each_gets_its_block_of_the_folded_data() {
         let (ranks, count, op, in_place) = case;
         let recv = run((ranks, count, op, in_place), |s, g, (send, recv)| {
             let blocks: Vec<_> = (0..ranks).map(|rank| share(send, rank, ranks, ELEMENT)).collect();
-            reduce_scatter(s, g, &blocks, recv.part(0, blocks[g.rank as usize].len()))
+            reduce_scatter(
+                s,
+                g,
+                |rank| blocks[rank as usize],
+                recv.part(0, blocks[g.rank as usize].len()),
+            )
         });
         let right = Scratch::of_words(&expected(op, ranks, count)).unwrap();
         for (rank, recv) in (0..).zip(&recv) {

@@ -8,20 +8,18 @@
 //! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives
 //! such a library has.
 
-use super::Comm;
-use super::begun::{Begun, Caller};
-use super::call::{Call, Kind};
-use super::group::allgather_words;
-use super::report;
-use super::schedule::Advance;
-use super::whole::Place;
+use super::args::CollArgs;
+use super::start::Begun;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
-use crate::runtime::backend::{Collective, DeviceComm, Invitation};
+use crate::runtime::backend::{DeviceComm, Invitation};
+use crate::runtime::comm::call::Kind;
+use crate::runtime::comm::group::allgather_words;
+use crate::runtime::comm::schedule::Advance;
+use crate::runtime::comm::{Comm, report};
 use crate::runtime::explain;
 use crate::runtime::memory::hidden;
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
 use std::ffi::CStr;
@@ -32,35 +30,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MEETING_NS: u64 = 30_000_000_000;
 
 /// What makes a rank's part, and how the communicator is to use it.
-pub(super) struct Wanted {
+pub(in crate::runtime::comm) struct Wanted {
     /// Its share keeps the backend there.
-    pub(super) backend: Arc<Backend>,
+    pub(in crate::runtime::comm) backend: Arc<Backend>,
     /// Whether what the library does not have is staged.
-    pub(super) stages: bool,
+    pub(in crate::runtime::comm) stages: bool,
     /// Whether reductions have to be bitwise those of other kinds.
-    pub(super) is_deterministic: bool,
+    pub(in crate::runtime::comm) is_deterministic: bool,
 }
 
 /// What a communicator has of it.
-pub(super) struct Part {
+pub(in crate::runtime::comm) struct Part {
     comm: Box<dyn DeviceComm>,
-    pub(super) kind: &'static CStr,
+    pub(in crate::runtime::comm) kind: &'static CStr,
     wanted: Wanted,
     explained: AtomicBool,
 }
 
 impl Part {
-    pub(super) fn describe(&self) -> String {
+    pub(in crate::runtime::comm) fn describe(&self) -> String {
         self.comm.describe()
     }
 
     /// Whether buffers are of the device; those that are empty are nowhere.
-    fn holds(&self, buffers: &[&[Region]]) -> Result<bool> {
+    fn holds(&self, args: &CollArgs) -> Result<bool> {
         let (backend, device) = self.comm.device();
         let (mut hidden, mut plain) = (None, None);
-        for buffer in
-            buffers.iter().flat_map(|list| list.iter()).filter(|buffer| !buffer.is_empty())
-        {
+        let buffers = args.send.ranges().iter().chain(args.recv.ranges());
+        for buffer in buffers.filter(|buffer| !buffer.is_empty()) {
             let Some(allocation) = hidden::allocation_of(*buffer)?.filter(|found| found.hidden)
             else {
                 plain = Some(buffer);
@@ -92,20 +89,18 @@ impl Part {
         }
     }
 
-    fn refuses(&self, call: &Collective) -> Option<String> {
-        let folds = matches!(
-            call,
-            Collective::Reduce { .. }
-                | Collective::Allreduce { .. }
-                | Collective::ReduceScatter { .. }
-        );
-        if folds && self.wanted.is_deterministic {
+    fn refuses(&self, args: &CollArgs) -> Option<String> {
+        if args.neighbors.is_some() {
+            return Some("each rank has other neighbors".to_owned());
+        }
+        let is_prefix = matches!(args.kind, Kind::Scan | Kind::Exscan);
+        if args.reduction.is_some() && !is_prefix && self.wanted.is_deterministic {
             return Some(
                 "it takes operands in an order of its own, and the communicator is deterministic"
                     .to_owned(),
             );
         }
-        self.comm.refuses(call)
+        self.comm.refuses(args)
     }
 
     fn explain_once(&self, error: &Error) {
@@ -120,91 +115,65 @@ impl Part {
     }
 }
 
-/// On a device.
-pub(super) struct OnDevice;
-
-impl Place for OnDevice {
-    fn begin(
-        comm: Caller<'_>,
-        call: &Call,
-        whole: impl FnOnce() -> Collective,
-        _by_steps: impl FnOnce() -> Result<Begun>,
-    ) -> Result<Begun> {
-        let whole = whole();
-        match part(&comm)?.refuses(&whole) {
-            Some(why) => refuse(call.kind.name(), &why),
-            None => comm.prepare_on_device(*call, whole),
-        }
-    }
-}
-
-/// The error of a collective that there is not.
-pub(super) fn refuse<T>(name: &str, why: &str) -> Result<T> {
-    fail!(
-        DTL_ERROR_NOT_SUPPORTED,
-        "{name} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such \
-         ones staged through host \
-         memory, or pass host memory on all ranks"
-    )
-}
-
-fn part(comm: &Comm) -> Result<&Part> {
-    match &comm.device {
-        Some(part) => Ok(part),
-        None => fail!(DTL_ERROR_INTERNAL, "a communicator without a device"),
-    }
-}
-
-/// Begins a collective by `begin` if its buffers are of the communicator's device. `None`: it has
-/// none, or they are not, or it is to be staged.
-pub(super) fn begin(
-    comm: &Comm,
-    buffers: &[&[Region]],
-    begin: impl FnOnce() -> Result<Begun>,
-) -> Result<Option<Begun>> {
+/// Begins a collective if its buffers are of the communicator's device. `None`: it has none, or they
+/// are not, or it is to be staged.
+pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<Begun>> {
     let Some(part) = &comm.device else { return Ok(None) };
-    if !part.holds(buffers)? {
+    if !part.holds(args)? {
         return Ok(None);
     }
-    match begin() {
-        Err(error) if error.status() == DTL_ERROR_NOT_SUPPORTED && part.wanted.stages => {
-            part.explain_once(&error);
-            Ok(None)
-        }
-        begun => begun.map(Some),
+    let Some(why) = part.refuses(args) else {
+        return comm.prepare_on_device(args.clone()).map(Some);
+    };
+    let error = refusal(args.kind.name(), &why);
+    if part.wanted.stages {
+        part.explain_once(&error);
+        return Ok(None);
     }
+    Err(error)
+}
+
+/// The error of a collective that the library does not have.
+fn refusal(name: &str, why: &str) -> Error {
+    let text = format!(
+        "{name} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such \
+         ones staged through host memory, or pass host memory on all ranks"
+    );
+    Error::new(DTL_ERROR_NOT_SUPPORTED, text)
 }
 
 /// Starts one if it is not, and asks after it.
-pub(super) fn advance(
+pub(in crate::runtime::comm) fn advance(
     comm: &Comm,
-    whole: &Collective,
+    args: &CollArgs,
     started: &mut Option<u64>,
 ) -> Result<Advance> {
-    let part = part(comm)?;
+    let Some(part) = &comm.device else {
+        return fail!(DTL_ERROR_INTERNAL, "a communicator without a device");
+    };
     let number = match *started {
         Some(number) => number,
-        None => *started.insert(part.comm.start(whole)?),
+        None => *started.insert(part.comm.start(args)?),
     };
     Ok(if part.comm.test(number)? { Advance::Done } else { Advance::Waiting })
 }
 
 /// Ends what runs: nothing touches its buffers any more.
-pub(super) fn give_up(comm: &Comm) {
+pub(in crate::runtime::comm) fn give_up(comm: &Comm) {
     if let Some(part) = &comm.device {
         part.comm.give_up();
     }
 }
 
 /// Takes leave of the other ranks' parts.
-pub(super) fn leave(comm: &Comm) {
+pub(in crate::runtime::comm) fn leave(comm: &Comm) {
     if let Some(part) = &comm.device {
         part.comm.leave();
     }
 }
 
 /// What a communicator has, for one that is made of it. Collective over its ranks.
-pub(super) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
+pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(Part { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
     let wanted = Wanted { backend: Arc::clone(&wanted.backend), ..*wanted };
     attach(made, wanted, comm.another())
@@ -212,7 +181,7 @@ pub(super) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
 
 /// Gives a communicator the collectives of a device's memory, on all ranks or on none. Collective
 /// over its ranks, also for who has nothing to bring along.
-pub(super) fn attach(
+pub(in crate::runtime::comm) fn attach(
     mut comm: Comm,
     wanted: Wanted,
     mine: Result<Box<dyn DeviceComm>>,

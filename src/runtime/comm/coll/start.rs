@@ -1,0 +1,167 @@
+//! How a collective begins: its arguments are checked, then go through the stages until one of them
+//! handles it.
+
+use super::args::CollArgs;
+use super::staging::Stage;
+use super::{device, native, staging};
+use crate::error::Result;
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::algorithms::choice::{Algorithm, Allowed, choose};
+use crate::runtime::comm::algorithms::{self as algorithm, Way};
+use crate::runtime::comm::call::Kind;
+use crate::runtime::comm::run::Run;
+use crate::runtime::explain;
+use crate::runtime::memory::hidden;
+use std::sync::atomic::Ordering;
+
+/// How the caller completes a collective.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CallMode {
+    /// The call returns when it is over.
+    Blocking,
+    /// The call returns a request.
+    Request,
+}
+
+/// A collective that has begun.
+#[allow(clippy::large_enum_variant, reason = "on the stack, and moved once")]
+pub enum Begun {
+    /// It is over already.
+    Over(Kind),
+    /// It is in progress.
+    Going(Run),
+}
+
+impl Begun {
+    pub(in crate::runtime::comm) fn kind(&self) -> Kind {
+        match self {
+            Begun::Over(kind) => *kind,
+            Begun::Going(run) => run.call().kind,
+        }
+    }
+
+    /// Copies results to device memory when it is over.
+    fn with(self, stage: Stage) -> Result<Self> {
+        match self {
+            Begun::Over(kind) => match stage.deliver() {
+                Ok(()) => Ok(Begun::Over(kind)),
+                Err(error) => Err(error.within(kind.name())),
+            },
+            Begun::Going(run) => Ok(Begun::Going(run.with(stage))),
+        }
+    }
+
+    /// Starts it as a request: what can be done at once is done. `None`: it is over.
+    pub(in crate::runtime::comm) fn start(self, comm: &Comm) -> Result<Option<Run>> {
+        match self {
+            Begun::Over(_) => Ok(None),
+            Begun::Going(run) => run.start(comm),
+        }
+    }
+}
+
+/// Begins a collective.
+#[inline]
+pub fn begin(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
+    args.check(comm)?;
+    if hidden::is_any() { begin_hidden(comm, mode, args) } else { begin_on_host(comm, mode, args) }
+}
+
+/// Begins one whose buffers may be device memory: where they are, if the communicator has
+/// collectives of that device, else on host memory that stands for them.
+#[cold]
+#[inline(never)]
+fn begin_hidden(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
+    if let Some(begun) = device::begin(comm, &args)? {
+        return Ok(begun);
+    }
+    let (args, stage) = staging::stage(comm, args)?;
+    let begun = begin_on_host(comm, mode, args)?;
+    if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
+}
+
+/// Begins one of memory that the host reaches: by the transport's own, if it has it, else by steps.
+#[inline]
+fn begin_on_host(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
+    if let Some(native) = &comm.native_collectives {
+        if let Some(begun) = native::begin(comm, native.part(), mode, &args)? {
+            return Ok(begun);
+        }
+    }
+    let how = comm.choose(&args);
+    if let Some(flat) = comm.flat.as_ref().filter(|_| how == Algorithm::Flat) {
+        return comm.prepare_flat(args, flat);
+    }
+    begin_by_steps(comm, how, &args)
+}
+
+#[inline(never)]
+fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Begun> {
+    let way = Way { how, levels: comm.levels.as_ref() };
+    comm.prepare(args.call(), args.reduction, |s, g| (args.row().list)(s, g, way, args))
+}
+
+/// Begins a barrier under another name, by the library's own algorithms, so that this rank serves
+/// others while it waits.
+pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
+    let args = CollArgs::new(kind);
+    match &comm.flat {
+        Some(flat) => comm.prepare_flat(args, flat),
+        None => comm.prepare(args.call(), None, |s, g| algorithm::barrier(s, g)),
+    }
+}
+
+/// Waits for the end of one that was to begin. After a failure nothing touches the caller's
+/// buffers.
+#[inline(always)]
+pub fn wait(comm: &Comm, begun: Result<Begun>) -> Result<()> {
+    if let Ok(Begun::Over(_)) = begun {
+        // It owns nothing; to drop it is a call.
+        std::mem::forget(begun);
+        return Ok(());
+    }
+    wait_for(comm, begun)
+}
+
+#[inline(never)]
+fn wait_for(comm: &Comm, begun: Result<Begun>) -> Result<()> {
+    // As a whole, for taking it to pieces first would move it.
+    match begun {
+        Ok(Begun::Over(_)) => Ok(()),
+        Ok(Begun::Going(run)) => run.wait(comm),
+        Err(error) => Err(error),
+    }
+}
+
+impl Comm {
+    /// Selects the algorithm for a call; the first use of each is explained.
+    fn choose(&self, args: &CollArgs) -> Algorithm {
+        let (kind, commutes) = (args.kind, args.commutes());
+        let bytes = args.row().deciding_bytes(args.bytes);
+        let allowed = Allowed {
+            two_level: self
+                .levels
+                .as_ref()
+                .is_some_and(|levels| levels.suit(kind, commutes, self.link.is_deterministic)),
+            flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes)),
+        };
+        let algorithm = choose(kind, self.size, bytes, commutes, allowed);
+        let bit = 1_u32 << (algorithm as u32);
+        let seen = self.chosen.get(kind as usize);
+        if seen.is_some_and(|seen| seen.load(Ordering::Relaxed) & bit == 0) {
+            self.explain_choice(kind, algorithm, bytes);
+        }
+        algorithm
+    }
+
+    #[cold]
+    fn explain_choice(&self, kind: Kind, algorithm: Algorithm, bytes: usize) {
+        if let Some(seen) = self.chosen.get(kind as usize) {
+            seen.fetch_or(1 << (algorithm as u32), Ordering::Relaxed);
+        }
+        let topic = format!("{} {algorithm:?}", kind.name());
+        let kind = self.link.kind.to_string_lossy();
+        let text = format!("first used with {bytes} bytes over {} ranks ({kind})", self.size);
+        explain::chose(&topic, &text);
+    }
+}
