@@ -141,8 +141,10 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
-    let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
+    let args = || {
+        let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+        CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) }
+    };
     guard::quick(
         Open::Library,
         |visit| {
@@ -150,10 +152,10 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
             // SAFETY: the caller's contract.
             let usual = unsafe { arguments::usual_allreduce(&comm, sbuf, rbuf, count, dtype, op) };
             // SAFETY: as above.
-            Some(usual.unwrap_or_else(|| unsafe { run(&comm, &args) }))
+            Some(usual.unwrap_or_else(|| unsafe { run(&comm, &args()) }))
         },
         // SAFETY: as above.
-        || unsafe { general("dtl_comm_allreduce", comm, &args) },
+        || unsafe { general("dtl_comm_allreduce", comm, &args()) },
     )
 }
 

@@ -23,8 +23,8 @@ use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Diagnostics, Done, ForeignTest, Groups, Matched, Named, OpId, PersistentOps, Properties, RecvMode,
-    Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
+    Diagnostics, Done, ForeignTest, Groups, Matched, Named, OpId, PersistentOps, Properties,
+    RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
 };
 use crate::sys::asking::{Asking, Heard};
 use crate::sys::buf::{Addr, Region, Scratch};

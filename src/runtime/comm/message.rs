@@ -5,7 +5,7 @@ use super::call::Kind;
 use super::link::Class;
 use super::p2p::{self, Data, Started};
 use super::probing;
-use super::staging::{self, Staged};
+use super::staging::{BufferPath, Staged};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};
@@ -106,8 +106,8 @@ pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
 /// The same into memory that the host may not reach.
 #[cold]
 pub(super) fn start_staged(message: &Message, data: Data) -> Result<Staged> {
-    let is_staged = staging::is_hidden(&message.comm, data.bytes)?;
-    Staged::recv_by(data.bytes, is_staged, |into| start(message, into))
+    let path = BufferPath::of_matched(&message.comm, data.bytes)?;
+    Staged::recv_with(path, data.bytes, |into, _| start(message, into))
 }
 
 impl Message {

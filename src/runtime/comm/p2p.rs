@@ -3,7 +3,7 @@
 use super::call::{Call, Kind, Tagged};
 use super::link::Class;
 use super::posted::Posted;
-use super::staging::{self, Staged};
+use super::staging::{self, BufferPath, Staged};
 use super::{Comm, progress, withdrawing};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
@@ -388,23 +388,15 @@ pub fn send(comm: &HazardRef<Comm>, data: Data, dest: i32, tag: i32) -> Result<(
 /// wrong.
 pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
-    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
-        return send_staged(comm, data, dest, tag, mode);
-    }
-    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
-        if dest == DTL_PROC_NULL { Ok(()) } else { comm.send_message(data.bytes, dest, tag, mode) }
-    })
-}
-
-#[cold]
-fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
-        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(
-            comm,
-            dest,
-            comm.deadline(),
-        )?;
-        comm.check_done(&done, "send to", dest)
+    let path = BufferPath::of_send(comm, data.bytes, dest, mode)?;
+    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || match path {
+        BufferPath::Host if dest == DTL_PROC_NULL => Ok(()),
+        BufferPath::Host => comm.send_message(data.bytes, dest, tag, mode),
+        path => {
+            let mut staged = Staged::send(comm, path, data.bytes, (dest, tag, mode))?;
+            let done = staged.complete(comm, dest, comm.deadline())?;
+            comm.check_done(&done, "send to", dest)
+        }
     })
 }
 
@@ -428,23 +420,20 @@ pub fn recv(
 /// reach, or wrong.
 pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
     check_recv(comm, source, tag)?;
-    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
-        *told = recv_staged(comm, data, source, tag)?;
-        return Ok(());
-    }
+    let path = BufferPath::of_recv(comm, data.bytes)?;
     comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
-        if source == DTL_PROC_NULL {
-            *told = Done::NOBODY;
-            return Ok(());
+        match path {
+            BufferPath::Host if source == DTL_PROC_NULL => *told = Done::NOBODY,
+            BufferPath::Host => {
+                let select = comm.selector(Class::User, source, tag);
+                return comm.receive(data.bytes, select, told);
+            }
+            path => {
+                let mut staged = Staged::recv(comm, path, data.bytes, source, tag)?;
+                *told = staged.complete(comm, source, comm.deadline())?;
+            }
         }
-        comm.receive(data.bytes, comm.selector(Class::User, source, tag), told)
-    })
-}
-
-#[cold]
-fn recv_staged(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
-    comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
-        Staged::recv(comm, data.bytes, true, source, tag)?.complete(comm, source, comm.deadline())
+        Ok(())
     })
 }
 
@@ -506,9 +495,11 @@ fn exchange_staged(
 ) -> Result<Done> {
     let deadline = comm.deadline();
     comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
-        let is_staged = staging::is_staged(comm, into.bytes)?;
-        let mut receiving = Staged::recv(comm, into.bytes, is_staged, source, rtag)?;
-        let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
+        let path = BufferPath::of_recv(comm, into.bytes)?;
+        let mut receiving = Staged::recv(comm, path, into.bytes, source, rtag)?;
+        let mode = SendMode::Standard;
+        let sent = BufferPath::of_send(comm, out.bytes, dest, mode)
+            .and_then(|path| Staged::send(comm, path, out.bytes, (dest, stag, mode)))
             .and_then(|mut sending| sending.complete(comm, dest, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));
         match sent {

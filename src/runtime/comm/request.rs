@@ -20,6 +20,7 @@ use super::message;
 use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
 use super::recorder::Ticket;
+use super::staging::BufferPath;
 use super::window::way;
 use super::{Comm, progress, staging, withdrawing};
 use crate::abi::comm::DTL_ANY_SOURCE;
@@ -166,8 +167,21 @@ impl Plan {
         let (bytes, peer, tag) = (self.data.bytes, self.peer, self.tag);
         match self.kind {
             Kind::Recv => comm.start_recv(Class::User, bytes, peer, tag),
-            Kind::Ssend => comm.start_send(Class::User, bytes, peer, tag, SendMode::Synchronous),
-            _ => comm.start_send(Class::User, bytes, peer, tag, SendMode::Standard),
+            _ => comm.start_send(Class::User, bytes, peer, tag, self.mode()),
+        }
+    }
+
+    /// Mode of a send.
+    fn mode(&self) -> SendMode {
+        if self.kind == Kind::Ssend { SendMode::Synchronous } else { SendMode::Standard }
+    }
+
+    /// How the bytes of its buffer travel.
+    #[inline(always)]
+    fn path(&self, comm: &Comm) -> Result<BufferPath> {
+        match self.kind {
+            Kind::Recv => BufferPath::of_recv(comm, self.data.bytes),
+            _ => BufferPath::of_send(comm, self.data.bytes, self.peer, self.mode()),
         }
     }
 }

@@ -51,7 +51,80 @@ pub(super) fn host_memory(len: usize) -> Result<Scratch> {
     }
 }
 
-/// How the bytes of a buffer go.
+/// How the bytes of a message travel between its buffer and the transport.
+pub(super) enum BufferPath {
+    /// The transport is given the buffer: memory that the host reaches, or that the transport takes
+    /// as it is.
+    Host,
+    /// Through host memory, all of it at once.
+    Staged,
+    /// Through host memory, in parts while others travel.
+    Pipelined,
+    /// The transport moves device memory. Host memory beside it is used only where it cannot.
+    Direct(Arc<Twin>),
+}
+
+impl BufferPath {
+    /// Path of a message that this rank sends.
+    #[inline(always)]
+    pub(super) fn of_send(
+        comm: &Comm,
+        data: Region,
+        dest: i32,
+        mode: SendMode,
+    ) -> Result<BufferPath> {
+        if !hidden::may_be(data) {
+            return Ok(BufferPath::Host);
+        }
+        if dest == DTL_PROC_NULL {
+            return hidden::check(data).map(|()| BufferPath::Host);
+        }
+        let in_parts = data.len() > PART && mode == SendMode::Standard;
+        Self::of_hidden(comm, data, !comm.is_self(dest), in_parts)
+    }
+
+    /// Path of a message that this rank receives.
+    #[inline(always)]
+    pub(super) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
+        if hidden::may_be(into) {
+            Self::of_hidden(comm, into, true, true)
+        } else {
+            Ok(BufferPath::Host)
+        }
+    }
+
+    /// Path of a message that was probed: the library itself has to do with its bytes.
+    pub(super) fn of_matched(comm: &Comm, into: Region) -> Result<BufferPath> {
+        Ok(if is_hidden(comm, into)? { Self::through_host(comm, true) } else { BufferPath::Host })
+    }
+
+    #[cold]
+    fn of_hidden(
+        comm: &Comm,
+        buffer: Region,
+        may_be_direct: bool,
+        in_parts: bool,
+    ) -> Result<BufferPath> {
+        if !is_staged(comm, buffer)? {
+            return Ok(BufferPath::Host);
+        }
+        let twin = if may_be_direct { direct::twin(comm, buffer)? } else { None };
+        Ok(twin.map_or_else(|| Self::through_host(comm, in_parts), BufferPath::Direct))
+    }
+
+    fn through_host(comm: &Comm, in_parts: bool) -> BufferPath {
+        let sends_parts = in_parts && comm.link.transport.groups().pipeline.is_some();
+        if sends_parts { BufferPath::Pipelined } else { BufferPath::Staged }
+    }
+
+    /// Whether the transport is given the buffer.
+    #[inline(always)]
+    pub(super) fn is_host(&self) -> bool {
+        matches!(self, BufferPath::Host)
+    }
+}
+
+/// Who reaches a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// The host reaches it.
@@ -190,25 +263,18 @@ pub(super) fn copy_out(device: Region) -> Result<Scratch> {
     Ok(host)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Host memory as it is: nothing to copy.
-    Direct,
-    Out,
-    Into,
-}
-
 /// A message in flight whose buffer is perhaps not the host's.
 pub(super) struct Staged {
     started: Started,
-    way: Way,
+    path: BufferPath,
+    /// Whether it is a receive.
+    receives: bool,
     device: Region,
     host: Scratch,
     /// Bytes copied between the two, from the front.
     copied: usize,
+    /// Bytes that a pipelined send has copied, for the transport.
     filling: Option<Arc<Filling>>,
-    /// It goes as it is, if it can.
-    twin: Option<Arc<Twin>>,
     /// A copy failed.
     failed: Option<Error>,
     pub(super) ticket: Option<Ticket>,
@@ -216,87 +282,84 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    fn new(started: Started, way: Way, device: Region, host: Scratch) -> Self {
-        let (copied, filling, twin, failed, ticket) = (0, None, None, None, None);
-        Staged { started, way, device, host, copied, filling, twin, failed, ticket, is_over: false }
+    fn new(path: BufferPath, receives: bool, device: Region, host: Scratch) -> Self {
+        let (started, copied, filling, failed, ticket) = (Started::Nothing, 0, None, None, None);
+        Staged {
+            started,
+            path,
+            receives,
+            device,
+            host,
+            copied,
+            filling,
+            failed,
+            ticket,
+            is_over: false,
+        }
     }
 
     /// Starts a send. If the first copy fails, nothing is sent.
     pub(super) fn send(
         comm: &Comm,
+        path: BufferPath,
         data: Region,
-        dest: i32,
-        tag: i32,
-        mode: SendMode,
+        (dest, tag, mode): (i32, i32, SendMode),
     ) -> Result<Staged> {
-        let class = Class::User;
-        if dest == DTL_PROC_NULL || !is_staged(comm, data)? {
-            let started = comm.start_send(class, data, dest, tag, mode)?;
-            return Ok(Staged::new(started, Way::Direct, data, Scratch::empty()));
-        }
-        let twin = if comm.is_self(dest) { None } else { direct::twin(comm, data)? };
-        if let Some(twin) = twin {
-            let host = host_memory(data.len())?;
-            let started = comm.start_send_twin(host.region(), &twin, dest, tag, mode)?;
-            return Ok(Staged::new(started, Way::Out, data, host).with(twin));
-        }
-        if data.len() > PART
-            && mode == SendMode::Standard
-            && comm.link.transport.groups().pipeline.is_some()
-        {
-            let host = host_memory(data.len())?;
-            transfer::copy_staged(host.region().part(0, PART), data.part(0, PART))?;
-            let filling = Arc::new(Filling::new(PART));
-            if let Some(started) = comm.start_filling(host.region(), dest, tag, &filling) {
-                let mut staged = Staged::new(started?, Way::Out, data, host);
-                (staged.copied, staged.filling) = (PART, Some(filling));
+        let host = if path.is_host() { Scratch::empty() } else { host_memory(data.len())? };
+        let room = host.region();
+        let mut staged = Staged::new(path, false, data, host);
+        match &staged.path {
+            BufferPath::Host => {
+                staged.started = comm.start_send(Class::User, data, dest, tag, mode)?;
                 return Ok(staged);
             }
+            BufferPath::Direct(twin) => {
+                staged.started = comm.start_send_twin(room, twin, dest, tag, mode)?;
+                return Ok(staged);
+            }
+            BufferPath::Pipelined => {
+                transfer::copy_staged(room.part(0, PART), data.part(0, PART))?;
+                staged.copied = PART;
+                let filling = Arc::new(Filling::new(PART));
+                if let Some(started) = comm.start_filling(room, dest, tag, &filling) {
+                    (staged.started, staged.filling) = (started?, Some(filling));
+                    return Ok(staged);
+                }
+            }
+            BufferPath::Staged => {}
         }
-        let host = copy_out(data)?;
-        let mut staged = Staged::new(Started::Nothing, Way::Out, data, host);
-        staged.started = comm.start_send(class, staged.host.region(), dest, tag, mode)?;
-        staged.copied = data.len();
+        let (at, len) = (staged.copied, data.len());
+        transfer::copy_staged(room.part(at, len), data.part(at, len))?;
+        staged.copied = len;
+        staged.started = comm.start_send(Class::User, room, dest, tag, mode)?;
         Ok(staged)
     }
 
-    fn with(mut self, twin: Arc<Twin>) -> Self {
-        self.twin = Some(twin);
-        self
-    }
-
-    /// Starts a receive, of a buffer that `is_staged` or not.
+    /// Starts a receive.
     pub(super) fn recv(
         comm: &Comm,
+        path: BufferPath,
         into: Region,
-        is_staged: bool,
         source: i32,
         tag: i32,
     ) -> Result<Staged> {
-        let twin = if is_staged { direct::twin(comm, into)? } else { None };
-        let Some(twin) = twin else {
-            return Self::recv_by(into, is_staged, |into| {
-                comm.start_recv(Class::User, into, source, tag)
-            });
-        };
-        let host = host_memory(into.len())?;
-        let started = comm.start_recv_twin(host.region(), &twin, source, tag)?;
-        Ok(Staged::new(started, Way::Into, into, host).with(twin))
+        Self::recv_with(path, into, |into, path| match path {
+            BufferPath::Direct(twin) => comm.start_recv_twin(into, twin, source, tag),
+            _ => comm.start_recv(Class::User, into, source, tag),
+        })
     }
 
-    /// Starts a receive by `start`, which is given the memory to receive into: other than `into` if
-    /// that `is_staged`.
-    pub(super) fn recv_by(
+    /// Starts a receive by `start`, which is given the memory to receive into.
+    pub(super) fn recv_with(
+        path: BufferPath,
         into: Region,
-        is_staged: bool,
-        start: impl FnOnce(Region) -> Result<Started>,
+        start: impl FnOnce(Region, &BufferPath) -> Result<Started>,
     ) -> Result<Staged> {
-        if !is_staged {
-            return Ok(Staged::new(start(into)?, Way::Direct, into, Scratch::empty()));
-        }
-        let host = host_memory(into.len())?;
-        let started = start(host.region())?;
-        Ok(Staged::new(started, Way::Into, into, host))
+        let host = if path.is_host() { Scratch::empty() } else { host_memory(into.len())? };
+        let room = if path.is_host() { into } else { host.region() };
+        let mut staged = Staged::new(path, true, into, host);
+        staged.started = start(room, &staged.path)?;
+        Ok(staged)
     }
 
     /// Moves it on; what it ended with, and whether its copies went well. `Err`: asking failed, and
@@ -317,17 +380,20 @@ impl Staged {
 
     /// Copies the next part, if it is its time.
     fn copy_some(&mut self, comm: &Comm) -> bool {
-        if self.twin.is_some() {
-            return self.copy_wanted();
+        match &self.path {
+            BufferPath::Host | BufferPath::Staged => return false,
+            BufferPath::Direct(twin) => {
+                let twin = Arc::clone(twin);
+                return self.copy_wanted(&twin);
+            }
+            BufferPath::Pipelined => {}
         }
         let end = self.copied + PART.min(self.device.len() - self.copied);
         let is_due = self.failed.is_none()
             && end > self.copied
-            && match (self.way, &self.filling, self.started) {
-                (Way::Out, Some(_), _) => true,
-                (Way::Into, _, Started::Op(op) | Started::FromAny(op))
-                    if end - self.copied == PART =>
-                {
+            && match self.started {
+                _ if !self.receives => self.filling.is_some(),
+                Started::Op(op) | Started::FromAny(op) if end - self.copied == PART => {
                     comm.link.transport.groups().pipeline.map_or(0, |pipeline| pipeline.arrived(op))
                         >= end
                 }
@@ -346,10 +412,10 @@ impl Staged {
     }
 
     /// Copies all of a send that was to go as it is, if the transport needs that.
-    fn copy_wanted(&mut self) -> bool {
-        let Some(twin) = self.twin.clone().filter(|twin| twin.bytes() == Bytes::Wanted) else {
+    fn copy_wanted(&mut self, twin: &Twin) -> bool {
+        if twin.bytes() != Bytes::Wanted {
             return false;
-        };
+        }
         self.copy_to(self.device.len());
         twin.copied(self.failed.is_none());
         true
@@ -358,9 +424,9 @@ impl Staged {
     fn copy_to(&mut self, end: usize) {
         let (at, len) = (self.copied, end - self.copied);
         let (host, device) = (self.host.region().part(at, len), self.device.part(at, len));
-        let copied = match self.way {
-            Way::Into => transfer::copy_staged(device, host),
-            _ => transfer::copy_staged(host, device),
+        let copied = match self.receives {
+            true => transfer::copy_staged(device, host),
+            false => transfer::copy_staged(host, device),
         };
         match copied {
             Ok(()) => self.copied = end,
@@ -369,9 +435,10 @@ impl Staged {
     }
 
     fn end(&mut self, done: Done) -> (Done, Result<()>) {
-        if self.way == Way::Into && matches!(done.status, DTL_SUCCESS | DTL_ERROR_TRUNCATED) {
+        let is_staged = self.receives && !self.path.is_host();
+        if is_staged && matches!(done.status, DTL_SUCCESS | DTL_ERROR_TRUNCATED) {
             let end = usize::try_from(done.size).unwrap_or(usize::MAX).min(self.device.len());
-            let is_there = self.twin.as_ref().is_some_and(|twin| twin.has_landed());
+            let is_there = matches!(&self.path, BufferPath::Direct(twin) if twin.has_landed());
             if self.failed.is_none() && end > self.copied && !is_there {
                 self.copy_to(end);
             }
@@ -447,8 +514,8 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         let is_started = self.started.op().is_some();
-        if is_started && !self.is_over && self.way != Way::Direct {
-            if let Some(twin) = &self.twin {
+        if is_started && !self.is_over && !self.path.is_host() {
+            if let BufferPath::Direct(twin) = &self.path {
                 twin.give_up();
             }
             // The transport could not let go of it: as with a program's own buffer, the memory has

@@ -1,13 +1,13 @@
 //! How messages are started: the usual one as short as can be.
 
+use super::super::Comm;
 use super::super::call::{Kind, Tagged};
 use super::super::p2p::{Data, Found, Started};
-use super::super::{Comm, staging};
+use super::super::staging::BufferPath;
 use super::{Plan, TABLE, kept, not_begun, of_message, other, started};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::error::Result;
 use crate::runtime::backend::{RecvMode, Selector, SendMode};
-use crate::runtime::memory::hidden;
 use crate::sys::cache;
 
 /// Starts the usual message.
@@ -55,8 +55,8 @@ pub fn issend(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_reques
 
 fn any(comm: &Comm, plan: &Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
-    if hidden::may_be(plan.data.bytes) && staging::is_staged(comm, plan.data.bytes)? {
-        return other::staged(comm, plan);
+    match plan.path(comm)? {
+        BufferPath::Host => started(comm, plan, || plan.start(comm)),
+        path => other::staged(comm, plan, path),
     }
-    started(comm, plan, || plan.start(comm))
 }

@@ -5,14 +5,14 @@ use super::super::call::{Call, Kind, Tagged};
 use super::super::recorder::Ticket;
 use super::super::run::Run;
 use super::super::schedule::Advance;
-use super::super::staging::{self, Staged};
+use super::super::staging::{self, BufferPath, Staged};
 use super::super::window::way;
 use super::super::{Comm, numbered, progress, withdrawing};
 use super::{Data, Life, Operation, Outcome, Plan, Request, at_rest, failed, insert, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, SendMode};
+use crate::runtime::backend::Done;
 use crate::runtime::exec::event::{Event, Gate};
 use crate::runtime::memory::hidden;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Gated {
         let begun = match self.gate.is_open() {
             Ok(false) => return None,
             Ok(true) => staging::is_still_hidden(comm, self.plan.data.bytes, self.was_hidden)
-                .and_then(|_| stage(comm, &self.plan)),
+                .and_then(|_| stage(comm, &self.plan, self.plan.path(comm)?)),
             Err(error) => Err(error.within("not sent: the event that it waits for")),
         };
         Some(match begun {
@@ -77,23 +77,19 @@ enum Begun {
     Over(Outcome),
 }
 
-/// Starts what a plan says, over host memory if its buffer needs that.
-fn stage(comm: &Comm, plan: &Plan) -> Result<Staged> {
+/// Starts the message of a plan by a path.
+fn stage(comm: &Comm, plan: &Plan, path: BufferPath) -> Result<Staged> {
     let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.tag);
     match plan.kind {
-        Kind::Recv => {
-            let is_staged = staging::is_staged(comm, bytes)?;
-            Staged::recv(comm, bytes, is_staged, peer, tag)
-        }
-        Kind::Ssend => Staged::send(comm, bytes, peer, tag, SendMode::Synchronous),
-        _ => Staged::send(comm, bytes, peer, tag, SendMode::Standard),
+        Kind::Recv => Staged::recv(comm, path, bytes, peer, tag),
+        _ => Staged::send(comm, path, bytes, (peer, tag, plan.mode())),
     }
 }
 
-/// The same as an operation of a request.
+/// Starts a message again, as an operation of its persistent request.
 #[cold]
 pub(super) fn begin_staged(comm: &Comm, plan: &Plan) -> Result<Operation> {
-    let staged = stage(comm, plan)?;
+    let staged = stage(comm, plan, plan.path(comm)?)?;
     Ok(operation(comm, plan, staged))
 }
 
@@ -102,10 +98,10 @@ fn operation(comm: &Comm, plan: &Plan, mut staged: Staged) -> Operation {
     Operation::Other(Box::new(Other::Staged(staged)))
 }
 
-/// Starts what a plan says under a handle.
+/// Starts the message of a plan by a path, under a handle.
 #[cold]
-pub(super) fn staged(comm: &Comm, plan: &Plan) -> Result<dtl_request_t> {
-    insert_staged(comm, plan, stage(comm, plan)?)
+pub(super) fn staged(comm: &Comm, plan: &Plan, path: BufferPath) -> Result<dtl_request_t> {
+    insert_staged(comm, plan, stage(comm, plan, path)?)
 }
 
 /// Puts a message that was started under a handle.
