@@ -40,7 +40,7 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         // A drop has nobody to report a failure to; `finalize` reports it.
-        // SAFETY: as in `finalize`: the initialisation that ends is this value's own.
+        // SAFETY: the initialisation that ends is this value's own; `finalize` has the argument.
         let _ = unsafe { sys::dtl_finalize() };
     }
 }

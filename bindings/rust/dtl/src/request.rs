@@ -74,7 +74,7 @@ impl<T: Element> Request<T> {
         call!(dtl_request_cancel(self.handle))
     }
 
-    /// The whole buffer, if the operation is done and has succeeded.
+    /// The whole buffer, if the operation is done and has succeeded; else the request is dropped.
     #[must_use]
     pub fn into_buffer(mut self) -> Option<Vec<T>> {
         let buffer = std::mem::take(&mut *self.buffer);

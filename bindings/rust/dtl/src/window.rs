@@ -122,7 +122,8 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: as in `destroy`. A drop has nobody to report a failure to; `destroy` reports it.
+        // SAFETY: the owner goes. The memory is reached by address only, in unsafe code, which must
+        // not outlive the window. A drop has nobody to report a failure to; `destroy` reports it.
         let _ = unsafe { sys::dtl_win_destroy(self.handle) };
     }
 }
