@@ -1,5 +1,5 @@
 // A backend whose functions do nothing: what is left of a call of it is the library. For benches/call.c and
-// tests/instructions; src/bin/dtl-bench/call.rs has it in Rust.
+// tests/instructions; tools/dtl-bench/src/call.rs has it in Rust.
 #include <dtl.h>
 
 static dtl_status_t create_stream(void *self, int32_t device, uint64_t flags, void **out)

@@ -63,7 +63,7 @@ file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
 # cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.
 add_custom_target(dtl_shared_build ALL
-  COMMAND ${dtl_cargo} rustc --release ${dtl_cargo_flags} --lib --no-default-features --crate-type cdylib,staticlib
+  COMMAND ${dtl_cargo} rustc --release ${dtl_cargo_flags} --lib --crate-type cdylib,staticlib
           --target-dir "${dtl_lib_target}"
   COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${dtl_lib_target}/release/libdtl.so" "${DTL_SHARED_FILE}"
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "libdtl.so.${PROJECT_VERSION}" "${DTL_STAGE}/lib/${DTL_SONAME}"
@@ -82,12 +82,14 @@ add_custom_target(dtl_static_build ALL
 add_dependencies(dtl_static_build dtl_shared_build)
 
 set(dtl_copy_programs "")
+set(dtl_packages "")
 foreach(program IN LISTS DTL_PROGRAMS)
+  list(APPEND dtl_packages -p "${program}")
   list(APPEND dtl_copy_programs COMMAND "${CMAKE_COMMAND}" -E copy_if_different
        "${dtl_bin_target}/programs/${program}" "${DTL_STAGE}/bin/${program}")
 endforeach()
 add_custom_target(dtl_programs_build ALL
-  COMMAND ${dtl_cargo} build --profile programs ${dtl_cargo_flags} --bins --target-dir "${dtl_bin_target}"
+  COMMAND ${dtl_cargo} build --profile programs ${dtl_cargo_flags} ${dtl_packages} --target-dir "${dtl_bin_target}"
   ${dtl_copy_programs}
   WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
   COMMENT "cargo: programs" VERBATIM)

@@ -11,6 +11,8 @@ mod from_c;
 pub mod last_error;
 pub mod runtime;
 pub mod sys;
+#[doc(hidden)]
+pub mod tooling;
 
 #[cfg(test)]
 #[path = "../tests/golden/compare.rs"]

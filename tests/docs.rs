@@ -12,7 +12,9 @@
     clippy::print_stdout,
     reason = "a test fails by panicking and speaks to its reader"
 )]
-#![cfg(feature = "cli")]
+
+#[path = "common/programs.rs"]
+mod programs;
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -156,7 +158,7 @@ fn run(program: &Program, file: &Path, plugins: &Plugins) {
     let mut command = match &program.ranks {
         None => Command::new(file),
         Some(ranks) => {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_dtlrun"));
+            let mut command = Command::new(programs::program("dtlrun"));
             command.args(["-n", ranks]).arg(file);
             command
         }

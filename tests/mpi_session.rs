@@ -13,9 +13,8 @@ use dtl::abi::status::*;
 use dtl::backend::mpi::session::{self, Hold};
 use dtl::runtime::settings::{self, Settings};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 /// A folder of its own, gone with the test.
@@ -64,52 +63,6 @@ fn a_library_that_others_can_write_is_refused() {
         assert!(error.text().starts_with(&format!("no MPI: DTL_MPI_LIBRARY={name}: ")), "{error}");
         assert!(error.text().contains(said), "{error}");
     }
-}
-
-/// Why a set-uid program cannot be made or has no effect here.
-fn no_set_uid() -> Option<&'static str> {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let value = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        line.split_whitespace().nth(1).unwrap_or_default().to_owned()
-    };
-    let mounts = fs::read_to_string("/proc/mounts").unwrap();
-    let is_nosuid = |mount: &str| {
-        let words: Vec<&str> = mount.split_whitespace().collect();
-        ["/", "/tmp"].contains(&words[1]) && words[3].split(',').any(|option| option == "nosuid")
-    };
-    if value("Uid:") != "0" {
-        return Some("only root can make a set-uid program of another user");
-    }
-    let has_effect = value("NoNewPrivs:") != "1" && !mounts.lines().any(is_nosuid);
-    (!has_effect).then_some("set-uid programs have no effect here")
-}
-
-#[test]
-fn a_program_with_raised_privileges_ignores_the_library() {
-    if let Some(why) = no_set_uid() {
-        println!("skipped: {why}");
-        return;
-    }
-    let folder = Folder::new("raised");
-    let program = folder.0.join("dtl-info");
-    fs::copy(env!("CARGO_BIN_EXE_dtl-info"), &program).unwrap();
-    let said = |program: &Path| {
-        let output = Command::new(program)
-            .arg("--json")
-            .env("DTL_MPI_LIBRARY", "/no/such/libmpi.so")
-            .output();
-        let output = output.unwrap();
-        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
-    };
-    let [facts, warnings] = said(&program);
-    assert!(facts.contains("/no/such/libmpi.so") && warnings.is_empty(), "{facts} {warnings}");
-    chown(&program, Some(65534), None).unwrap();
-    mode(&program, 0o4755);
-    let [facts, warnings] = said(&program);
-    assert!(!facts.contains("/no/such/libmpi.so"), "{facts}");
-    let warning = "DTL_MPI_LIBRARY is ignored: this program runs with raised privileges";
-    assert!(warnings.contains(warning), "{warnings}");
 }
 
 /// One test: MPI is started once in a process.

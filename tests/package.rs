@@ -194,9 +194,15 @@ fn licences_are_compatible() {
     assert!(is_allowed("MIT OR GPL-2.0") && is_allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
     assert!(!is_allowed("GPL-2.0") && !is_allowed("MIT AND GPL-2.0"));
     // Only what a user's build compiles: the normal dependencies of the library and its programs.
+    let packages = ["dtl", "dtlrun", "dtl-info", "dtl-ctk", "dtl-bench"].map(|name| ["-p", name]);
+    let packages = packages.concat();
     let tree = output(
         env!("CARGO"),
-        &["tree", "--locked", "-p", "dtl", "-e", "normal", "--prefix", "none", "-f", "{p}|{l}"],
+        &[
+            &["tree", "--locked", "-e", "normal", "--prefix", "none", "-f", "{p}|{l}"][..],
+            &packages,
+        ]
+        .concat(),
     );
     let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
     assert!(crates.len() > 5, "cargo tree gave only {crates:?}");

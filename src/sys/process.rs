@@ -1,6 +1,6 @@
 //! Processes of this machine: who they are, whether they live, what is in their memory.
 //!
-//! Not here: starting them (`sys::child`) and talking to them (`sys::socket`, `sys::shared`).
+//! Not here: running them (`sys::child`) and talking to them (`sys::socket`, `sys::shared`).
 
 pub mod host_ranges;
 
@@ -42,20 +42,6 @@ pub fn file_size_limit() -> u64 {
     rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Bytes that this process has from malloc, modulo 2^32: differences count. `None`: the C library
-/// does not tell.
-#[must_use]
-pub fn malloc_bytes() -> Option<i32> {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: it has no arguments and only reads malloc's own counts, under their locks.
-        let told = unsafe { libc::mallinfo() };
-        Some(told.uordblks.wrapping_add(told.hblkhd))
-    }
-    #[cfg(not(target_env = "gnu"))]
-    None
-}
-
 /// Returns malloc's free memory to the system, if the C library can do that.
 pub fn trim_malloc() {
     #[cfg(target_env = "gnu")]
@@ -69,13 +55,6 @@ pub fn trim_malloc() {
 #[must_use]
 pub fn parent_pid() -> i32 {
     i32::try_from(std::os::unix::process::parent_id()).unwrap_or(i32::MAX)
-}
-
-/// Whether a descriptor of this number is open.
-#[must_use]
-pub fn is_open(fd: RawFd) -> bool {
-    // SAFETY: takes integers; one that is no descriptor is an error.
-    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
 /// The effective user id.

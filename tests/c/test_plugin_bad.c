@@ -1,6 +1,6 @@
 /* Plugin files that cannot be used: each gives a status, a text that names file and reason, and a
  * record; nothing is registered, and the good ones load afterwards. Crashes and hangs are for
- * `dtl-info --probe` (tests/plugins.rs).
+ * `dtl-info --probe` (tools/dtl-info/tests/plugins.rs).
  * Usage: test_plugin_bad FOLDER. C11, and valid C++17. */
 #include "plugins.h"
 

@@ -27,7 +27,7 @@ mkdir -p "$target/logs"
 export RUSTFLAGS="-Zsanitizer=thread -Cdebuginfo=1"
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_STRIP=none
 export OMPI_ALLOW_RUN_AS_ROOT=1
-common=(--release --no-default-features --locked -Zbuild-std --target "$triple" --target-dir "$target")
+common=(--release --locked -Zbuild-std --target "$triple" --target-dir "$target")
 
 # check NAME COMMAND…: passes if the command does and nothing was reported.
 check() {

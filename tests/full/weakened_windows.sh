@@ -42,7 +42,7 @@ while IFS= read -r line; do
         failed=$((failed + 1))
         continue
     fi
-    if ! (cd "$copy" && cargo build -q --locked --lib --bin dtl-ctk --bin dtlrun --target-dir "$target/build") >"$log" 2>&1; then
+    if ! (cd "$copy" && cargo build -q --locked -p dtl -p dtl-ctk -p dtlrun --target-dir "$target/build") >"$log" 2>&1; then
         echo "FAIL $file: does not compile with: $new"
         grep -m 3 -A 6 '^error' "$log"
         failed=$((failed + 1))

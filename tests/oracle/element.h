@@ -1,5 +1,5 @@
 /* Elements of every dtype of dtl, for oracle.c: the formula of inputs, their bytes, and what an operation
- * makes of two. The same formulas as in src/bin/dtl-ctk/data.rs and reference.rs, written once more. */
+ * makes of two. The same formulas as in tools/dtl-ctk/src/data.rs and reference.rs, written once more. */
 #ifndef ORACLE_ELEMENT_H
 #define ORACLE_ELEMENT_H
 

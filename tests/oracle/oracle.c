@@ -2,7 +2,7 @@
  *
  *     mpirun -n R oracle CASES DIGEST [CASES DIGEST]...
  *
- * It has no part of dtl: it shares only the file's format and the formulas of src/bin/dtl-ctk/data.rs
+ * It has no part of dtl: it shares only the file's format and the formulas of tools/dtl-ctk/src/data.rs
  * (inputs, hash; see element.h) and plan.rs (buffers). run.sh compares the two digests. */
 #include "element.h"
 

@@ -1,5 +1,5 @@
 /* One-sided cases for oracle.c: the same windows, epochs and operations with MPI_Win_*. The same places and inputs as in
- * src/bin/dtl-ctk/window, written once more. What is refused there (misuse) is not tried here.
+ * tools/dtl-ctk/src/window, written once more. What is refused there (misuse) is not tried here.
  *
  * MPI has no operations of the program's for windows: what it has no dtype for, and operations of two kinds on one
  * element at once, each rank does in turn with get and put, under an exclusive lock. */

@@ -17,8 +17,11 @@ mod deaths;
 mod forbid;
 mod large;
 mod parts;
+#[path = "../common/programs.rs"]
+mod programs;
 mod rank;
 
+use programs::program;
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -43,7 +46,7 @@ fn exe() -> std::path::PathBuf {
 }
 
 fn dtlrun(ranks: u32, case: &str, options: &[&str], env: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dtlrun"));
+    let mut command = Command::new(program("dtlrun"));
     command.args(["-n", &ranks.to_string()]).args(options).arg(exe());
     myself(&mut command).env("DTL_TEST_CASE", case).envs(env.iter().copied());
     command.output().expect("dtlrun starts")
@@ -461,7 +464,7 @@ fn memory_for_all_that_cannot_be_had_is_a_status() {
 
 #[test]
 fn ranks_die_with_their_launcher() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dtlrun"));
+    let mut command = Command::new(program("dtlrun"));
     command.args(["-n", "2"]).arg(exe());
     myself(&mut command).env("DTL_TEST_CASE", "open_and_hang").stdout(Stdio::null());
     let marker = format!("{}-{:?}", std::process::id(), Instant::now());

@@ -37,7 +37,7 @@ impl Tree {
         Tree { files, graph }
     }
 
-    /// Files of the library: no tests, no programs.
+    /// Files of the library without tests.
     fn library(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| is_library(file))
     }
@@ -45,7 +45,7 @@ impl Tree {
 
 fn is_library(file: &File) -> bool {
     let is_test = file.path.ends_with("/tests.rs") || file.path.contains("/tests/");
-    !is_test && !file.is_in("src/bin/")
+    !is_test
 }
 
 const BUDGETS: &[Budget] = &[

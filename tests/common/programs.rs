@@ -1,0 +1,14 @@
+//! Where tests find the programs of tools/. Included by `#[path]`.
+
+use std::path::PathBuf;
+
+/// Path of a program of tools/, in the folder of the profile that this test is built with.
+/// `./run test` builds them all before the tests.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("own path");
+    // target/PROFILE/deps/TEST
+    let folder = test.ancestors().nth(2).expect("a folder");
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is not built: cargo build -p {name}", path.display());
+    path
+}

@@ -1,0 +1,217 @@
+//! Makes the ranks of `comm`: this process is one of a launcher's job, starts a job, or has ranks
+//! as threads.
+
+use super::batch::{Buffers, Place};
+use super::ours::Ours;
+use super::raw::Raw;
+use super::test::{Row, Test};
+use super::ucx::Ucx;
+use super::{Peer, Rank, probe_between};
+use crate::machine;
+use crate::options::{Comm, CommPeer};
+use crate::out::{Outcome, Stop, complain};
+use crate::table::Table;
+use crate::{library::call, probe, table};
+use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use dtl::tooling::os::Memory;
+use serde_json::{Value, json};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+/// What MPI takes as a number of bytes or elements.
+const MPI_MOST: usize = i32::MAX as usize;
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
+    let mut only = wanted.only.clone();
+    if wanted.vs == Some(CommPeer::Ucx) {
+        let can = [Test::Latency, Test::Bandwidth];
+        if only.iter().any(|test| !can.contains(test)) {
+            return Err(Stop::Misused(
+                "--vs ucx: only latency and bandwidth are like ucx_perftest's".to_owned(),
+            ));
+        }
+        only = if only.is_empty() { can.to_vec() } else { only };
+    }
+    let rows = Row::list(&only, &wanted.sizes).map_err(Stop::Misused)?;
+    if wanted.kind == "self" {
+        return Err(Stop::Misused(
+            "--kind self has one rank, which has nobody to talk to: --kind threads measures ranks \
+             of one process, --kind \
+             shm (or none named) processes of this node"
+                .to_owned(),
+        ));
+    }
+    let is_threaded = wanted.kind == "threads";
+    if is_threaded && wanted.vs.is_some() {
+        return Err(Stop::Misused("--vs wants processes: leave --kind threads out".to_owned()));
+    }
+    call!(dtl_init(std::ptr::null()))?;
+    if is_threaded {
+        threads(wanted, &rows)?;
+    } else if is_launched() {
+        // Whoever fails ends its process: the others may wait for it for ever, and the launcher
+        // ends them.
+        process(wanted, &rows)?;
+    } else {
+        return launch(wanted);
+    }
+    Ok(call!(dtl_finalize())?)
+}
+
+/// Whether a launcher started this process as one of several ranks.
+pub(crate) fn is_launched() -> bool {
+    let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"];
+    variables.iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Becomes a dtlrun that starts this program again.
+fn launch(wanted: &Comm) -> Result<(), Stop> {
+    let Some(ranks) = wanted.ranks else {
+        return Err(Stop::Misused(
+            "comm wants ranks: -n 2, `dtlrun -n 2 dtl-bench comm`, or `mpirun -n 2 dtl-bench comm`"
+                .to_owned(),
+        ));
+    };
+    if wanted.vs == Some(CommPeer::Mpi) {
+        return Err(Stop::Misused(
+            "--vs mpi wants MPI's own launcher: `mpirun -n 2 dtl-bench comm --vs mpi`, without -n \
+             here"
+                .to_owned(),
+        ));
+    }
+    let own = std::env::current_exe().map_err(|error| format!("this program's file: {error}"))?;
+    let dtlrun = own.with_file_name("dtlrun");
+    let mut command = Command::new(&dtlrun);
+    command.args(["-n", &ranks.to_string()]).arg(own).args(std::env::args_os().skip(1));
+    let error = command.exec();
+    Err(Stop::Failed(format!("{}: {error}; it belongs beside this program", dtlrun.display())))
+}
+
+/// All ranks are threads of this process.
+fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
+    let memory = probe::memory().ok();
+    let ranks = Ours::threads(wanted.ranks.unwrap_or(2))?;
+    thread::scope(|scope| {
+        for ours in ranks {
+            let memory = memory.clone();
+            scope.spawn(move || {
+                if let Err(text) = one(wanted, rows, ours, memory.as_ref(), None) {
+                    // The other threads may wait for this one for ever.
+                    complain!("dtl-bench: {text}");
+                    std::process::exit(1);
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// This process is a rank.
+fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
+    let raw = match wanted.vs {
+        Some(CommPeer::Mpi) => Some(Raw::start(wanted.kind == "mpi")?),
+        _ => None,
+    };
+    let ours = Ours::open(&wanted.kind)?;
+    if let Some(ranks) = wanted.ranks.filter(|&ranks| ranks != ours.size) {
+        let text =
+            format!("-n {ranks}, but the launcher started {} rank(s): leave -n out", ours.size);
+        return Err(Stop::Misused(text));
+    }
+    let mut peer = match raw {
+        Some(raw) => Some(Peer::Mpi(fitting(raw, &ours, rows)?)),
+        None if wanted.vs.is_some() => {
+            let [first] = ours.tell([u64::from(std::process::id())], 0)?;
+            Some(Peer::Ucx(Ucx::new(ours.rank, first)?))
+        }
+        None => None,
+    };
+    one(wanted, rows, ours, None, peer.as_mut())?;
+    match peer {
+        Some(Peer::Mpi(raw)) => Ok(raw.end()?),
+        _ => Ok(()),
+    }
+}
+
+/// An MPI whose ranks are the communicator's, for rows that it can do.
+fn fitting(raw: Raw, ours: &Ours, rows: &[Row]) -> Outcome<Raw> {
+    let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
+    if most > MPI_MOST {
+        return Err(format!("--sizes {most}: MPI's counts end at {MPI_MOST}"));
+    }
+    if (raw.rank, raw.size) != (ours.rank, ours.size) {
+        let (rank, size) = (raw.rank, raw.size);
+        return Err(format!(
+            "rank {} of {} is rank {rank} of {size} for {}: start all with that MPI's own mpirun",
+            ours.rank, ours.size, raw.file
+        ));
+    }
+    Ok(raw)
+}
+
+/// What a rank does, be it a process or a thread.
+fn one(
+    wanted: &Comm,
+    rows: &[Row],
+    ours: Ours,
+    shared: Option<&Arc<Memory>>,
+    peer: Option<&mut Peer>,
+) -> Outcome {
+    if ours.size < 2 {
+        return Err("one rank has nobody to talk to: start two or more, -n 2".to_owned());
+    }
+    let processors = machine::shared_processors();
+    let place =
+        Place { rank: ours.rank, ranks: ours.size, is_crowded: ours.size as usize > processors };
+    if !wanted.place.no_pin {
+        machine::pin(place.rank as usize);
+    }
+    let probe = probe_between(&ours, shared, processors)?;
+    let head = head(wanted, &ours, peer.as_deref(), (processors, probe.as_ref().err()));
+    if place.rank == 0 {
+        if place.is_crowded {
+            complain!(
+                "dtl-bench: {} ranks on {processors} processor(s): they wait for each other's \
+                 turn, and values say \
+                 how well that goes",
+                place.ranks
+            );
+        } else if let Err(why) = &probe {
+            complain!(
+                "dtl-bench: no look at the processors' distance ({why}): values vary with it unseen"
+            );
+        }
+    }
+    let buffers = Buffers::new(rows, place.ranks as usize);
+    let mut rank = Rank { ours, peer, place, buffers, probe: probe.ok(), row: rows[0] };
+    let lines = rank.measure(rows, wanted)?;
+    if place.rank == 0 {
+        table::show(&Table { head, lines }, wanted.common.json);
+    }
+    Ok(())
+}
+
+/// What is told before the table.
+fn head(
+    wanted: &Comm,
+    ours: &Ours,
+    peer: Option<&Peer>,
+    (processors, no_probe): (usize, Option<&String>),
+) -> Value {
+    json!({
+        "measured": "comm",
+        "version": env!("CARGO_PKG_VERSION"),
+        "machine": machine::facts(processors),
+        "kind": ours.kind,
+        "transport": ours.transport,
+        "ranks": ours.size,
+        "pinned": !wanted.place.no_pin,
+        "peer": peer.map(Peer::facts),
+        "seconds": wanted.common.budget().as_secs_f64(),
+        "rounds": wanted.common.rounds,
+        "no_distance": no_probe,
+    })
+}

@@ -1,0 +1,111 @@
+//! UCX as a peer: the program ucx_perftest on both ranks' processors, a run of it for each batch.
+//!
+//! UCX has its own window of messages and its own clock; what it says of a run is taken as it is:
+//! the median of latencies, the mean time for a message of a stream.
+
+use super::test::{Row, Test};
+use crate::out::Outcome;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+use subprocess::{Setup, prepare};
+
+const PROGRAM: &str = "ucx_perftest";
+/// Time for each run, about, in nanoseconds.
+const RUN: f64 = 1e7;
+/// How often the other rank's process is looked for, and the pause between.
+const TRIES: usize = 400;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A rank's side of it.
+pub(crate) struct Ucx {
+    rank: i32,
+    /// Where the two processes meet: another one for each run.
+    port: u16,
+    /// Of UCX.
+    pub(crate) version: String,
+}
+
+impl Ucx {
+    /// `first`: the same number on all ranks.
+    pub(crate) fn new(rank: i32, first: u64) -> Outcome<Ucx> {
+        let text = |output: Output| String::from_utf8_lossy(&output.stdout).into_owned();
+        let found = Command::new("ucx_info").arg("-v").output();
+        let said =
+            text(found.map_err(|error| format!("--vs ucx: ucx_info: {error}; install ucx-utils"))?);
+        let version = said.lines().find_map(|line| line.split("ersion").nth(1)).unwrap_or_default();
+        let version = version.trim_matches([':', ' ']).to_owned();
+        Ok(Ucx { rank, port: 20000 + (first.wrapping_mul(37) % 10000) as u16, version })
+    }
+
+    /// One run: nanoseconds per message, on rank 0.
+    pub(crate) fn batch(&mut self, row: Row) -> Outcome<f64> {
+        self.port = 20000 + (self.port - 20000 + 1) % 10000;
+        match self.rank {
+            0 => self.ask(row),
+            1 => self.answer(),
+            _ => Ok(0.0),
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).args(["-p", &self.port.to_string()]).stdin(Stdio::null());
+        // It ends with this process.
+        prepare(&mut command, Setup::default());
+        command
+    }
+
+    /// Waits for the other one, whichever row that asks for.
+    fn answer(&self) -> Outcome<f64> {
+        let output = self.command(&[]).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
+        if output.status.success() { Ok(0.0) } else { Err(failure(&output)) }
+    }
+
+    fn ask(&self, row: Row) -> Outcome<f64> {
+        let (test, bytes) =
+            (if row.test == Test::Latency { "tag_lat" } else { "tag_bw" }, row.bytes);
+        let count = (RUN / (300.0 + bytes as f64 / 8.0)).clamp(20.0, 20000.0) as usize;
+        let (size, count, warm_up) =
+            (bytes.to_string(), count.to_string(), (count / 10).to_string());
+        let words = ["127.0.0.1", "-t", test, "-s", &size, "-n", &count, "-w", &warm_up, "-f"];
+        let mut last = None;
+        for _ in 0..TRIES {
+            let output =
+                self.command(&words).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
+            if output.status.success() {
+                let value = value(&String::from_utf8_lossy(&output.stdout), row.test);
+                return value
+                    .ok_or_else(|| format!("{PROGRAM} said what is not understood: {output:?}"));
+            }
+            last = Some(failure(&output));
+            sleep(PAUSE);
+        }
+        Err(last.unwrap_or_default())
+    }
+}
+
+fn failure(output: &Output) -> String {
+    format!("{PROGRAM}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
+}
+
+/// Of the last line: count, median (us), mean, overall mean, ...
+fn value(said: &str, test: Test) -> Option<f64> {
+    let numbers: Vec<&str> = said.lines().last()?.split_whitespace().collect();
+    let column = if test == Test::Latency { 1 } else { 3 };
+    numbers.get(column)?.parse::<f64>().ok().filter(|value| *value > 0.0).map(|value| value * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts() {
+        let said = "|  Stage | # iterations |\n   500   1.362   1.422   1.433   5493.38   5493.38  \
+            703152 703152\n";
+        assert_eq!(value(said, Test::Latency), Some(1362.0));
+        assert_eq!(value(said, Test::Bandwidth), Some(1433.0));
+        assert_eq!(value("", Test::Latency), None);
+    }
+}

@@ -1,0 +1,396 @@
+//! When a collective is over, by LogGP: from the steps of all ranks, or, where they are too many,
+//! from those of some whose partners are taken to be as far as they are.
+//!
+//! A rank's processor spends o for each message that it sends or receives. A message leaves through
+//! the rank's one port for sending, byte after byte (G), and g later than the one before; after L
+//! its first byte is at the receiver's port for receiving, which takes messages likewise, in the
+//! order in which they come. A round ends when all of its messages are out and in. Copies, sums and
+//! waiting for each other's processors cost nothing.
+
+use super::count::{Counts, chosen};
+use super::wanted::{MOST_RANKS, Network};
+use crate::out::Outcome;
+use dtl::tooling::schedules::{Job, Plan, Step};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+/// Messages of all ranks up to which all are gone through.
+const MOST_MESSAGES: u128 = 1 << 23;
+// In a tree no rank is like the others, so none can be told from some.
+const _: () = assert!(MOST_MESSAGES >= 2 * MOST_RANKS as u128);
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    /// Nanoseconds until the last rank has done, all having begun at 0.
+    pub(crate) ns: f64,
+    /// The longest chain of messages of which each can only be sent when the one before is there.
+    pub(crate) steps: u64,
+    /// Whether all ranks were gone through.
+    pub(crate) is_exact: bool,
+}
+
+/// What messages cost, and between whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Costs {
+    pub(crate) network: Network,
+    pub(crate) within: Network,
+    /// Ranks on each node; 0: each is alone.
+    pub(crate) per_node: i32,
+}
+
+impl Costs {
+    fn between(&self, one: u32, other: u32) -> &Network {
+        let each = self.per_node.unsigned_abs();
+        if each > 0 && one / each == other / each { &self.within } else { &self.network }
+    }
+}
+
+/// Times of a plan that sends so much in all.
+pub(crate) fn times(plan: &mut Plan, job: &Job, counts: &Counts, costs: &Costs) -> Outcome<Times> {
+    // Where not even the counts are of all ranks, their lists are too long.
+    match counts.is_exact && counts.messages <= MOST_MESSAGES {
+        true => Ok(Times { is_exact: true, ..simulate(&Lists::new(plan, 0..job.ranks)?, costs)? }),
+        false => estimate(plan, job, costs),
+    }
+}
+
+/// A message to send or receive, packed.
+#[derive(Clone, Copy)]
+struct Op {
+    /// The peer, and two bits.
+    peer: u32,
+    /// Which of the sizes.
+    size: u32,
+}
+
+const RECEIVES: u32 = 1 << 31;
+const ENDS_ROUND: u32 = 1 << 30;
+
+impl Op {
+    fn peer(self) -> u32 {
+        self.peer & !(RECEIVES | ENDS_ROUND)
+    }
+
+    fn receives(self) -> bool {
+        self.peer & RECEIVES != 0
+    }
+}
+
+/// Sizes of messages, each once.
+#[derive(Default)]
+struct Sizes {
+    bytes: Vec<u64>,
+    places: HashMap<u64, u32>,
+}
+
+impl Sizes {
+    fn place(&mut self, bytes: u64) -> u32 {
+        let next = self.bytes.len();
+        *self.places.entry(bytes).or_insert_with(|| {
+            self.bytes.push(bytes);
+            u32::try_from(next).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// The messages of some ranks, or of all.
+struct Lists {
+    first_rank: u32,
+    ops: Vec<Op>,
+    /// By rank, from the first: where its list begins; and the end.
+    starts: Vec<usize>,
+    sizes: Sizes,
+}
+
+impl Lists {
+    fn new(plan: &mut Plan, ranks: Range<i32>) -> Outcome<Self> {
+        let first_rank = ranks.start.unsigned_abs();
+        let mut lists =
+            Lists { first_rank, ops: Vec::new(), starts: vec![0], sizes: Sizes::default() };
+        for rank in ranks {
+            let Lists { ops, starts, sizes, .. } = &mut lists;
+            let first = ops.len();
+            let told = plan.tell(rank, &mut |step| match step {
+                Step::Send { to, bytes } => {
+                    ops.push(Op { peer: to.unsigned_abs(), size: sizes.place(bytes) });
+                }
+                Step::Recv { from, bytes } => {
+                    ops.push(Op { peer: from.unsigned_abs() | RECEIVES, size: sizes.place(bytes) });
+                }
+                Step::Round if ops.len() > first => {
+                    if let Some(last) = ops.last_mut() {
+                        last.peer |= ENDS_ROUND;
+                    }
+                }
+                Step::Local | Step::Round => {}
+            });
+            told.map_err(|error| error.to_string())?;
+            starts.push(ops.len());
+        }
+        Ok(lists)
+    }
+
+    fn ranks(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The place of a rank's list; `None`: it is not among these.
+    fn place(&self, rank: u32) -> Option<usize> {
+        let place = rank.checked_sub(self.first_rank)? as usize;
+        (place < self.ranks()).then_some(place)
+    }
+}
+
+/// A message on its way.
+#[derive(Clone, Copy)]
+struct Message {
+    /// When its first byte arrives.
+    first: f64,
+    /// From whom; what it costs at the receiver depends on that.
+    from: u32,
+    size: u32,
+    /// How long the chain is that ends with it.
+    steps: u32,
+}
+
+/// A rank's clock and ports.
+#[derive(Clone, Default)]
+struct Clock {
+    now: f64,
+    out_free: f64,
+    in_free: f64,
+    steps: u32,
+}
+
+impl Clock {
+    /// Sends; when the first byte leaves, and when the last has left.
+    fn send(&mut self, by: &Network, bytes: u64) -> (f64, f64) {
+        self.now += by.overhead;
+        let first = self.now.max(self.out_free);
+        let last = first + by.stream(bytes);
+        self.out_free = last + by.gap;
+        (first, last)
+    }
+
+    fn receive(&mut self, by: &Network, first: f64, bytes: u64) {
+        let last = first.max(self.in_free) + by.stream(bytes);
+        self.in_free = last + by.gap;
+        self.now = self.now.max(last) + by.overhead;
+    }
+}
+
+/// Where a rank is in its list.
+#[derive(Clone, Default)]
+struct Place {
+    clock: Clock,
+    /// The round that it is in, and the next of its receives.
+    round: usize,
+    next: usize,
+    has_sent: bool,
+    /// When the last byte of this round's messages has left.
+    sent: f64,
+    /// The clock at its begin.
+    begun: Clock,
+    /// Messages of this round that have come.
+    come: Vec<Message>,
+}
+
+impl Place {
+    /// A message of a rank whose list is not gone through: sent as if it had begun this round when
+    /// this one did.
+    fn of_another(&self, op: Op, by: &Network) -> Message {
+        let first = (self.begun.now + by.overhead).max(self.begun.out_free) + by.latency;
+        Message { first, from: op.peer(), size: op.size, steps: self.begun.steps + 1 }
+    }
+}
+
+/// Messages that nobody has taken, by sender and receiver.
+#[derive(Default)]
+struct Mail {
+    first: HashMap<u64, Message, BuildHasherDefault<Mixer>>,
+    more: HashMap<u64, VecDeque<Message>>,
+}
+
+fn key(from: u32, to: u32) -> u64 {
+    u64::from(from) << 32 | u64::from(to)
+}
+
+impl Mail {
+    fn put(&mut self, key: u64, message: Message) {
+        match self.first.entry(key) {
+            Entry::Vacant(free) => {
+                free.insert(message);
+            }
+            Entry::Occupied(_) => self.more.entry(key).or_default().push_back(message),
+        }
+    }
+
+    fn take(&mut self, key: u64) -> Option<Message> {
+        let message = self.first.remove(&key)?;
+        if let Some(next) = self.more.get_mut(&key).and_then(VecDeque::pop_front) {
+            self.first.insert(key, next);
+        }
+        Some(message)
+    }
+}
+
+/// A hasher for pairs of small numbers.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+/// Runs ranks' lists against each other.
+struct Simulation<'a> {
+    lists: &'a Lists,
+    costs: &'a Costs,
+    places: Vec<Place>,
+    mail: Mail,
+    /// By rank: the message that it waits for; none.
+    awaited: Vec<u64>,
+    ready: Vec<u32>,
+}
+
+const NONE: u64 = u64::MAX;
+
+fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
+    let ranks = lists.ranks();
+    let place = |rank: usize| Place {
+        round: lists.starts[rank],
+        next: lists.starts[rank],
+        ..Place::default()
+    };
+    let mut all = Simulation {
+        lists,
+        costs,
+        places: (0..ranks).map(place).collect(),
+        mail: Mail::default(),
+        awaited: vec![NONE; ranks],
+        ready: (0..ranks as u32).rev().collect(),
+    };
+    while let Some(at) = all.ready.pop() {
+        while all.round(at as usize) {}
+    }
+    let ended =
+        all.places.iter().zip(lists.starts.iter().skip(1)).all(|(place, end)| place.round == *end);
+    if !ended || !all.mail.first.is_empty() {
+        return Err("the steps of the ranks do not fit together: a bug of the library".to_owned());
+    }
+    let ns = all.places.iter().map(|place| place.clock.now).fold(0.0, f64::max);
+    let steps = all.places.iter().map(|place| place.clock.steps).max().unwrap_or(0);
+    Ok(Times { ns, steps: steps.into(), is_exact: false })
+}
+
+impl Simulation<'_> {
+    /// One round of the rank at a place; false: it is at its end, or waits.
+    fn round(&mut self, at: usize) -> bool {
+        let rank = self.lists.first_rank + at as u32;
+        let end = self.lists.starts[at + 1];
+        if self.places[at].round == end {
+            return false;
+        }
+        if !self.places[at].has_sent {
+            self.send(at, end);
+        }
+        loop {
+            let place = &mut self.places[at];
+            let Some(op) = self.lists.ops.get(place.next) else { break };
+            if op.receives() {
+                let key = key(op.peer(), rank);
+                let message = match self.lists.place(op.peer()) {
+                    Some(_) => self.mail.take(key),
+                    None => Some(place.of_another(*op, self.costs.between(rank, op.peer()))),
+                };
+                let Some(message) = message else {
+                    self.awaited[at] = key;
+                    return false;
+                };
+                place.come.push(message);
+            }
+            place.next += 1;
+            if op.peer & ENDS_ROUND != 0 || place.next == end {
+                break;
+            }
+        }
+        self.finish(at);
+        true
+    }
+
+    fn send(&mut self, at: usize, end: usize) {
+        let rank = self.lists.first_rank + at as u32;
+        let place = &mut self.places[at];
+        (place.has_sent, place.sent, place.begun) = (true, 0.0, place.clock.clone());
+        for op in &self.lists.ops[place.round..end] {
+            let to = op.peer();
+            if !op.receives() {
+                let by = self.costs.between(rank, to);
+                let (first, last) = place.clock.send(by, self.lists.sizes.bytes[op.size as usize]);
+                place.sent = place.sent.max(last);
+                let steps = place.clock.steps + 1;
+                let message =
+                    Message { first: first + by.latency, from: rank, size: op.size, steps };
+                if let Some(there) = self.lists.place(to) {
+                    let key = key(rank, to);
+                    self.mail.put(key, message);
+                    if self.awaited[there] == key {
+                        self.awaited[there] = NONE;
+                        self.ready.push(there as u32);
+                    }
+                }
+            }
+            if op.peer & ENDS_ROUND != 0 {
+                break;
+            }
+        }
+    }
+
+    fn finish(&mut self, at: usize) {
+        let rank = self.lists.first_rank + at as u32;
+        let place = &mut self.places[at];
+        place.come.sort_by(|a, b| a.first.total_cmp(&b.first));
+        for message in place.come.drain(..) {
+            let by = self.costs.between(rank, message.from);
+            place.clock.receive(by, message.first, self.lists.sizes.bytes[message.size as usize]);
+            place.clock.steps = place.clock.steps.max(message.steps);
+        }
+        place.clock.now = place.clock.now.max(place.sent);
+        (place.round, place.has_sent) = (place.next, false);
+    }
+}
+
+/// The times of some ranks: each with those of its node, where what they do follows from the nodes,
+/// else alone. Others are taken to have begun each round when who hears of them did.
+fn estimate(plan: &mut Plan, job: &Job, costs: &Costs) -> Outcome<Times> {
+    let each = if plan.is_two_level() { job.per_node } else { 1 };
+    let mut most = Times { ns: 0.0, steps: 0, is_exact: false };
+    let mut done = 0;
+    for rank in chosen(job) {
+        let first = rank / each * each;
+        if first < done {
+            continue;
+        }
+        done = job.ranks.min(first + each);
+        let times = simulate(&Lists::new(plan, first..done)?, costs)?;
+        (most.ns, most.steps) = (most.ns.max(times.ns), most.steps.max(times.steps));
+    }
+    Ok(most)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! What ranks send and receive: of all ranks where that is quickly told, else of some.
+
+use crate::out::Outcome;
+use dtl::tooling::schedules::{Job, Plan, Step};
+
+/// Steps of all ranks together up to which all are gone through.
+const ALL_STEPS: u64 = 300_000_000;
+
+/// What one rank does.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub(crate) struct Rank {
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    /// Ranks that it sends to or receives from.
+    pub(crate) partners: u64,
+    /// Steps in its list.
+    pub(crate) steps: u64,
+    /// Bytes of its scratch memory.
+    pub(crate) scratch: u64,
+}
+
+/// What all do. What is called most is that of the rank that has the most of it, sent or received.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) messages: u128,
+    pub(crate) most_messages: u64,
+    pub(crate) bytes: u128,
+    pub(crate) most_bytes: u64,
+    pub(crate) most_partners: u64,
+    pub(crate) most_steps: u64,
+    pub(crate) most_scratch: u64,
+    /// Whether all ranks were gone through.
+    pub(crate) is_exact: bool,
+}
+
+impl Counts {
+    fn add(&mut self, rank: Rank) {
+        self.messages += u128::from(rank.sent);
+        self.bytes += u128::from(rank.sent_bytes);
+        self.most(&rank);
+    }
+
+    fn most(&mut self, rank: &Rank) {
+        self.most_messages = self.most_messages.max(rank.sent).max(rank.received);
+        self.most_bytes = self.most_bytes.max(rank.sent_bytes).max(rank.received_bytes);
+        self.most_partners = self.most_partners.max(rank.partners);
+        self.most_steps = self.most_steps.max(rank.steps);
+        self.most_scratch = self.most_scratch.max(rank.scratch);
+    }
+}
+
+/// Counts what one rank does at a time.
+struct Counter {
+    /// By rank: the last one that was found to be its partner.
+    met_by: Vec<u32>,
+    number: u32,
+}
+
+impl Counter {
+    fn new(ranks: i32) -> Self {
+        Counter { met_by: vec![0; ranks.unsigned_abs() as usize], number: 0 }
+    }
+
+    fn count(&mut self, plan: &mut Plan, rank: i32) -> Outcome<Rank> {
+        self.number += 1;
+        let mut all = Rank::default();
+        let (met_by, number) = (&mut self.met_by, self.number);
+        let mut meet = |peer: i32| {
+            let last = &mut met_by[peer.unsigned_abs() as usize];
+            let is_new = std::mem::replace(last, number) != number;
+            u64::from(is_new)
+        };
+        let told = plan.tell(rank, &mut |step| match step {
+            Step::Send { to, bytes } => {
+                (all.sent, all.sent_bytes) = (all.sent + 1, all.sent_bytes + bytes);
+                all.partners += meet(to);
+            }
+            Step::Recv { from, bytes } => {
+                (all.received, all.received_bytes) = (all.received + 1, all.received_bytes + bytes);
+                all.partners += meet(from);
+            }
+            Step::Local | Step::Round => {}
+        });
+        let size = told.map_err(|error| error.to_string())?;
+        (all.steps, all.scratch) = (size.steps, size.scratch);
+        Ok(all)
+    }
+}
+
+/// Ranks that differ from others in some algorithm: the first and last, the root and its
+/// neighbours, those around the middle and around the bounds of what is beyond a power of two, and
+/// of the first node.
+pub(crate) fn chosen(job: &Job) -> Vec<i32> {
+    let (size, root) = (job.ranks, job.root);
+    let extra = 2 * (size - (1 << size.ilog2()));
+    let around = |rank: i32| [rank - 1, rank, rank + 1];
+    let mut all: Vec<i32> =
+        [0, root, size / 2, extra, job.per_node, size - 1].into_iter().flat_map(around).collect();
+    all.retain(|rank| (0..size).contains(rank));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Counts what a plan tells.
+pub(crate) fn count(plan: &mut Plan, job: &Job) -> Outcome<Counts> {
+    let mut counter = Counter::new(job.ranks);
+    let some = chosen(job);
+    let ranks: Outcome<Vec<(i32, Rank)>> =
+        some.iter().map(|rank| counter.count(plan, *rank).map(|all| (*rank, all))).collect();
+    let ranks = ranks?;
+    // A root, and rank 0 in its place, may have far more to do than others.
+    let usual =
+        || ranks.iter().filter(|(rank, _)| ![0, job.root].contains(rank)).map(|(_, all)| all);
+    let most = usual().map(|all| all.steps).max().unwrap_or(0);
+    if job.ranks < 64 || most.saturating_mul(job.ranks.unsigned_abs().into()) <= ALL_STEPS {
+        let mut counts = Counts { is_exact: true, ..Counts::default() };
+        for rank in 0..job.ranks {
+            counts.add(counter.count(plan, rank)?);
+        }
+        return Ok(counts);
+    }
+    let mut counts = Counts::default();
+    ranks.iter().for_each(|(_, all)| counts.add(*all));
+    // The others are as many of them are, or if that took too long, as those that were looked at.
+    let mut others: Vec<Rank> = usual().copied().collect();
+    let many = spread(job, SPREAD_STEPS / most.max(1));
+    if many.len() > 10 * others.len() {
+        let counted: Outcome<Vec<Rank>> =
+            many.into_iter().map(|rank| counter.count(plan, rank)).collect();
+        others = counted?;
+        others.iter().for_each(|all| counts.most(all));
+    }
+    let number = others.len() as u128;
+    let sum = |of: fn(&Rank) -> u64| others.iter().map(|all| u128::from(of(all))).sum::<u128>();
+    let left = (job.ranks as usize - ranks.len()) as u128;
+    counts.messages += left * sum(|all| all.sent) / number;
+    counts.bytes += left * sum(|all| all.sent_bytes) / number;
+    Ok(counts)
+}
+
+/// Steps of the ranks together that stand for all others.
+const SPREAD_STEPS: u64 = ALL_STEPS / 30;
+
+/// So many ranks without 0 and the root, evenly spread, and at no fixed distance, as there may be a
+/// pattern in them.
+fn spread(job: &Job, number: u64) -> Vec<i32> {
+    let ranks = u64::from(job.ranks.unsigned_abs());
+    // Multiples of the golden ratio's fraction.
+    let place = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let all = (0..number.min(ranks)).map(|at| ((place(at) * ranks) >> 32) as i32);
+    all.filter(|rank| ![0, job.root].contains(rank)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where ranks are not alike: all counted, and told from some.
+    #[test]
+    fn some_ranks_tell_about_all() {
+        for (op, per_node) in [("allreduce", 16), ("barrier", 64), ("bcast", 0), ("scan", 0)] {
+            let job =
+                Job { ranks: 20_000, bytes: 8, root: 3, element: 8, commutes: true, per_node };
+            let mut plan = Plan::new(op, job).expect("a collective");
+            let mut counter = Counter::new(job.ranks);
+            let mut mean = |ranks: Vec<i32>| {
+                let number = ranks.len() as f64;
+                ranks
+                    .into_iter()
+                    .map(|rank| counter.count(&mut plan, rank).expect("counts").sent as f64)
+                    .sum::<f64>()
+                    / number
+            };
+            let all = mean((0..job.ranks).filter(|rank| ![0, 3].contains(rank)).collect());
+            let ratio = mean(spread(&job, 2000)) / all;
+            assert!((0.97..1.03).contains(&ratio), "{op}: {ratio}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a rank keeps: sizes of the library's own structures, as this build has them. Not what an
+//! MPI or a device's library below keeps, nor what the allocator adds.
+
+use super::count::Counts;
+use super::wanted::Kind;
+use dtl::tooling::schedules::{Job, Plan, STEP_BYTES, comm_bytes, frames, hier, rdma, shm};
+
+/// The most ranks of kind shm.
+pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
+
+/// Whether a board of this kind, on so many ranks, is used for a collective.
+pub(crate) fn has_board(kind: Kind, job: &Job, plan: &Plan) -> bool {
+    let ranks = job.ranks.unsigned_abs() as usize;
+    kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_board(shm::BOARD_ROOM)
+}
+
+/// Bytes of one rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Memory {
+    /// The communicator and its transport, before anything was sent.
+    pub(crate) comm: u64,
+    /// What the transport makes for the most partners that a rank has in this collective.
+    pub(crate) partners: u64,
+    /// The longest list of steps while it runs.
+    pub(crate) list: u64,
+    /// The most scratch memory while it runs.
+    pub(crate) scratch: u64,
+}
+
+impl Memory {
+    pub(crate) fn of(kind: Kind, job: &Job, counts: &Counts) -> Memory {
+        let ranks = u64::from(job.ranks.unsigned_abs());
+        let (fixed, each, partner) = match kind {
+            Kind::Mpi => (frames::FIXED_BYTES, frames::RANK_BYTES, frames::PARTNER_BYTES),
+            Kind::Rdma => (rdma::FIXED_BYTES, rdma::RANK_BYTES, rdma::PARTNER_BYTES),
+            Kind::Shm => {
+                (shm::FIXED_BYTES, shm::RANK_BYTES, shm::PARTNER_BYTES + 2 * shm::RING_BYTES)
+            }
+        };
+        let nodes = match job.per_node.unsigned_abs() {
+            0 => 1,
+            each => ranks.div_ceil(each.into()),
+        };
+        // Over several nodes the table of who is where, and another transport within the node.
+        let inside = if nodes > 1 {
+            let local = u64::from(job.per_node.unsigned_abs());
+            ranks * hier::RANK_BYTES as u64
+                + shm::FIXED_BYTES as u64
+                + local * shm::RANK_BYTES as u64
+        } else {
+            0
+        };
+        Memory {
+            comm: comm_bytes(ranks, nodes, false) + fixed as u64 + ranks * each as u64 + inside,
+            partners: counts.most_partners * partner as u64,
+            list: counts.most_steps * STEP_BYTES as u64,
+            scratch: counts.most_scratch,
+        }
+    }
+}

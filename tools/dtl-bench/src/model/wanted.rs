@@ -1,0 +1,254 @@
+//! What `model` takes: numbers of ranks, sizes, and the parameters of a network.
+
+use crate::options::parse_bytes;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use dtl::tooling::schedules;
+use std::path::PathBuf;
+
+/// The most ranks: trees on so many are gone through (`clock`).
+pub(crate) const MOST_RANKS: i32 = 1 << 22;
+
+/// What `model` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Model {
+    /// Only these collectives. neighbor_alltoallv is modelled with two neighbours, those beside a
+    /// rank in a ring
+    #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = known_ops(), default_value = ALL)]
+    op: Vec<String>,
+
+    /// Numbers of ranks: 64, or 2..1000000 for both ends and the powers of two between them
+    #[arg(long, value_name = "RANKS,…", value_delimiter = ',', value_parser = parse_ranks, default_value = "2..1024")]
+    ranks: Vec<Vec<i32>>,
+
+    /// Sizes: of a rank's data or, where there are blocks, of a block
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes, default_value = "8,64KiB,1MiB")]
+    bytes: Vec<usize>,
+
+    /// Root of those that have one
+    #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) root: i32,
+
+    /// The operation of reductions does not commute (one that commutes is assumed)
+    #[arg(long)]
+    pub(crate) ordered: bool,
+
+    /// Elements of reductions have so many bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) element: u32,
+
+    /// Ranks on each node (there are as many nodes as it takes); collectives of two levels are used
+    /// where the library uses them
+    #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..=65536))]
+    pub(crate) per_node: Option<i32>,
+
+    /// LogGP's L: from the end of the sender's part to the arrival of the first byte
+    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = parse_time)]
+    latency: f64,
+
+    /// LogGP's o: the processor's part in sending or receiving a message
+    #[arg(long, value_name = "TIME", default_value = "0.2us", value_parser = parse_time)]
+    overhead: f64,
+
+    /// LogGP's g: between two messages of a rank in one direction
+    #[arg(long, value_name = "TIME", default_value = "0.1us", value_parser = parse_time)]
+    gap: f64,
+
+    /// LogGP's G: for each byte after a message's first (0.04ns are 25 GB/s)
+    #[arg(long, value_name = "TIME", default_value = "0.04ns", value_parser = parse_time)]
+    gap_per_byte: f64,
+
+    /// The same four within a node: L,o,g,G
+    #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "per_node")]
+    pub(crate) within: Network,
+
+    /// Whose tables are counted as memory: mpi (with a time limit), rdma, or shm, which is one node
+    /// and up to 1024 ranks
+    #[arg(long, value_enum, default_value = "mpi")]
+    pub(crate) kind: Kind,
+
+    /// Write plots and tables.md into this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "json")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Messages over an MPI, the library's collectives
+    Mpi,
+    /// Messages over RDMA verbs, the library's collectives
+    Rdma,
+    /// Shared memory
+    Shm,
+}
+
+/// LogGP's parameters in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Network {
+    pub(crate) latency: f64,
+    pub(crate) overhead: f64,
+    pub(crate) gap: f64,
+    pub(crate) per_byte: f64,
+}
+
+impl Network {
+    /// From the first byte's to the last one's way through a port.
+    pub(crate) fn stream(&self, bytes: u64) -> f64 {
+        bytes.saturating_sub(1) as f64 * self.per_byte
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let Network { latency, overhead, gap, per_byte } = self;
+        format!("L {latency} ns, o {overhead} ns, g {gap} ns, G {per_byte} ns")
+    }
+}
+
+impl Model {
+    /// Between nodes, or all ranks if nothing is said of nodes.
+    pub(crate) fn network(&self) -> Network {
+        Network {
+            latency: self.latency,
+            overhead: self.overhead,
+            gap: self.gap,
+            per_byte: self.gap_per_byte,
+        }
+    }
+
+    /// All numbers of ranks, ascending.
+    pub(crate) fn all_ranks(&self) -> Vec<i32> {
+        let mut all = self.ranks.concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Sizes, each once.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        once(self.bytes.iter().copied())
+    }
+
+    /// Collectives, each once.
+    pub(crate) fn ops(&self) -> Vec<&'static str> {
+        let known: Vec<_> = schedules::collectives().collect();
+        let of = |name| known.iter().copied().filter(move |op| name == ALL || *op == name);
+        once(self.op.iter().map(String::as_str).flat_map(of))
+    }
+}
+
+/// Each once, where it comes first.
+fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut kept, one| {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+        kept
+    })
+}
+
+/// All collectives.
+const ALL: &str = "all";
+
+fn known_ops() -> PossibleValuesParser {
+    PossibleValuesParser::new([ALL].into_iter().chain(schedules::collectives()))
+}
+
+fn parse_ranks(text: &str) -> Result<Vec<i32>, String> {
+    let one = |text: &str| {
+        let ranks =
+            text.trim().parse::<i32>().ok().filter(|ranks| (2..=MOST_RANKS).contains(ranks));
+        ranks.ok_or_else(|| {
+            format!("expected 2 to {MOST_RANKS} ranks, as 64, or a range, as 2..1000000")
+        })
+    };
+    let Some((first, last)) = text.split_once("..") else { return Ok(vec![one(text)?]) };
+    let (first, last) = (one(first)?, one(last)?);
+    if last < first {
+        return Err(format!("the range ends before it begins: {last}..{first}?"));
+    }
+    let powers = (1..31).map(|bit| 1 << bit).filter(|power| (first + 1..last).contains(power));
+    let mut all: Vec<i32> = [first].into_iter().chain(powers).chain([last]).collect();
+    all.dedup();
+    Ok(all)
+}
+
+/// Nanoseconds.
+fn parse_time(text: &str) -> Result<f64, String> {
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)];
+    let unit =
+        units.iter().find_map(|(unit, ns)| text.strip_suffix(unit).map(|number| (number, *ns)));
+    let value =
+        unit.and_then(|(number, ns)| number.trim().parse::<f64>().ok().map(|number| number * ns));
+    value
+        .filter(|value| (0.0..=1e9).contains(value))
+        .ok_or_else(|| "expected a time as 1.5us, 200ns or 0.04ns, at most 1000ms".to_owned())
+}
+
+fn parse_network(text: &str) -> Result<Network, String> {
+    let times: Result<Vec<f64>, String> = text.split(',').map(parse_time).collect();
+    match times?[..] {
+        [latency, overhead, gap, per_byte] => Ok(Network { latency, overhead, gap, per_byte }),
+        _ => Err("expected four times: L,o,g,G, as 0.3us,0.1us,0.05us,0.1ns".to_owned()),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::options::{Command, Options};
+    use clap::Parser;
+
+    /// As from the command line.
+    pub(crate) fn wanted(words: &str) -> Model {
+        match Options::parse_from(
+            ["dtl-bench", "model"].into_iter().chain(words.split_whitespace()),
+        )
+        .command
+        {
+            Command::Model(wanted) => wanted,
+            _ => panic!("no model"),
+        }
+    }
+
+    #[test]
+    fn each_once() {
+        let some = wanted("--op bcast,barrier,bcast --bytes 64KiB,8,65536 --ranks 8,2..16");
+        assert_eq!(some.ops(), ["bcast", "barrier"]);
+        assert_eq!((some.sizes(), some.all_ranks()), (vec![65536, 8], vec![2, 4, 8, 16]));
+        let all: Vec<_> = schedules::collectives().collect();
+        assert_eq!(wanted("").ops(), all);
+        assert_eq!(wanted("--op all").ops(), all);
+        assert_eq!(wanted("--op scan,all").ops().len(), all.len());
+    }
+
+    #[test]
+    fn ranks() {
+        assert_eq!(parse_ranks("7"), Ok(vec![7]));
+        assert_eq!(parse_ranks("2..16"), Ok(vec![2, 4, 8, 16]));
+        assert_eq!(parse_ranks("3..20"), Ok(vec![3, 4, 8, 16, 20]));
+        assert_eq!(parse_ranks("5..5"), Ok(vec![5]));
+        assert_eq!(parse_ranks("2..1000000").map(|all| (all.len(), all[19])), Ok((20, 1_000_000)));
+        for bad in ["", "1", "0..4", "8..4", "2..", "99999999", "two", "2...4"] {
+            assert!(parse_ranks(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(
+            (parse_time("1.5us"), parse_time("200ns"), parse_time("0ms")),
+            (Ok(1500.0), Ok(200.0), Ok(0.0))
+        );
+        for bad in ["", "1", "-1us", "1s", "nanns", "us", "2000ms"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+        let network = Network { latency: 1.0, overhead: 2.0, gap: 3.0, per_byte: 0.5 };
+        assert_eq!(parse_network("1ns,2ns,3ns,0.5ns"), Ok(network));
+        assert!(parse_network("1ns,2ns,3ns").is_err() && parse_network("1ns,2ns,3ns,4").is_err());
+        assert_eq!((network.stream(0), network.stream(1), network.stream(9)), (0.0, 0.0, 4.0));
+    }
+}

@@ -1,0 +1,276 @@
+//! `parallel_for`: a loop on several threads, from the call to its return; next to GCC's OpenMP or
+//! oneTBB.
+//!
+//! Both are asked loop after loop, so that their threads still spin for the next one; between the
+//! sides they get the time to fall asleep, or those of one would take the other's processors.
+
+use crate::library::{call, open_host};
+use crate::local::{self, Case, time};
+use crate::machine;
+use crate::options::{LoopPeer, ParallelFor};
+use crate::out::{Outcome, complain};
+use crate::probe::Helper;
+use crate::table::Unit;
+use crate::tbb::Tbb;
+use dtl::abi::exec::{DTL_EXECUTOR_POOL, dtl_executor_desc_t};
+use dtl::abi::handle::dtl_executor_t;
+use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
+use dtl::ffi::executor::{dtl_executor_create, dtl_executor_destroy, dtl_executor_parallel_for};
+use dtl::ffi::runtime::dtl_finalize;
+use dtl::tooling::os::Module;
+use serde_json::{Value, json};
+use std::ffi::{c_int, c_uint, c_void};
+use std::hint::black_box;
+use std::path::Path;
+use std::ptr;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long idle threads are given to stop spinning.
+const REST: Duration = Duration::from_millis(2);
+/// Loops that wake the threads again and are not counted.
+const WAKE_UP: usize = 10;
+/// OpenMP's threads look this often for the next loop before they sleep: a fraction of REST.
+const GOMP_SPINS: &str = "20000";
+
+/// y += a x, or nothing if there are no elements.
+struct Saxpy {
+    x: *const f32,
+    y: *mut f32,
+    length: u64,
+    thread_of: Option<ThreadNumber>,
+    threads: u64,
+}
+
+type ThreadNumber = unsafe extern "C" fn() -> c_int;
+type Outlined = unsafe extern "C" fn(*mut c_void);
+type GompParallel = unsafe extern "C" fn(Outlined, *mut c_void, c_uint, c_uint);
+
+impl Saxpy {
+    /// Where its iterations end: an empty loop has one for each thread.
+    fn end(&self, threads: u32) -> u64 {
+        if self.length == 0 { u64::from(threads) } else { self.length }
+    }
+
+    #[inline(never)]
+    fn range(&self, begin: u64, end: u64) {
+        if self.length == 0 {
+            return;
+        }
+        let count = (end - begin) as usize;
+        // SAFETY: the vectors have `length` elements, and each range is one thread's alone.
+        let x = unsafe { std::slice::from_raw_parts(self.x.wrapping_add(begin as usize), count) };
+        // SAFETY: as above.
+        let y =
+            unsafe { std::slice::from_raw_parts_mut(self.y.wrapping_add(begin as usize), count) };
+        y.iter_mut().zip(x).for_each(|(y, x)| *y += 0.5 * x);
+    }
+}
+
+extern "C" fn body(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t {
+    // SAFETY: the loop below passes a `Saxpy` that outlives it.
+    unsafe { &*user.cast::<Saxpy>() }.range(begin, end);
+    DTL_SUCCESS
+}
+
+/// What a compiler makes of a loop with a static schedule.
+unsafe extern "C" fn outlined(user: *mut c_void) {
+    // SAFETY: the loop below passes a `Saxpy` that outlives it.
+    let saxpy = unsafe { &*user.cast::<Saxpy>() };
+    let Some(thread_of) = saxpy.thread_of else { return };
+    // SAFETY: OpenMP's own function, called in a thread of its team.
+    let thread = unsafe { thread_of() } as u64;
+    saxpy.range(saxpy.length * thread / saxpy.threads, saxpy.length * (thread + 1) / saxpy.threads);
+}
+
+/// GCC's OpenMP, as far as a compiled loop uses it.
+#[derive(Clone, Copy)]
+struct Gomp {
+    parallel: GompParallel,
+    thread_of: ThreadNumber,
+}
+
+impl Gomp {
+    /// Loads it, with threads that spin between loops.
+    fn load() -> Outcome<Gomp> {
+        for (name, value) in [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", GOMP_SPINS)] {
+            if std::env::var_os(name).is_none() {
+                // SAFETY: this process has one thread yet.
+                unsafe { std::env::set_var(name, value) };
+            }
+        }
+        // SAFETY: a library that a C program would be linked with; its constructors read the
+        // environment.
+        let module = unsafe { Module::open(Path::new("libgomp.so.1")) };
+        let module = module.map_err(|why| format!("--vs libgomp: {why}; it comes with gcc"))?;
+        let symbol = |name: &std::ffi::CStr| {
+            module
+                .symbol(name)
+                .ok_or_else(|| format!("libgomp.so.1 has no {}", name.to_string_lossy()))
+        };
+        let (parallel, thread_of) = (symbol(c"GOMP_parallel")?, symbol(c"omp_get_thread_num")?);
+        Ok(Gomp {
+            // SAFETY: the function of this name has this signature in libgomp's interface, which is
+            // frozen.
+            parallel: unsafe { std::mem::transmute::<*mut c_void, GompParallel>(parallel.ptr()) },
+            // SAFETY: the function of this name has this signature in the OpenMP standard.
+            thread_of: unsafe { std::mem::transmute::<*mut c_void, ThreadNumber>(thread_of.ptr()) },
+        })
+    }
+}
+
+/// Who else has threads for loops.
+#[derive(Clone, Copy)]
+enum Peer {
+    Gomp(Gomp),
+    Tbb(Tbb),
+}
+
+impl Peer {
+    fn load(wanted: LoopPeer) -> Outcome<Peer> {
+        match wanted {
+            LoopPeer::Libgomp => Gomp::load().map(Peer::Gomp),
+            LoopPeer::Tbb => Tbb::load().map(Peer::Tbb),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Peer::Gomp(_) => "libgomp",
+            Peer::Tbb(_) => "tbb",
+        }
+    }
+
+    fn thread_of(self) -> Option<ThreadNumber> {
+        match self {
+            Peer::Gomp(gomp) => Some(gomp.thread_of),
+            Peer::Tbb(_) => None,
+        }
+    }
+
+    fn facts(self) -> Value {
+        match self {
+            Peer::Gomp(_) => json!({ "name": "libgomp", "version": "OMP_WAIT_POLICY=active" }),
+            Peer::Tbb(_) => json!({ "name": "tbb", "version": "auto_partitioner" }),
+        }
+    }
+
+    /// One loop.
+    #[inline]
+    fn run(self, threads: u32, task: &Saxpy) {
+        let user = black_box(ptr::from_ref(task).cast_mut().cast());
+        match self {
+            // SAFETY: the task outlives the call, which returns when all threads are done with it.
+            Peer::Gomp(gomp) => unsafe { (gomp.parallel)(outlined, user, threads, 0) },
+            Peer::Tbb(tbb) => tbb.run(task.end(threads), threads, tbb_body, user),
+        }
+    }
+}
+
+extern "C" fn tbb_body(begin: u64, end: u64, user: *mut c_void) {
+    let _ = body(begin, end, user); // it cannot fail
+}
+
+/// Name, elements, loops in a batch.
+const LOOPS: &[(&str, u64, usize)] =
+    &[("empty", 0, 100), ("saxpy 1K", 1000, 100), ("saxpy 100K", 100_000, 10)];
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
+    let peer = wanted.vs.map(Peer::load).transpose()?;
+    let backend = open_host()?;
+    let processors = machine::shared_processors();
+    let threads = wanted.threads.unwrap_or(processors as u32);
+    if threads as usize > processors {
+        complain!(
+            "dtl-bench: {threads} threads on {processors} processor(s): they wait for each other's \
+             turn"
+        );
+    }
+    let size = size_of::<dtl_executor_desc_t>() as u32;
+    let desc =
+        dtl_executor_desc_t { struct_size: size, kind: DTL_EXECUTOR_POOL, threads, reserved: 0 };
+    let mut executor = dtl_executor_t::NULL;
+    call!(dtl_executor_create(backend, &raw const desc, &raw mut executor))?;
+    let most = LOOPS.iter().map(|one| one.1).max().unwrap_or(0) as usize;
+    let (x, mut y) = (vec![1.0_f32; most], vec![0.0_f32; most]);
+    let task = |length| Saxpy {
+        x: x.as_ptr(),
+        y: y.as_mut_ptr(),
+        length,
+        thread_of: peer.and_then(Peer::thread_of),
+        threads: u64::from(threads),
+    };
+    let tasks: Vec<Saxpy> = LOOPS.iter().map(|one| one.1).map(task).collect();
+    verify(executor, peer, threads, &tasks)?;
+    let pairs = LOOPS.iter().zip(&tasks);
+    let cases = pairs.map(|(&(test, _, repeats), task)| Case {
+        test,
+        bytes: None,
+        unit: Unit::Microseconds,
+        sides: sides(executor, peer, threads, (task, repeats)),
+    });
+    let lines = local::measure(cases.collect(), &wanted.common, Helper::new(processors))?;
+    let more = json!({ "threads": threads, "peer": peer.map(Peer::facts) });
+    local::show("parallel_for", lines, processors, &wanted.common, more);
+    call!(dtl_executor_destroy(executor))?;
+    call!(dtl_finalize())
+}
+
+type Side<'a> = (&'static str, Box<dyn FnMut() -> Outcome<f64> + 'a>);
+
+fn sides<'a>(
+    executor: dtl_executor_t,
+    peer: Option<Peer>,
+    threads: u32,
+    (task, repeats): (&'a Saxpy, usize),
+) -> Vec<Side<'a>> {
+    let own = move || batch(repeats, || ours(executor, threads, task));
+    let mut sides: Vec<Side> = vec![("dtl", Box::new(own))];
+    if let Some(peer) = peer {
+        let theirs = move || {
+            batch(repeats, || {
+                peer.run(threads, task);
+                Ok(())
+            })
+        };
+        sides.push((peer.name(), Box::new(theirs)));
+    }
+    sides
+}
+
+fn batch(repeats: usize, mut once: impl FnMut() -> Outcome) -> Outcome<f64> {
+    sleep(REST);
+    time(WAKE_UP, &mut once)?;
+    time(repeats, &mut once)
+}
+
+/// One loop of the library's.
+fn ours(executor: dtl_executor_t, threads: u32, task: &Saxpy) -> Outcome {
+    let grain = u64::from(task.length == 0);
+    let user = black_box(ptr::from_ref(task).cast_mut().cast());
+    call!(dtl_executor_parallel_for(executor, 0, task.end(threads), grain, Some(body), user))
+}
+
+/// That each loop does each element once.
+fn verify(executor: dtl_executor_t, peer: Option<Peer>, threads: u32, tasks: &[Saxpy]) -> Outcome {
+    for task in tasks.iter().filter(|task| task.length > 0) {
+        ours(executor, threads, task)?;
+        let mut times = 1;
+        if let Some(peer) = peer {
+            peer.run(threads, task);
+            times += 1;
+        }
+        // SAFETY: the vector has that many elements, and no loop runs.
+        let y = unsafe { std::slice::from_raw_parts_mut(task.y, task.length as usize) };
+        let wanted = 0.5 * f64::from(times);
+        if let Some(at) = y.iter().position(|&value| f64::from(value) != wanted) {
+            return Err(format!(
+                "a loop of {} elements: element {at} is {}, expected {wanted}",
+                task.length, y[at]
+            ));
+        }
+        y.fill(0.0);
+    }
+    Ok(())
+}

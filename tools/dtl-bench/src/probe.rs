@@ -1,0 +1,141 @@
+//! The distance of two processors: how long a cache line takes from one to the other and back.
+//!
+//! Between ranks 0 and 1 of a communicator, in memory that they share; none between nodes.
+
+use dtl::tooling::os::{Memory, Word};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::Instant;
+
+const TRIPS: u64 = 60;
+const TRIES: usize = 3;
+/// Spins until the processor is offered to others: whom it waits for may want it.
+const PATIENCE: u32 = 20_000;
+/// Two lines apart, as processors fetch pairs of them.
+const PONG: usize = 128;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Ping,
+    Pong,
+}
+
+/// One end of it.
+pub(crate) struct Probe {
+    part: Part,
+    ping: Word,
+    pong: Word,
+    turn: u64,
+}
+
+/// The memory of a probe.
+pub(crate) fn memory() -> Result<Arc<Memory>, String> {
+    let make = || {
+        let memory = Memory::create(4096)?;
+        memory.commit(0, 4096)?;
+        Ok(memory)
+    };
+    make().map_err(|error: std::io::Error| format!("shared memory: {error}"))
+}
+
+/// Where another process of this node finds it: process and descriptor.
+pub(crate) fn address_of(memory: &Memory) -> [u64; 2] {
+    let descriptor =
+        memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
+    [u64::from(std::process::id()), descriptor]
+}
+
+/// The memory of another process.
+pub(crate) fn open([process, descriptor]: [u64; 2]) -> Result<Arc<Memory>, String> {
+    let path = format!("/proc/{process}/fd/{descriptor}");
+    let file = File::options().read(true).write(true).open(&path);
+    file.and_then(|file| Memory::attach(OwnedFd::from(file)))
+        .map_err(|error| format!("{path}: {error}"))
+}
+
+impl Probe {
+    pub(crate) fn new(memory: &Arc<Memory>, part: Part) -> Option<Probe> {
+        Some(Probe { part, ping: memory.word(0)?, pong: memory.word(PONG)?, turn: 0 })
+    }
+
+    /// Nanoseconds for a round trip: the best of a few tries. Both ends call it at the same time.
+    pub(crate) fn round_trip(&mut self) -> f64 {
+        (0..TRIES).map(|_| self.once()).fold(f64::INFINITY, f64::min)
+    }
+
+    fn once(&mut self) -> f64 {
+        let begin = Instant::now();
+        for _ in 0..TRIPS {
+            self.turn += 1;
+            if self.part == Part::Ping {
+                self.ping.store(self.turn, Ordering::Release);
+                wait_for(&self.pong, self.turn);
+            } else {
+                wait_for(&self.ping, self.turn);
+                self.pong.store(self.turn, Ordering::Release);
+            }
+        }
+        begin.elapsed().as_nanos() as f64 / TRIPS as f64
+    }
+}
+
+/// A thread at the other end, for programs that have one of their own. It sleeps but for the tries.
+pub(crate) struct Helper {
+    own: Probe,
+    ask: Sender<()>,
+}
+
+impl Helper {
+    /// `None`: there is one processor only, or no memory.
+    pub(crate) fn new(processors: usize) -> Option<Helper> {
+        let memory = memory().ok().filter(|_| processors > 1)?;
+        let (own, mut other) = (Probe::new(&memory, Part::Ping)?, Probe::new(&memory, Part::Pong)?);
+        let (ask, asked) = mpsc::channel();
+        // It ends when nobody can ask any more.
+        thread::spawn(move || {
+            asked.iter().for_each(|()| {
+                other.round_trip();
+            })
+        });
+        Some(Helper { own, ask })
+    }
+
+    /// See [`Probe::round_trip`].
+    pub(crate) fn round_trip(&mut self) -> Option<f64> {
+        self.ask.send(()).ok()?;
+        Some(self.own.round_trip())
+    }
+}
+
+fn wait_for(word: &Word, value: u64) {
+    let mut spins = 0;
+    while word.load(Ordering::Acquire) != value {
+        spins += 1;
+        if spins % PATIENCE == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_threads_bounce_a_line() {
+        let memory = memory().expect("memory");
+        let other = open(address_of(&memory)).expect("of this process");
+        let mut ping = Probe::new(&memory, Part::Ping).expect("inside");
+        let mut pong = Probe::new(&other, Part::Pong).expect("inside");
+        std::thread::scope(|scope| {
+            scope.spawn(move || pong.round_trip());
+            assert!(ping.round_trip() > 1.0);
+        });
+        assert!(open([0, 0]).is_err());
+    }
+}

@@ -1,0 +1,384 @@
+//! `dtl-ctk checklist DIR`: the nine boxes that a new backend ticks before others can rely on it.
+//! Each is answered from the files of its folder, with the reason. It reads and runs nothing of
+//! them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A box: what it asks, and whether the folder answers it.
+pub(crate) struct Answer {
+    pub(crate) question: &'static str,
+    pub(crate) yes: bool,
+    pub(crate) reason: String,
+}
+
+/// A file of the folder.
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+type Check = fn(&[Source]) -> Result<String, String>;
+
+/// The boxes, as docs/how-to/test-a-backend.md lists them.
+const BOXES: [(&str, Check); 9] = [
+    ("its tables name the components that it implements, with their required slots", components),
+    ("a test runs dtl-ctk on it", hooked),
+    ("comm tests run with several ranks (if it has a comm table)", multi_rank),
+    ("a CMake option turns it on and is OFF by default", option),
+    ("a page tells users what it is, what it needs and when to choose it", page),
+    ("a decision record or notes say why it is built as it is", notes),
+    ("it is compiled with warnings as errors", warnings),
+    ("a manifest names file, abi range and components", manifest),
+    ("a licence is there", licence),
+];
+
+/// Answers all boxes for a folder.
+pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
+    let mut files = Vec::new();
+    collect(folder, 0, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let answer = |(question, check): (&'static str, Check)| match check(&files) {
+        Ok(reason) => Answer { question, yes: true, reason },
+        Err(reason) => Answer { question, yes: false, reason },
+    };
+    Ok(BOXES.into_iter().map(answer).collect())
+}
+
+/// The text files of a folder; build folders and what is hidden are passed over.
+fn collect(folder: &Path, depth: usize, files: &mut Vec<Source>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name =
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with('.') || ["build", "target", "node_modules"].contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
+            if depth < 5 {
+                collect(&path, depth + 1, files)?;
+            }
+        } else if fs::metadata(&path)?.len() < 1 << 20 {
+            if let Ok(text) = fs::read_to_string(&path) {
+                files.push(Source { path, text });
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Source {
+    fn has_ending(&self, endings: &[&str]) -> bool {
+        self.path.extension().is_some_and(|ending| endings.iter().any(|one| *one == ending))
+    }
+
+    fn name(&self) -> String {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    fn is_code(&self) -> bool {
+        self.has_ending(&["c", "cc", "cpp", "cxx", "h", "hpp", "rs"])
+    }
+
+    fn is_build(&self) -> bool {
+        self.name() == "CMakeLists.txt"
+            || self.has_ending(&["cmake", "sh", "yml", "yaml"])
+            || self.name() == "Makefile"
+    }
+
+    fn is_page(&self) -> bool {
+        self.has_ending(&["md", "rst", "txt"]) && !self.is_build()
+    }
+}
+
+/// The required slots, as a table's fields are set in C, C++ and Rust.
+const REQUIRED: [(&str, &[&str]); 5] = [
+    ("device", &["count", "set", "get"]),
+    ("memory", &["alloc", "free"]),
+    ("transfer", &["copy"]),
+    ("exec", &[]),
+    ("comm", &["open", "close", "isend", "irecv", "test"]),
+];
+
+/// Whether the sources use a component's table.
+fn has_table(files: &[Source], component: &str) -> bool {
+    let (c, upper) = (
+        format!("dtl_{component}_vtable_t"),
+        format!("DTL_{}_VTABLE_INIT", component.to_uppercase()),
+    );
+    files
+        .iter()
+        .filter(|file| file.is_code())
+        .any(|file| file.text.contains(&c) || file.text.contains(&upper))
+}
+
+/// Whether a slot is set: `.alloc = ...`, `table.alloc = ...` or `alloc: Some(...)`.
+fn sets(files: &[Source], slot: &str) -> bool {
+    let set = |line: &str| {
+        let assigned = line
+            .split_once(&format!(".{slot}"))
+            .is_some_and(|(_, rest)| rest.trim_start().starts_with('='));
+        assigned || line.trim_start().starts_with(&format!("{slot}: Some("))
+    };
+    files.iter().filter(|file| file.is_code()).any(|file| file.text.lines().any(set))
+}
+
+fn components(files: &[Source]) -> Result<String, String> {
+    let there: Vec<_> =
+        REQUIRED.iter().filter(|(component, _)| has_table(files, component)).collect();
+    if there.is_empty() {
+        return Err(
+            "no source uses a dtl_…_vtable_t: start from `dtl-info new-backend` or the how-to"
+                .into(),
+        );
+    }
+    for (component, slots) in &there {
+        if let Some(slot) = slots.iter().find(|slot| !sets(files, slot)) {
+            return Err(format!("it has a {component} table, but nothing sets {component}.{slot}"));
+        }
+    }
+    let names: Vec<&str> = there.iter().map(|(component, _)| *component).collect();
+    Ok(format!("{}; `dtl-ctk run` tells whether they keep their contracts", names.join(", ")))
+}
+
+/// The first build or test file with one of these words.
+fn build_with<'a>(files: &'a [Source], words: &[&str]) -> Option<&'a Source> {
+    files
+        .iter()
+        .filter(|file| file.is_build())
+        .find(|file| words.iter().any(|word| file.text.contains(word)))
+}
+
+fn hooked(files: &[Source]) -> Result<String, String> {
+    match build_with(files, &["dtl-ctk", "dtl_add_backend_test"]) {
+        Some(file) => Ok(format!("in {}", file.name())),
+        None => Err("no CMakeLists.txt, script or workflow mentions dtl-ctk: add_test(NAME … \
+            COMMAND dtl-ctk run --plugin …)"
+            .into()),
+    }
+}
+
+fn multi_rank(files: &[Source]) -> Result<String, String> {
+    if !has_table(files, "comm") {
+        return Ok("it has no comm table".into());
+    }
+    let many = |file: &&Source| {
+        file.text.split("--ranks").skip(1).any(|rest| {
+            let digits: String = rest
+                .trim_start_matches(['=', ' ', '"'])
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect();
+            digits.parse::<u32>().is_ok_and(|ranks| ranks > 1)
+        })
+    };
+    match files.iter().filter(|file| file.is_build()).find(many) {
+        Some(file) => Ok(format!("in {}", file.name())),
+        None => Err("nothing runs dtl-ctk with --ranks 2 or more".into()),
+    }
+}
+
+fn option(files: &[Source]) -> Result<String, String> {
+    let cmake: Vec<&Source> = files
+        .iter()
+        .filter(|file| file.name() == "CMakeLists.txt" || file.has_ending(&["cmake"]))
+        .collect();
+    let is_option = |line: &&str| line.trim_start().to_lowercase().starts_with("option(");
+    let options: Vec<&str> =
+        cmake.iter().flat_map(|file| file.text.lines()).filter(is_option).collect();
+    let named = |line: &&&str| line.contains("DTL_ENABLE_") || line.contains("DTL_WITH_");
+    match options.iter().find(named) {
+        None => Err("no option(DTL_ENABLE_… \"…\" OFF) in its CMake files".into()),
+        Some(line) if line.trim_end().trim_end_matches(')').trim_end().ends_with("OFF") => {
+            Ok(line.trim().to_owned())
+        }
+        Some(line) => Err(format!("its default is not OFF: {}", line.trim())),
+    }
+}
+
+/// The forms for page and record that `dtl-info new-backend` writes.
+const FORMS: [&str; 2] = [
+    include_str!("../../../dtl-info/src/template/page.md"),
+    include_str!("../../../dtl-info/src/template/adr.md"),
+];
+/// Lines of theirs that are true as they are.
+const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
+
+/// Lines of the forms that somebody is to replace: the prose outside of listings, in pieces around
+/// what `dtl-info` fills in itself.
+fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
+    let prose = |form: &'static str| form.split("```").step_by(2).flat_map(str::lines);
+    let is_prompt = |line: &&str| {
+        line.split_whitespace().count() >= 4 && !KEPT.iter().any(|start| line.starts_with(start))
+    };
+    // Between two '@' is a placeholder.
+    FORMS
+        .into_iter()
+        .flat_map(prose)
+        .filter(is_prompt)
+        .map(|line| line.split('@').step_by(2).collect())
+}
+
+/// The first line in one of the files that is still the form's.
+fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
+    let prompts: Vec<_> = prompts().collect();
+    let is_form =
+        |line: &&str| prompts.iter().any(|pieces| pieces.iter().all(|piece| line.contains(piece)));
+    let line = |file: &'a Source| file.text.lines().find(is_form).map(|line| (file, line));
+    let (file, line) = files.filter_map(line).next()?;
+    Some(format!("{} is still the form, to be replaced: \"{}\"", file.name(), line.trim()))
+}
+
+fn page(files: &[Source]) -> Result<String, String> {
+    if let Some(why) = unedited(files.iter().filter(|file| file.is_page() && !is_notes(file))) {
+        return Err(why);
+    }
+    let long = files
+        .iter()
+        .filter(|file| file.is_page() && !is_notes(file))
+        .find(|file| file.text.split_whitespace().count() >= 60);
+    match long {
+        Some(file) => Ok(file.name()),
+        None => Err("no page (.md, .rst) of 60 words or more".into()),
+    }
+}
+
+fn is_notes(file: &Source) -> bool {
+    let path = file.path.to_string_lossy().to_lowercase();
+    ["adr", "notes", "design", "decision"]
+        .iter()
+        .any(|word| path.rsplit('/').take(2).any(|part| part.contains(word)))
+}
+
+fn notes(files: &[Source]) -> Result<String, String> {
+    if let Some(why) = unedited(files.iter().filter(|file| file.is_page() && is_notes(file))) {
+        return Err(why);
+    }
+    match files
+        .iter()
+        .find(|file| file.is_page() && is_notes(file) && file.text.split_whitespace().count() >= 30)
+    {
+        Some(file) => Ok(file.name()),
+        None => {
+            Err("no page in adr/, or called notes, design or decision, of 30 words or more".into())
+        }
+    }
+}
+
+fn warnings(files: &[Source]) -> Result<String, String> {
+    match build_with(files, &["-Werror", "/WX", "COMPILE_WARNING_AS_ERROR", "-D warnings"]) {
+        Some(file) => Ok(format!("in {}", file.name())),
+        None => Err("no -Werror (or COMPILE_WARNING_AS_ERROR) in its build files".into()),
+    }
+}
+
+fn manifest(files: &[Source]) -> Result<String, String> {
+    if let Some(file) = build_with(files, &["dtl_add_backend("]) {
+        let call = file.text.split("dtl_add_backend(").nth(1).unwrap_or_default();
+        let call = call.split(')').next().unwrap_or_default();
+        return match call.split_whitespace().any(|word| word == "COMPONENTS") {
+            true => Ok("written by dtl_add_backend".into()),
+            false => Err(format!("dtl_add_backend in {} names no COMPONENTS", file.name())),
+        };
+    }
+    let Some(file) = files.iter().find(|file| file.name().ends_with(".dtl.toml")) else {
+        return Err("no NAME.dtl.toml, and no dtl_add_backend() that would write it".into());
+    };
+    match ["file", "abi", "components"]
+        .iter()
+        .find(|field| !file.text.lines().any(|line| line.trim_start().starts_with(**field)))
+    {
+        Some(field) => Err(format!("{} does not say {field}", file.name())),
+        None => Ok(file.name()),
+    }
+}
+
+fn licence(files: &[Source]) -> Result<String, String> {
+    let named = |file: &&Source| {
+        ["LICENSE", "LICENCE", "COPYING"]
+            .iter()
+            .any(|start| file.name().to_uppercase().starts_with(start))
+    };
+    if let Some(file) = files.iter().find(named) {
+        return Ok(file.name());
+    }
+    match files.iter().find(|file| file.is_code() && file.text.contains("SPDX-License-Identifier:"))
+    {
+        Some(file) => Ok(format!("SPDX-License-Identifier in {}", file.name())),
+        None => Err("no LICENSE file, and no SPDX-License-Identifier in a source".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn nothing_ticks_no_box() {
+        let yes: Vec<&str> =
+            BOXES.iter().filter(|(_, check)| check(&[]).is_ok()).map(|(name, _)| *name).collect();
+        assert_eq!(yes.len(), 1, "only the one about ranks, which needs a comm table: {yes:?}");
+    }
+
+    #[test]
+    fn a_form_ticks_no_box() {
+        let filled = |form: &str| form.replace("@NAME@", "x").replace("@UPPER@", "X");
+        let [page_form, notes_form] = FORMS.map(filled);
+        let still = |check: Check, path: &str, text: &str| {
+            check(&[source(path, text)]).err().filter(|why| why.contains("is still the form"))
+        };
+        assert!(still(page, "x/docs/backend.md", &page_form).is_some());
+        assert!(still(notes, "x/docs/adr.md", &notes_form).is_some());
+        // Each line that was left is found; with all of them replaced it is a page.
+        let mut edited = page_form;
+        let mut left = 0;
+        while let Some(why) = still(page, "x/docs/backend.md", &edited) {
+            let (_, line) = why.split_once(": ").expect("a line");
+            edited = edited.replace(line.trim_matches('"'), &"word ".repeat(10));
+            left += 1;
+        }
+        assert_eq!(
+            (left, page(&[source("x/docs/backend.md", &edited)]).is_ok()),
+            (8, true),
+            "{edited}"
+        );
+        // A page beside it does not make the form a page.
+        let others =
+            [source("x/README.md", &"word ".repeat(70)), source("x/docs/backend.md", FORMS[0])];
+        assert!(page(&others).is_err());
+    }
+
+    #[test]
+    fn a_whole_backend_ticks_all() {
+        let words = "word ".repeat(70);
+        let cmake = "option(DTL_ENABLE_X \"x\" OFF)\ndtl_add_backend(NAME x COMPONENTS \
+            comm)\nadd_test(NAME x COMMAND dtl-ctk run --ranks 4)\n-Werror";
+        let code = "dtl_comm_vtable_t t; t.open = o; t.close = c; t.isend = s; t.irecv = \
+            r;\nt.test = t;\n/* SPDX-License-Identifier: MIT */";
+        let code = code.replace("; ", ";\n");
+        let files = [
+            source("x/CMakeLists.txt", cmake),
+            source("x/x.c", &code),
+            source("x/README.md", &words),
+            source("x/adr/0001.md", &words),
+        ];
+        for (question, check) in BOXES {
+            assert!(check(&files).is_ok(), "{question}: {:?}", check(&files));
+        }
+        assert!(option(&[source("CMakeLists.txt", "option(DTL_ENABLE_X \"x\" ON)")]).is_err());
+        assert!(
+            manifest(&[source(
+                "CMakeLists.txt",
+                "dtl_add_backend(NAME x SOURCES x.c)\nset(y COMPONENTS)"
+            )])
+            .is_err_and(|text| text.contains("COMPONENTS"))
+        );
+        assert!(
+            components(&[source("x.c", "dtl_memory_vtable_t t;\nt.alloc = a;")])
+                .is_err_and(|text| text.contains("memory.free"))
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! One rank of a communicator of a comm table. Calls the slots as the library does and checks every
+//! result.
+
+use crate::api::name_of;
+use crate::kit::bare::{Bare, slot};
+use crate::kit::outcome::{Outcome, ensure, skip, wrong};
+use dtl::abi::comm::DTL_ANY_SOURCE;
+use dtl::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS};
+use dtl::abi::vtable::{dtl_comm_done_t, dtl_comm_open_t, dtl_comm_vtable_t};
+use dtl::tooling::is_status;
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+/// A rank's place in its job.
+pub(crate) struct Place {
+    pub(crate) rank: i32,
+    pub(crate) size: i32,
+    pub(crate) job: CString,
+}
+
+pub(crate) struct Wire {
+    bare: &'static Bare,
+    table: dtl_comm_vtable_t,
+    comm: *mut c_void,
+    pub(crate) rank: i32,
+    pub(crate) size: i32,
+    /// Longest that an operation may take.
+    limit: Duration,
+}
+
+/// An operation that was started, with its buffer.
+pub(crate) struct Op {
+    id: u64,
+    /// Source of a receive; `None` for a send.
+    source: Option<i32>,
+    word: u64,
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// A completed receive.
+pub(crate) struct Got {
+    pub(crate) source: i32,
+    pub(crate) size: usize,
+}
+
+impl Op {
+    fn text(&self) -> String {
+        let peer = match self.source {
+            None => {
+                return format!(
+                    "a send of {} bytes under match word {:#x}",
+                    self.buffer.len(),
+                    self.word
+                );
+            }
+            Some(DTL_ANY_SOURCE) => "any rank".to_owned(),
+            Some(rank) => format!("rank {rank}"),
+        };
+        format!(
+            "a receive of up to {} bytes from {peer} under match word {:#x}",
+            self.buffer.len(),
+            self.word
+        )
+    }
+}
+
+impl Wire {
+    pub(crate) fn open(bare: &'static Bare, place: &Place, limit: Duration) -> Outcome<Wire> {
+        let Some(table) = bare.tables.comm else { skip!("the backend has no comm table") };
+        let Some(open) = table.open else { skip!("the comm table has no open") };
+        let args = dtl_comm_open_t {
+            struct_size: size_of::<dtl_comm_open_t>() as u32,
+            flags: 0,
+            rank: place.rank,
+            size: place.size,
+            job: place.job.as_ptr(),
+            timeout_ns: limit.as_nanos() as u64,
+            native: ptr::null_mut(),
+        };
+        let (mut comm, mut rank, mut size) = (ptr::null_mut(), -1, -1);
+        let status = slot!(
+            bare,
+            "comm.open",
+            open,
+            &raw const args,
+            &raw mut comm,
+            &raw mut rank,
+            &raw mut size
+        );
+        Bare::check("comm.open", status)?;
+        let (named, of) = (place.rank, place.size);
+        ensure!((0..size).contains(&rank), "comm.open wrote rank {rank} of {size}");
+        ensure!(
+            named < 0 || (rank, size) == (named, of),
+            "comm.open wrote rank {rank} of {size}, expected {named} of {of}"
+        );
+        Ok(Wire { bare, table, comm, rank, size, limit })
+    }
+
+    pub(crate) fn others(&self) -> impl Iterator<Item = i32> + use<> {
+        let own = self.rank;
+        (0..self.size).filter(move |rank| *rank != own)
+    }
+
+    pub(crate) fn next(&self) -> i32 {
+        (self.rank + 1) % self.size
+    }
+
+    pub(crate) fn previous(&self) -> i32 {
+        (self.rank + self.size - 1) % self.size
+    }
+
+    /// Starts a send. `None`: the table has no room now.
+    pub(crate) fn try_send(&self, bytes: Vec<u8>, dest: i32, word: u64) -> Outcome<Option<Op>> {
+        let Some(isend) = self.table.isend else { skip!("the comm table has no isend") };
+        let mut op = Op { id: 0, source: None, word, buffer: bytes };
+        let size = op.buffer.len() as u64;
+        let from = if size == 0 { ptr::null() } else { op.buffer.as_ptr().cast() };
+        match slot!(
+            self.bare,
+            "comm.isend",
+            isend,
+            self.comm,
+            from,
+            size,
+            dest,
+            word,
+            &raw mut op.id
+        ) {
+            DTL_ERROR_BUSY => return Ok(None),
+            status => Bare::check(&format!("comm.isend of {size} bytes to rank {dest}"), status)?,
+        }
+        Ok(Some(op))
+    }
+
+    pub(crate) fn send(&self, bytes: &[u8], dest: i32, word: u64) -> Outcome<Op> {
+        self.until_there_is_room("comm.isend", || self.try_send(bytes.to_vec(), dest, word))
+    }
+
+    pub(crate) fn receive(&self, room: usize, source: i32, word: u64) -> Outcome<Op> {
+        let Some(irecv) = self.table.irecv else { skip!("the comm table has no irecv") };
+        self.until_there_is_room("comm.irecv", || {
+            let mut op = Op { id: 0, source: Some(source), word, buffer: vec![0xA5; room] };
+            let (into, size) = (op.buffer.as_mut_ptr().cast(), room as u64);
+            match slot!(
+                self.bare,
+                "comm.irecv",
+                irecv,
+                self.comm,
+                into,
+                size,
+                source,
+                word,
+                0,
+                &raw mut op.id
+            ) {
+                DTL_ERROR_BUSY => Ok(None),
+                status => Bare::check("comm.irecv", status).map(|()| Some(op)),
+            }
+        })
+    }
+
+    fn until_there_is_room(
+        &self,
+        slot: &str,
+        mut start: impl FnMut() -> Outcome<Option<Op>>,
+    ) -> Outcome<Op> {
+        let begin = Instant::now();
+        loop {
+            if let Some(op) = start()? {
+                return Ok(op);
+            }
+            self.pause(begin, || format!("{slot} has returned DTL_ERROR_BUSY"))?;
+        }
+    }
+
+    /// Waits outside the slots, so that a rank that is recorded in a slot is one that does not
+    /// return.
+    pub(crate) fn pause(&self, begin: Instant, what: impl Fn() -> String) -> Outcome {
+        ensure!(begin.elapsed() < self.limit, "{} for {:?}", what(), self.limit);
+        std::thread::sleep(Duration::from_micros(if begin.elapsed().as_millis() < 1 {
+            0
+        } else {
+            100
+        }));
+        Ok(())
+    }
+
+    /// Tests an operation once. If it is complete, every field of the result is checked.
+    pub(crate) fn test(&self, op: &Op) -> Outcome<Option<Got>> {
+        let Some(test) = self.table.test else { skip!("the comm table has no test") };
+        let mut done = 0;
+        let mut result =
+            dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
+        let status =
+            slot!(self.bare, "comm.test", test, self.comm, op.id, &raw mut done, &raw mut result);
+        Bare::check("comm.test", status)?;
+        match done {
+            0 => return Ok(None),
+            1 => {}
+            _ => wrong!("comm.test wrote {done} into its boolean output: use 0 or 1"),
+        }
+        let what = op.text();
+        let name =
+            if is_status(result.status) { name_of(result.status) } else { "no status".to_owned() };
+        ensure!(
+            result.status == DTL_SUCCESS,
+            "comm.test ended {what} with {name} ({})",
+            result.status
+        );
+        let Some(source) = op.source else {
+            return Ok(Some(Got { source: self.rank, size: op.buffer.len() }));
+        };
+        let is_source = (0..self.size).contains(&result.source)
+            && [result.source, DTL_ANY_SOURCE].contains(&source);
+        ensure!(is_source, "comm.test wrote source {} for {what}", result.source);
+        ensure!(
+            result.match_word == op.word,
+            "comm.test wrote match word {:#x} for {what}",
+            result.match_word
+        );
+        ensure!(
+            result.size_bytes <= op.buffer.len() as u64,
+            "comm.test wrote {} bytes for {what}",
+            result.size_bytes
+        );
+        Ok(Some(Got { source: result.source, size: result.size_bytes as usize }))
+    }
+
+    /// Tests an operation until it is complete.
+    pub(crate) fn wait(&self, op: &Op) -> Outcome<Got> {
+        let begin = Instant::now();
+        loop {
+            if let Some(got) = self.test(op)? {
+                return Ok(got);
+            }
+            self.pause(begin, || format!("comm.test has not completed {}", op.text()))?;
+        }
+    }
+
+    /// Barrier. Each `round` uses a match word of its own.
+    pub(crate) fn meet(&self, round: u64) -> Outcome {
+        let receives: Vec<Op> =
+            self.others().map(|other| self.receive(8, other, round)).collect::<Outcome<_>>()?;
+        let sends: Vec<Op> =
+            self.others().map(|other| self.send(&[], other, round)).collect::<Outcome<_>>()?;
+        receives.iter().chain(&sends).try_for_each(|op| self.wait(op).map(drop))
+    }
+
+    pub(crate) fn close(&self) -> Outcome {
+        let Some(close) = self.table.close else { return Ok(()) };
+        Bare::check("comm.close", slot!(self.bare, "comm.close", close, self.comm))
+    }
+}

@@ -1,0 +1,77 @@
+//! Tests of memory that operations keep: a few bytes for each message are nothing in a short run,
+//! and the end of a long one. Opening and closing: `presence`, `life`.
+
+use crate::kit::catalog::{Group, tests_of_ranks};
+use crate::kit::malloc::malloc_bytes;
+use crate::kit::outcome::{Outcome, skip, wrong};
+use crate::kit::peer::Peer;
+use crate::tests::open::ranks_with;
+
+pub(crate) const GROUPS: &[Group] = &[Group {
+    slot: "comm.isend, irecv, test",
+    needs: &[],
+    rule: "An operation is over when `test` says so: nothing of it is kept.",
+    usually: "What isend or irecv allocates for an operation is freed on no path, or not on all.",
+    tests: tests_of_ranks![
+        1 "comm.p2p.small_messages_keep_no_memory": "memory does not grow with the number of small \
+            messages" => small;
+        1 "comm.p2p.large_messages_keep_no_memory": "nor with that of messages of 20 KiB" => large;
+    ],
+}];
+
+/// Rounds at most, and the first ones that do not count: pools grow in them.
+const ROUNDS: usize = 14;
+const WARM: usize = 2;
+/// Messages of each rank that are under way at once: where ranks take turns on a core, each turn is
+/// a few of them.
+const TOGETHER: u32 = 20;
+/// Growth for each message that is less than any leak: malloc's blocks have 32 bytes, and some
+/// messages may travel as one.
+const LEAST: u32 = 8;
+
+/// Sends in rounds, until memory has not grown in one of them. What grows in every one, and with
+/// the messages, is a leak: caches and pools come to an end.
+fn keeps_nothing(p: &Peer, messages: u32, bytes: u64) -> Outcome {
+    let sent = vec![7; bytes as usize];
+    let mut grown = Vec::new();
+    for round in 0..ROUNDS {
+        p.barrier()?;
+        let before = malloc_bytes();
+        (0..messages / TOGETHER).try_for_each(|_| some(p, &sent))?;
+        p.barrier()?;
+        let (Some(before), Some(after)) = (before, malloc_bytes()) else {
+            skip!("this C library does not tell how much memory is taken");
+        };
+        grown.push(i64::from(after.wrapping_sub(before)));
+        let is_calm = grown.iter().skip(WARM).any(|growth| *growth < i64::from(messages * LEAST));
+        if round >= WARM && ranks_with(p, is_calm)? == p.size as usize {
+            return Ok(());
+        }
+    }
+    let least = grown.iter().copied().min().unwrap_or(0) / i64::from(messages);
+    wrong!(
+        "memory grows by {least} bytes or more with each message, on some rank: here {grown:?} \
+         bytes in rounds of {messages}"
+    )
+}
+
+/// A few messages to the next rank and from the one before.
+fn some(p: &Peer, bytes: &[u8]) -> Outcome {
+    let sends: Vec<_> =
+        (0..TOGETHER).map(|_| p.isend(bytes.to_vec(), p.next(), 1)).collect::<Result<_, _>>()?;
+    for _ in 0..TOGETHER {
+        p.recv(bytes.len() as u64, p.previous(), 1)?;
+    }
+    for send in sends {
+        p.wait(send)?;
+    }
+    Ok(())
+}
+
+fn small(p: &Peer) -> Outcome {
+    keeps_nothing(p, 800, 40)
+}
+
+fn large(p: &Peer) -> Outcome {
+    keeps_nothing(p, 60, 20 << 10)
+}

@@ -1,0 +1,49 @@
+//! The environment variables that the library reads: value and origin of each, and what is wrong
+//! with them. Works without opening the library, so also when a variable has a bad value.
+
+use dtl::tooling::{launch, settings};
+use std::collections::BTreeMap;
+
+/// One variable of the library's table.
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    pub(crate) meaning: &'static str,
+    /// `None` = not set.
+    pub(crate) value: Option<String>,
+}
+
+impl Variable {
+    /// Where the value comes from. An empty variable counts as not set.
+    pub(crate) fn origin(&self) -> &'static str {
+        if self.value.as_ref().is_some_and(|value| !value.is_empty()) { "set" } else { "not set" }
+    }
+}
+
+/// All of them.
+pub(crate) struct Environment {
+    pub(crate) variables: Vec<Variable>,
+    /// About variables that look like the library's but are not.
+    pub(crate) complaints: Vec<String>,
+    /// The first value that the library refuses.
+    pub(crate) error: Option<String>,
+}
+
+/// Looks at this process' environment.
+pub(crate) fn read() -> Environment {
+    let mut present: BTreeMap<String, String> = std::env::vars_os()
+        .map(|(name, value)| {
+            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+        })
+        .collect();
+    let variables = settings::VARIABLES.iter().map(|known| Variable {
+        name: known.name,
+        meaning: known.meaning,
+        value: present.get(known.name).cloned(),
+    });
+    let variables: Vec<_> = variables.collect();
+    let mut complaints = settings::complaints(&present);
+    complaints.extend(settings::withhold(&mut present, settings::is_privileged()));
+    let refused =
+        settings::from_environment(&present).err().or_else(|| launch::from_environment().err());
+    Environment { variables, complaints, error: refused.map(|error| error.to_string()) }
+}

@@ -1,0 +1,303 @@
+//! What the library says of this machine: backends, plugins, devices, memory kinds, automatic
+//! choices.
+
+use crate::library::{self, Backend, Result, component_names, text_at, text_of};
+use crate::plugins::{self, Tried};
+use dtl::abi::device::*;
+use dtl::abi::environment::*;
+use dtl::abi::word::*;
+use dtl::tooling::launch::{self, Launch};
+use dtl::tooling::{Need, choose_world, needs_of};
+
+/// Everything that is shown.
+pub(crate) struct Facts {
+    pub(crate) machine: MachineFacts,
+    pub(crate) backends: Vec<BackendFacts>,
+    /// What the library tried to load.
+    pub(crate) plugins: Vec<Tried>,
+    /// What plugins registered and need.
+    pub(crate) environments: Vec<EnvironmentFacts>,
+    /// The default backend, or why there is none.
+    pub(crate) backend: std::result::Result<Choice, String>,
+    /// The world communicator's kind, or why there is none.
+    pub(crate) communicator: std::result::Result<Choice, String>,
+    /// What the launcher said; `None`: no launcher.
+    pub(crate) launch: Option<Launch>,
+}
+
+/// This node. `None`: the system does not tell, or there is no limit.
+pub(crate) struct MachineFacts {
+    pub(crate) hostname: Option<String>,
+    pub(crate) cpus_online: Option<i32>,
+    /// The CPUs that this program may run on.
+    pub(crate) cpus_allowed: Vec<i32>,
+    pub(crate) cpu_quota_milli: Option<u64>,
+    pub(crate) cores: Option<i32>,
+    pub(crate) threads_per_core: Option<i32>,
+    pub(crate) sockets: Option<i32>,
+    pub(crate) numa_nodes: Option<i32>,
+    pub(crate) l1d_bytes: Option<u64>,
+    pub(crate) l2_bytes: Option<u64>,
+    pub(crate) l3_bytes: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) memory_limit_bytes: Option<u64>,
+}
+
+/// What a backend needs to be there.
+pub(crate) struct EnvironmentFacts {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// "idle", "started", "failed" ...; "unknown": somebody needs it and nobody has registered it.
+    pub(crate) state: &'static str,
+    /// Why it cannot be used here; `None` = it can.
+    pub(crate) unavailable: Option<String>,
+    pub(crate) depends: Vec<String>,
+    /// The backends that need it.
+    pub(crate) backends: Vec<String>,
+}
+
+/// Something chosen, and why.
+pub(crate) struct Choice {
+    pub(crate) name: String,
+    pub(crate) why: String,
+}
+
+pub(crate) struct BackendFacts {
+    pub(crate) name: String,
+    pub(crate) builtin: bool,
+    /// Why it cannot run here; `None` = it can.
+    pub(crate) unavailable: Option<String>,
+    /// What it has chosen to run with, and why: the MPI library.
+    pub(crate) chosen: Option<String>,
+    /// `None` = never chosen automatically.
+    pub(crate) auto_priority: Option<i32>,
+    pub(crate) components: Vec<&'static str>,
+    pub(crate) devices: Vec<DeviceFacts>,
+    pub(crate) memory_kinds: Vec<KindFacts>,
+}
+
+pub(crate) struct DeviceFacts {
+    pub(crate) index: i32,
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) compute_units: Option<u32>,
+    pub(crate) total_bytes: Option<u64>,
+    pub(crate) free_bytes: Option<u64>,
+    pub(crate) numa_node: Option<i32>,
+    pub(crate) pci: Option<String>,
+}
+
+pub(crate) struct KindFacts {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) alignment: u64,
+    pub(crate) properties: Vec<&'static str>,
+}
+
+const KINDS: [(dtl_enum_word_t, &str); 5] = [
+    (DTL_MEMORY_HOST, "host"),
+    (DTL_MEMORY_DEVICE, "device"),
+    (DTL_MEMORY_PINNED, "pinned"),
+    (DTL_MEMORY_MANAGED, "managed"),
+    (DTL_MEMORY_SHARED, "shared"),
+];
+
+const PROPERTIES: [(u64, &str); 7] = [
+    (DTL_MEMORY_HOST_ACCESSIBLE, "host_accessible"),
+    (DTL_MEMORY_DEVICE_ACCESSIBLE, "device_accessible"),
+    (DTL_MEMORY_UNIFIED, "unified"),
+    (DTL_MEMORY_ATOMICS, "atomics"),
+    (DTL_MEMORY_PAGEABLE, "pageable"),
+    (DTL_MEMORY_THREAD_SAFE, "thread_safe"),
+    (DTL_MEMORY_EXPORTABLE, "exportable"),
+];
+
+/// Opens the library and collects.
+pub(crate) fn gather() -> Result<Facts> {
+    let backends: Vec<_> = Backend::all()?.into_iter().map(describe).collect::<Result<_>>()?;
+    let launch = launch::from_environment();
+    let communicator = launch.clone().and_then(|launch| communicator(launch.as_ref()));
+    Ok(Facts {
+        machine: machine()?,
+        environments: environments(&backends),
+        backends,
+        plugins: plugins::tried(),
+        backend: default_backend().map_err(|failure| failure.to_string()),
+        communicator: communicator
+            .map_err(|error| error.within("the world communicator").to_string()),
+        launch: launch.unwrap_or_default(),
+    })
+}
+
+fn machine() -> Result<MachineFacts> {
+    let told = library::topology()?;
+    let number = |value: i32| Some(value).filter(|&value| value != 0);
+    let bytes = |value: u64| Some(value).filter(|&value| value != 0);
+    Ok(MachineFacts {
+        hostname: Some(text_of(&told.hostname)).filter(|name| !name.is_empty()),
+        cpus_online: number(told.cpus_online),
+        cpus_allowed: library::affinity().unwrap_or_default(),
+        cpu_quota_milli: bytes(told.cpu_quota_milli),
+        cores: number(told.cores),
+        threads_per_core: number(told.threads_per_core),
+        sockets: number(told.sockets),
+        numa_nodes: number(told.numa_nodes),
+        l1d_bytes: bytes(told.l1d_bytes),
+        l2_bytes: bytes(told.l2_bytes),
+        l3_bytes: bytes(told.l3_bytes),
+        memory_bytes: bytes(told.memory_bytes),
+        memory_limit_bytes: bytes(told.memory_limit_bytes),
+    })
+}
+
+fn environments(backends: &[BackendFacts]) -> Vec<EnvironmentFacts> {
+    let mut all: Vec<_> = library::environments().iter().map(describe_environment).collect();
+    for backend in backends {
+        for need in needs_of(&backend.name) {
+            let known = all.iter().position(|one| one.name == need.name);
+            let at = known.unwrap_or_else(|| {
+                all.push(missing_environment(need));
+                all.len() - 1
+            });
+            all.get_mut(at).into_iter().for_each(|one| one.backends.push(backend.name.clone()));
+        }
+    }
+    all
+}
+
+fn describe_environment(info: &dtl_environment_info_t) -> EnvironmentFacts {
+    let name = text_at(info.name);
+    let depends = text_at(info.depends);
+    EnvironmentFacts {
+        unavailable: library::environment_unavailable(&name),
+        name,
+        version: text_at(info.version),
+        state: match info.state {
+            DTL_ENVIRONMENT_STARTING => "starting",
+            DTL_ENVIRONMENT_STARTED => "started",
+            DTL_ENVIRONMENT_STOPPING => "stopping",
+            DTL_ENVIRONMENT_FAILED => "failed",
+            _ => "idle",
+        },
+        depends: depends.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        backends: Vec::new(),
+    }
+}
+
+fn missing_environment(need: Need) -> EnvironmentFacts {
+    EnvironmentFacts {
+        name: need.name,
+        version: String::new(),
+        state: "unknown",
+        unavailable: need.unavailable,
+        depends: Vec::new(),
+        backends: Vec::new(),
+    }
+}
+
+fn default_backend() -> Result<Choice> {
+    let name = Backend::named(None)?.name();
+    Ok(Choice { why: recorded("backend", &name), name })
+}
+
+/// The kind that the world communicator would have. Opens nothing, so no other rank is needed.
+fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
+    let chosen = choose_world(launch)?;
+    let why = if chosen.is_named {
+        "DTL_COMM names it".to_owned()
+    } else {
+        recorded("communicator", &chosen.name)
+    };
+    Ok(Choice { name: chosen.name, why })
+}
+
+/// The recorded reason of a choice, without the name and "because" that it begins with.
+fn recorded(topic: &str, name: &str) -> String {
+    let record = library::explained(topic).unwrap_or_default();
+    let reason = record.strip_prefix(name).unwrap_or(&record).trim_start_matches(", ");
+    reason.strip_prefix("because ").unwrap_or(reason).to_owned()
+}
+
+fn describe(backend: Backend) -> Result<BackendFacts> {
+    let info = backend.info()?;
+    let has = |component: u32| info.components & component != 0;
+    let mut unavailable = backend.unavailable();
+    let (mut devices, mut memory_kinds) = (Vec::new(), Vec::new());
+    if unavailable.is_none() && has(DTL_COMPONENT_DEVICE) {
+        // A registered one may fail here; the others are shown all the same.
+        match self::devices(backend) {
+            Ok(found) => devices = found,
+            Err(failure) => unavailable = Some(failure.text),
+        }
+    }
+    if unavailable.is_none() && has(DTL_COMPONENT_MEMORY) {
+        memory_kinds = self::memory_kinds(backend);
+    }
+    let name = backend.name();
+    Ok(BackendFacts {
+        builtin: info.is_builtin != 0,
+        chosen: library::explained(&name).filter(|_| unavailable.is_none()),
+        name,
+        unavailable,
+        auto_priority: Some(info.auto_priority).filter(|&priority| priority != i32::MIN),
+        components: component_names(info.components),
+        devices,
+        memory_kinds,
+    })
+}
+
+fn names(table: &[(u64, &'static str)], bits: u64) -> Vec<&'static str> {
+    table.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
+}
+
+fn devices(backend: Backend) -> Result<Vec<DeviceFacts>> {
+    (0..backend.device_count()?).map(|index| describe_device(backend, index)).collect()
+}
+
+fn describe_device(backend: Backend, index: i32) -> Result<DeviceFacts> {
+    let info = backend.device_info(index)?;
+    // Not every backend can tell; that is no failure.
+    let (free, total) = backend.device_memory(index).unwrap_or((0, 0));
+    let known = |value: u64| Some(value).filter(|&value| value != 0);
+    Ok(DeviceFacts {
+        index,
+        name: text_of(&info.name),
+        kind: device_kind(info.kind),
+        compute_units: Some(info.compute_units).filter(|&units| units != 0),
+        total_bytes: known(info.total_bytes).or(known(total)),
+        free_bytes: known(free),
+        numa_node: Some(info.numa_node).filter(|&node| node >= 0),
+        pci: Some(text_of(&info.pci)).filter(|pci| !pci.is_empty()),
+    })
+}
+
+fn device_kind(word: dtl_enum_word_t) -> String {
+    let name = match word {
+        DTL_DEVICE_CPU => "cpu",
+        DTL_DEVICE_GPU => "gpu",
+        DTL_DEVICE_ACCELERATOR => "accelerator",
+        DTL_DEVICE_NONE => "none",
+        0 => "unknown",
+        _ => return name_in(&[], word),
+    };
+    name.to_owned()
+}
+
+/// The name of a word in a list, else the one that it is registered under.
+fn name_in(list: &[(dtl_enum_word_t, &'static str)], word: dtl_enum_word_t) -> String {
+    let listed = list.iter().find(|row| row.0 == word).map(|row| row.1.to_owned());
+    let registered = || library::name_of_word(word);
+    listed.or_else(registered).unwrap_or_else(|| "registered".to_owned())
+}
+
+/// The kinds that the backend has, registered ones too.
+fn memory_kinds(backend: Backend) -> Vec<KindFacts> {
+    let words = library::memory_words().into_iter().filter(|&word| word != DTL_MEMORY_UNDEFINED);
+    let describe = |word| {
+        let info = backend.memory_kind(word).ok()?;
+        let (alignment, properties) = (info.alignment, names(&PROPERTIES, info.properties));
+        let (kind, name) = (name_in(&KINDS, word), text_of(&info.name));
+        Some(KindFacts { kind, name, alignment, properties })
+    };
+    words.filter_map(describe).collect()
+}

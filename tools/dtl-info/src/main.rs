@@ -1,0 +1,197 @@
+//! dtl-info: what this library finds on this machine, and what it would choose and why.
+//!
+//! `facts` asks the library through `library`, `environment` looks at the variables, `plugins` and `manifest` at
+//! plugin files, `probe` tries one, `text` and `json` write. It opens no communicator and allocates
+//! nothing on a device. `new_backend` writes the sources of a plugin.
+
+mod environment;
+mod facts;
+mod json;
+mod library;
+mod manifest;
+mod new_backend;
+mod plugins;
+mod probe;
+mod text;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{Parser, Subcommand};
+use dtl::tooling::settings;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const AFTER: &str = "\
+Exit status: 0, or 1 if what the environment asks for cannot be had (the reason is on standard \
+error). \
+Of --probe: 0 usable, 1 refused, 3 crashed or ended the process, 4 not done in time.
+
+Keys of --json: version, abi_version, licence; machine: {hostname, cpus_online, cpus_allowed: \
+[number], cpu_quota_milli (thousandths of a CPU), cores, threads_per_core, sockets, numa_nodes, \
+l1d_bytes, l2_bytes, l3_bytes, memory_bytes, memory_limit_bytes}; backends: [{name, available, \
+reason, builtin, \
+plugin (its file), auto_priority (null = never chosen), components, devices: [{index, name, kind, \
+compute_units, \
+total_bytes, free_bytes, numa_node, pci}], memory_kinds: [{kind, name, alignment_bytes, \
+properties}]}]; plugins: [{path, origin, \
+state (loaded, failed, idle), status, reason, name, version, description, abi_version, backends: \
+[name]}]; \
+environments: [{name, version, state (idle, starting, started, stopping, failed, unknown), \
+available, reason, depends: [text], \
+backends: [name]}]; default_backend: {name, why, error}; communicator: {kind, why, error, \
+launcher, rank, size}.
+
+Keys of --plugins --json: folders: [{path, origin, fault}]; plugins: [{path, origin, manifest: \
+{name, version, \
+description, file, entry, abi: [lowest, highest], components, environments}, manifest_error, \
+fault}].
+
+Keys of --probe --json: path, result (ok, refused, crashed, hung), step (what was going on), \
+signal, status, \
+reason, plugin: {name, version, description, abi_version, backends: [{name, components, available, \
+reason}]}.
+
+Keys of --env --json: variables: [{name, meaning, value, origin}]; complaints: [text]; error. Keys \
+are \
+only ever added; what is not known is null.";
+
+/// Show backends, devices, memory, and what would be chosen here and why.
+#[derive(Parser)]
+#[command(name = "dtl-info", version, after_help = AFTER, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Show the environment variables that the library reads instead
+    #[arg(long)]
+    env: bool,
+
+    /// Show the plugin files of DTL_PLUGIN_PATH and of the installed folder, and what their
+    /// manifests say, without loading them
+    #[arg(long, conflicts_with = "env")]
+    plugins: bool,
+
+    /// Load a plugin file in a process of its own and report in a line how it went
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["env", "plugins"])]
+    probe: Option<PathBuf>,
+
+    /// How long the probe may take
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "probe")]
+    time_limit: String,
+
+    /// The process of its own
+    #[arg(long, value_name = "FILE", hide = true)]
+    probe_child: Option<PathBuf>,
+
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the sources of a new backend: a plugin that compiles and loads, with a comment on each
+    /// slot
+    NewBackend(new_backend::Options),
+}
+
+fn main() -> ExitCode {
+    let options = Options::try_parse().unwrap_or_else(|error| with_usage(error).exit());
+    if let Some(file) = &options.probe_child {
+        probe::child(file);
+        return ExitCode::SUCCESS;
+    }
+    let (report, errors, status) = match &options.probe {
+        Some(file) => probed(file, &options),
+        None => {
+            let (report, errors) = reported(&options);
+            let status = u8::from(!errors.is_empty());
+            (report, errors, status)
+        }
+    };
+    if let Err(error) = std::io::stdout().write_all(report.as_bytes()) {
+        // `dtl-info | head` is no failure.
+        if error.kind() != ErrorKind::BrokenPipe {
+            complain(&format!("standard output: {error}"));
+            return ExitCode::FAILURE;
+        }
+    }
+    errors.iter().for_each(|error| complain(error));
+    ExitCode::from(status)
+}
+
+/// Adds the usage line of --probe to an error about its FILE, which comes right after the word.
+fn with_usage(mut error: clap::Error) -> clap::Error {
+    const PROBE: &str = "Usage: dtl-info --probe FILE [--time-limit TIME], for example:\n  \
+        dtl-info --probe ./libmine.so --time-limit 2s";
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    if argument.is_some_and(|argument| argument.contains("--probe")) {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(PROBE.into()));
+    }
+    error
+}
+
+/// A line on standard error; if it cannot be written there is nobody to tell.
+fn complain(text: &str) {
+    drop(writeln!(std::io::stderr(), "dtl-info: {text}"));
+}
+
+fn reported(options: &Options) -> (String, Vec<String>) {
+    if options.env {
+        environment(options.json)
+    } else if let Some(Command::NewBackend(what)) = &options.command {
+        new_backend::run(what)
+            .map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
+    } else if options.plugins {
+        plugin_files(options.json)
+    } else {
+        machine(options.json)
+    }
+}
+
+/// The probe's report, errors and exit status.
+fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
+    let report = settings::duration("--time-limit", &options.time_limit)
+        .map_err(|error| error.text().to_owned())
+        .and_then(|limit| {
+            probe::run(file, Duration::from_nanos(limit))
+                .map_err(|error| format!("the child process: {error}"))
+        });
+    match report {
+        Ok(report) if options.json => (report.json(), Vec::new(), report.verdict as u8),
+        Ok(report) => (report.line(), Vec::new(), report.verdict as u8),
+        Err(error) => (String::new(), vec![error], 2),
+    }
+}
+
+/// The report on the plugin files.
+fn plugin_files(as_json: bool) -> (String, Vec<String>) {
+    match plugins::list() {
+        Ok(listing) => {
+            (if as_json { json::plugins(&listing) } else { text::listing(&listing) }, Vec::new())
+        }
+        Err(error) => (String::new(), vec![error.to_string()]),
+    }
+}
+
+/// The report on the variables and the errors in them.
+fn environment(as_json: bool) -> (String, Vec<String>) {
+    let environment = environment::read();
+    let report =
+        if as_json { json::environment(&environment) } else { text::environment(&environment) };
+    (report, environment.error.into_iter().collect())
+}
+
+/// The report on this machine and what could not be chosen.
+fn machine(as_json: bool) -> (String, Vec<String>) {
+    match facts::gather() {
+        Ok(facts) => {
+            let report = if as_json { json::facts(&facts) } else { text::facts(&facts) };
+            let choices = [facts.backend.err(), facts.communicator.err()];
+            (report, choices.into_iter().flatten().collect())
+        }
+        Err(error) => (String::new(), vec![error.to_string()]),
+    }
+}

@@ -1,0 +1,134 @@
+//! The manifest beside a plugin file (libfoo.so: libfoo.dtl.toml): what is in it, without loading
+//! it.
+//!
+//! The library itself reads none: what counts is what the plugin says when it is loaded.
+
+use dtl::abi::runtime::DTL_ABI_VERSION;
+use dtl::tooling::plugins::OLDEST_ABI;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// What a manifest says. Missing keys are empty.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) description: String,
+    pub(crate) file: String,
+    pub(crate) entry: String,
+    /// Lowest and highest ABI version.
+    pub(crate) abi: Option<(u32, u32)>,
+    pub(crate) components: Vec<String>,
+    pub(crate) environments: Vec<String>,
+}
+
+/// The manifest's path.
+pub(crate) fn path_of(plugin: &Path) -> PathBuf {
+    plugin.with_extension("dtl.toml")
+}
+
+/// Reads the manifest of a plugin file; `None` if it has none.
+pub(crate) fn of(plugin: &Path) -> Option<Result<Manifest, String>> {
+    let path = path_of(plugin);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(parse(&text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => Some(Err(error.to_string())),
+    }
+}
+
+fn parse(text: &str) -> Result<Manifest, String> {
+    let table: Table =
+        text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
+    let manifest = Manifest {
+        name: word(&table, "name")?,
+        version: word(&table, "version")?,
+        description: word(&table, "description")?,
+        file: word(&table, "file")?,
+        entry: word(&table, "entry")?,
+        abi: range(&table)?,
+        components: words(&table, "components")?,
+        environments: words(&table, "environments")?,
+    };
+    if manifest.name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    Ok(manifest)
+}
+
+fn word(table: &Table, key: &str) -> Result<String, String> {
+    match table.get(key) {
+        None => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(format!("{key} is a {}, not a string", other.type_str())),
+    }
+}
+
+fn words(table: &Table, key: &str) -> Result<Vec<String>, String> {
+    let wrong = || format!("{key} is no array of strings");
+    let Some(value) = table.get(key) else { return Ok(Vec::new()) };
+    let all = value.as_array().ok_or_else(wrong)?;
+    all.iter().map(|one| one.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
+}
+
+fn range(table: &Table) -> Result<Option<(u32, u32)>, String> {
+    let Some(value) = table.get("abi") else { return Ok(None) };
+    let numbers: Option<Vec<u32>> = value
+        .as_array()
+        .and_then(|all| all.iter().map(|one| u32::try_from(one.as_integer()?).ok()).collect());
+    match numbers.as_deref() {
+        Some(&[low, high]) if low <= high => Ok(Some((low, high))),
+        _ => Err("abi is not [lowest, highest]".to_owned()),
+    }
+}
+
+impl Manifest {
+    /// What in it does not go with this library or with the file.
+    pub(crate) fn fault(&self, plugin: &Path) -> Option<String> {
+        let name = plugin.file_name().unwrap_or_default().to_string_lossy();
+        if !self.file.is_empty() && self.file != name {
+            return Some(format!("the manifest is that of {}", self.file));
+        }
+        match self.abi {
+            Some((low, high)) if high < OLDEST_ABI || low > DTL_ABI_VERSION => Some(format!(
+                "the manifest says ABI versions {low} to {high}, this library speaks {OLDEST_ABI} \
+                 to {DTL_ABI_VERSION}"
+            )),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_is_there() {
+        let all = parse(
+            "name = \"mine\"\nfile = \"libmine.so\"\nentry = \"dtl_plugin_entry_v1\"\nabi = [1, \
+             2]\n\
+             components = [\"memory\", \"comm\"]\nenvironments = [\"openblas\"]\ndescription = \
+             \"d\"\nfuture = 1\n",
+        );
+        let all = all.expect("a good manifest");
+        assert_eq!((all.name.as_str(), all.abi), ("mine", Some((1, 2))));
+        assert_eq!((all.components.join("+"), all.environments.len()), ("memory+comm".into(), 1));
+        assert!(all.fault(Path::new("/x/libmine.so")).is_none());
+        assert!(
+            all.fault(Path::new("/x/libother.so")).is_some_and(|text| text.contains("libmine.so"))
+        );
+        assert_eq!(path_of(Path::new("/x/libmine.so")), Path::new("/x/libmine.dtl.toml"));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let fault = |text: &str| parse(text).expect_err("a bad manifest");
+        assert!(fault("name = ").contains("line 1"), "{}", fault("name = "));
+        assert!(fault("").contains("no name") && fault("name = 3").contains("name is a integer"));
+        assert!(fault("name = \"x\"\nabi = [2, 1]").contains("abi"));
+        assert!(fault("name = \"x\"\ncomponents = \"memory\"").contains("components"));
+        let far = parse("name = \"x\"\nabi = [7, 9]").expect("readable");
+        assert!(far.fault(Path::new("x.so")).is_some_and(|text| text.contains("7 to 9")));
+    }
+}

@@ -1,0 +1,106 @@
+//! Plugin files: what became of those that the library tried, and those that lie in the searched
+//! folders, looked at from outside. Trying one in a process of its own is `probe`.
+
+use crate::library::{self, Result, status_name, text_at};
+use crate::manifest::{self, Manifest};
+use dtl::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_LOADED, dtl_plugin_info_t};
+use dtl::tooling::open_library;
+use dtl::tooling::plugins::{Refusal, check_file, check_folder, examine, files_of, places};
+use std::path::{Path, PathBuf};
+
+/// A file or folder that the library tried.
+pub(crate) struct Tried {
+    pub(crate) path: String,
+    pub(crate) origin: String,
+    /// "loaded", "failed" or "idle".
+    pub(crate) state: &'static str,
+    /// The status's name and the reason, of a failure.
+    pub(crate) failure: Option<(String, String)>,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) description: String,
+    pub(crate) abi_version: Option<u32>,
+    pub(crate) backends: Vec<String>,
+}
+
+/// What the library has tried so far.
+pub(crate) fn tried() -> Vec<Tried> {
+    library::plugins().iter().map(describe).collect()
+}
+
+fn describe(info: &dtl_plugin_info_t) -> Tried {
+    let (reason, backends) = (text_at(info.reason), text_at(info.backends));
+    Tried {
+        path: text_at(info.path),
+        origin: text_at(info.origin),
+        state: match info.state {
+            DTL_PLUGIN_LOADED => "loaded",
+            DTL_PLUGIN_FAILED => "failed",
+            _ => "idle",
+        },
+        failure: (!reason.is_empty()).then(|| (status_name(info.status), reason)),
+        name: text_at(info.name),
+        version: text_at(info.version),
+        description: text_at(info.description),
+        abi_version: Some(info.abi_version).filter(|&version| version != 0),
+        backends: backends.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+    }
+}
+
+/// A plugin file in a searched folder, not loaded.
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) origin: &'static str,
+    pub(crate) manifest: Option<std::result::Result<Manifest, String>>,
+    /// Why it would not be loaded, as far as that can be seen from outside.
+    pub(crate) fault: Option<String>,
+}
+
+/// Everything in the searched folders, and the folders themselves (with their fault).
+pub(crate) struct Listing {
+    pub(crate) places: Vec<(PathBuf, &'static str, Option<String>)>,
+    pub(crate) files: Vec<Found>,
+}
+
+/// Looks into the folders. Loads nothing.
+pub(crate) fn list() -> Result<Listing> {
+    open_library()?;
+    let mut listing = Listing { places: Vec::new(), files: Vec::new() };
+    for (place, origin) in places() {
+        if !place.is_dir() {
+            listing.files.push(look_at(&place, origin));
+            continue;
+        }
+        let checked = std::fs::canonicalize(&place).map_err(Refusal::from);
+        let files = checked.and_then(|folder| {
+            check_folder(&folder)?;
+            Ok(files_of(&folder)?)
+        });
+        match files {
+            Ok(files) => {
+                listing.files.extend(files.iter().map(|file| look_at(file, origin)));
+                listing.places.push((place, origin, None));
+            }
+            Err(refusal) => listing.places.push((place, origin, Some(words(refusal)))),
+        }
+    }
+    Ok(listing)
+}
+
+fn look_at(path: &Path, origin: &'static str) -> Found {
+    let fault = match check_file(path) {
+        Err(refusal) => Some(words(refusal)),
+        Ok(trusted) => examine(&trusted.path).err().map(|error| error.text().to_owned()),
+    };
+    let manifest = manifest::of(path);
+    let readable = manifest.as_ref().and_then(|manifest| manifest.as_ref().ok());
+    let fault = fault.or_else(|| readable?.fault(path));
+    Found { path: path.to_owned(), origin, manifest, fault }
+}
+
+fn words(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::System(error) => error.to_string(),
+        Refusal::Untrusted(text) => format!("refused: {text}"),
+    }
+}

@@ -1,0 +1,267 @@
+//! `--probe`: loads a plugin file in a process of its own, so that a crash or a hang is a line
+//! here.
+//!
+//! The child says on its standard output what it is about to do, a JSON object a line after a mark;
+//! whatever the plugin itself prints there is passed over. The parent judges by those and by how
+//! the child ended.
+
+use crate::library::{self, Backend, Result, component_names, status_name};
+use dtl::tooling::{open_library, plugins};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+use subprocess::{Setup, has_exited, kill_group, prepare, reset_sigchld};
+
+const MARK: &str = "dtl-probe: ";
+/// How long output is waited for that a dead child's own children may hold back.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+
+/// Exit status of a child that cannot reach its parent any more.
+const OUTPUT_CLOSED: i32 = 96;
+
+/// How it went. The numbers are exit statuses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Ok = 0,
+    Refused = 1,
+    Crashed = 3,
+    Hung = 4,
+}
+
+impl Verdict {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Refused => "refused",
+            Verdict::Crashed => "crashed",
+            Verdict::Hung => "hung",
+        }
+    }
+}
+
+pub(crate) struct Report {
+    pub(crate) path: String,
+    pub(crate) verdict: Verdict,
+    /// What was being done when it crashed or hung.
+    pub(crate) step: Option<String>,
+    pub(crate) signal: Option<i32>,
+    /// In words; empty if it is ok.
+    pub(crate) reason: String,
+    pub(crate) status: Option<String>,
+    /// What the plugin is, and its backends; null unless it is ok.
+    pub(crate) plugin: Value,
+}
+
+impl Report {
+    /// One line for people.
+    pub(crate) fn line(&self) -> String {
+        let said =
+            if self.verdict == Verdict::Ok { described(&self.plugin) } else { self.reason.clone() };
+        format!("{:<8} {}: {said}\n", self.verdict.word(), self.path)
+    }
+
+    pub(crate) fn json(&self) -> String {
+        let report = json!({
+            "path": self.path,
+            "result": self.verdict.word(),
+            "step": self.step,
+            "signal": self.signal,
+            "status": self.status,
+            "reason": Some(&self.reason).filter(|reason| !reason.is_empty()),
+            "plugin": self.plugin,
+        });
+        format!("{report:#}\n")
+    }
+}
+
+/// "mine 1.0, ABI 1: a (memory), b (comm; cannot run here: no card)".
+fn described(plugin: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let backends = plugin["backends"].as_array().into_iter().flatten().map(|backend| {
+        let components: Vec<_> =
+            backend["components"].as_array().into_iter().flatten().map(text).collect();
+        let why = backend["reason"]
+            .as_str()
+            .map_or(String::new(), |why| format!("; cannot run here: {why}"));
+        format!("{} ({}{why})", text(&backend["name"]), components.join(", "))
+    });
+    let backends: Vec<_> = backends.collect();
+    let name = format!("{} {}", text(&plugin["name"]), text(&plugin["version"]));
+    format!("{}, ABI {}: {}", name.trim(), plugin["abi_version"], backends.join(", "))
+}
+
+/// Tries a file in a child process that may take this long. Its crash leaves nothing but the
+/// report.
+pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
+    reset_sigchld();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--probe-child").arg(path);
+    command.env_remove("DTL_PLUGIN_PATH").env_remove("DTL_PLUGIN_PROBE");
+    // A group of its own, so that what it starts can be ended with it.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    prepare(&mut command, Setup { no_core: true, ..Setup::default() });
+    let mut child = command.spawn()?;
+    let output = listen(&mut child);
+    let begin = Instant::now();
+    while !has_exited(child.id()) && begin.elapsed() < limit {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let in_time = has_exited(child.id());
+    // Before it is reaped: until then its number, which is its group's, is nobody else's.
+    kill_group(child.id());
+    let ended = child.wait()?;
+    let ended = in_time.then_some(ended);
+    let said = output.recv_timeout(LAST_OUTPUT).unwrap_or_default();
+    Ok(judge(path, limit, ended, &said))
+}
+
+/// Collects the child's output until its end.
+fn listen(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    if let Some(mut pipe) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What was read before an error counts.
+            let _ = pipe.read_to_end(&mut bytes);
+            let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+    }
+    receiver
+}
+
+fn judge(path: &Path, limit: Duration, ended: Option<ExitStatus>, said: &str) -> Report {
+    let lines = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix(MARK)?).ok());
+    let (mut step, mut refused, mut plugin, mut is_done) = (None, None, Value::Null, false);
+    for line in lines {
+        let word = |key| line.get(key).and_then(Value::as_str).map(str::to_owned);
+        step = word("step").or(step);
+        refused = word("refused").map(|reason| (word("status"), reason)).or(refused);
+        is_done |= line.get("done").is_some();
+        if let Some(found) = line.get("plugin") {
+            plugin = found.clone();
+        }
+    }
+    let place = step.clone().unwrap_or_else(|| "the start of the child process".to_owned());
+    let mut report = Report {
+        path: path.display().to_string(),
+        verdict: Verdict::Crashed,
+        step,
+        signal: ended.and_then(|ended| ended.signal()),
+        reason: String::new(),
+        status: None,
+        plugin: Value::Null,
+    };
+    match (ended, refused) {
+        (None, _) => {
+            report.verdict = Verdict::Hung;
+            report.reason = format!("no end within {limit:?}, in {place}");
+        }
+        (Some(ended), _) if ended.signal().is_some() => {
+            let signal = ended.signal().unwrap_or_default();
+            report.reason = format!("killed by signal {signal}{}, in {place}", signal_name(signal));
+        }
+        (Some(_), Some((status, reason))) => {
+            (report.verdict, report.step) = (Verdict::Refused, None);
+            (report.status, report.reason) = (status, reason);
+        }
+        (Some(ended), None) if is_done && ended.success() => {
+            (report.verdict, report.step, report.plugin) = (Verdict::Ok, None, plugin);
+        }
+        (Some(ended), None) if ended.code() == Some(OUTPUT_CLOSED) => {
+            report.reason = format!("it closed descriptors that are not its own, in {place}");
+        }
+        (Some(ended), None) => {
+            let code = ended.code().unwrap_or_default();
+            report.reason = format!("it ended the process with exit status {code}, in {place}");
+        }
+    }
+    report
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        15 => " (SIGTERM)",
+        31 => " (SIGSYS)",
+        _ => "",
+    }
+}
+
+/// The child's way to its parent: a descriptor of its own, since the plugin may close standard
+/// output.
+static OUT: OnceLock<File> = OnceLock::new();
+
+fn say(value: &Value) {
+    let Some(mut out) = OUT.get() else { return };
+    // The plugin may have left an unfinished line.
+    if let Err(error) = out.write_all(format!("\n{MARK}{value}\n").as_bytes()) {
+        // A parent that is gone needs no answer.
+        let is_closed = error.kind() != ErrorKind::BrokenPipe;
+        std::process::exit(if is_closed { OUTPUT_CLOSED } else { 0 });
+    }
+}
+
+/// What the child does: everything that a program would let the plugin do before it uses it.
+pub(crate) fn child(path: &Path) {
+    if let Ok(own) = std::io::stdout().as_fd().try_clone_to_owned() {
+        OUT.get_or_init(|| File::from(own));
+    }
+    match try_it(path) {
+        Ok(()) => say(&json!({ "done": true })),
+        Err(failure) => {
+            // The record has the reason without the path.
+            let kept = crate::plugins::tried().into_iter().find_map(|tried| tried.failure);
+            let (status, reason) =
+                kept.unwrap_or_else(|| (status_name(failure.status), failure.text));
+            say(&json!({ "refused": reason, "status": status }));
+        }
+    }
+    say(&json!({ "step": "the end of the process" }));
+}
+
+fn try_it(path: &Path) -> Result<()> {
+    let step = |what: &str| say(&json!({ "step": what }));
+    open_library()?;
+    plugins::load(path, "dtl-info --probe", &step)?;
+    let mut backends = Vec::new();
+    let all = crate::plugins::tried();
+    let plugin = all.iter().find(|tried| tried.state == "loaded");
+    for name in plugin.iter().flat_map(|plugin| &plugin.backends) {
+        if let Ok(backend) = Backend::named(Some(name)) {
+            step(&format!("is_available of {name}"));
+            let reason = backend.unavailable();
+            let components = component_names(backend.info()?.components);
+            backends.push(json!({
+                "name": name,
+                "components": components,
+                "available": reason.is_none(),
+                "reason": reason,
+            }));
+        }
+    }
+    if let Some(plugin) = plugin {
+        say(&json!({ "plugin": {
+            "name": plugin.name,
+            "version": plugin.version,
+            "description": plugin.description,
+            "abi_version": plugin.abi_version,
+            "backends": backends,
+        }}));
+    }
+    step("the destroy of its backends");
+    library::finalize()
+}

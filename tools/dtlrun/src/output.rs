@@ -1,0 +1,182 @@
+//! The ranks' output with `--prefix`: whole lines, each with its rank before it.
+
+use crate::ranks::Rank;
+use crate::watch::say;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{ChildStderr, ChildStdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use subprocess::set_nonblocking;
+
+/// Exit status when whoever read the output has gone: as if SIGPIPE had ended the program.
+pub(crate) const READER_GONE: u8 = 128 + libc::SIGPIPE as u8;
+/// Exit status when lines could not be written.
+const LOST: u8 = 125;
+
+static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before Rust's own start, which opens /dev/null in the place of a closed descriptor.
+// SAFETY: the loader calls what is in this section once, before main, and functions of this type.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    WAS_CLOSED.store(!subprocess::is_open(libc::STDOUT_FILENO), Ordering::Relaxed);
+}
+
+/// Whether standard output was closed when this program was started.
+pub(crate) fn was_closed() -> bool {
+    WAS_CLOSED.load(Ordering::Relaxed)
+}
+
+/// Where the lines go.
+pub(crate) struct Output {
+    out: Target,
+    err: Target,
+}
+
+struct Target {
+    name: &'static str,
+    /// None: it was closed from the start.
+    file: Option<File>,
+    /// The exit status that says how it failed first.
+    failure: Option<u8>,
+}
+
+impl Output {
+    pub(crate) fn new() -> std::io::Result<Output> {
+        let open = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
+        let out = if was_closed() { None } else { Some(open(std::io::stdout().as_fd())?) };
+        let err = Some(open(std::io::stderr().as_fd())?);
+        let target = |name, file| Target { name, file, failure: None };
+        Ok(Output { out: target("standard output", out), err: target("standard error", err) })
+    }
+
+    /// The exit status for what could not be written.
+    pub(crate) fn failure(&self) -> Option<u8> {
+        self.out.failure.or(self.err.failure)
+    }
+}
+
+impl Target {
+    /// Writes a line; false: nobody reads any more. What cannot be written for another reason is
+    /// lost, and is said to be, once: the next line may find room again.
+    fn write(&mut self, text: &[u8]) -> bool {
+        let Err(error) = self.try_write(text) else { return true };
+        let is_gone = error.kind() == ErrorKind::BrokenPipe;
+        if self.failure.is_none() {
+            self.failure = Some(if is_gone { READER_GONE } else { LOST });
+            if !is_gone {
+                say(&format!("{}: {error}: lines of the ranks are lost", self.name));
+            }
+        }
+        !is_gone
+    }
+
+    fn try_write(&mut self, mut text: &[u8]) -> std::io::Result<()> {
+        let Some(file) = &mut self.file else { return Err(Error::from_raw_os_error(libc::EBADF)) };
+        while !text.is_empty() {
+            match file.write(text) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => text = text.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Somebody who shares it has made it non-blocking.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line longer than this is passed on in pieces.
+const LONGEST_LINE: usize = 64 << 10;
+
+enum Source {
+    Out(ChildStdout),
+    Err(ChildStderr),
+}
+
+/// One stream of one rank.
+pub(crate) struct Stream {
+    rank: u32,
+    source: Source,
+    line: Vec<u8>,
+}
+
+/// The streams that ranks were started with; none without `--prefix`.
+pub(crate) fn streams_of(ranks: &mut [Rank]) -> Vec<Stream> {
+    let mut streams = Vec::new();
+    for rank in ranks {
+        let out = rank.child.stdout.take().map(Source::Out);
+        let err = rank.child.stderr.take().map(Source::Err);
+        for source in out.into_iter().chain(err) {
+            let stream = Stream { rank: rank.number, source, line: Vec::new() };
+            // A stream that cannot be made non-blocking would stop all others: it is closed.
+            if set_nonblocking(stream.descriptor()).is_ok() {
+                streams.push(stream);
+            }
+        }
+    }
+    streams
+}
+
+impl Stream {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.source {
+            Source::Out(pipe) => pipe.as_fd(),
+            Source::Err(pipe) => pipe.as_fd(),
+        }
+    }
+
+    /// Passes on what has arrived; false at the end of the stream, or when nobody reads it: then it
+    /// is closed, and a rank that goes on writing to it hears that.
+    pub(crate) fn pump(&mut self, output: &mut Output) -> bool {
+        let mut room = [0_u8; 8192];
+        loop {
+            let got = match &mut self.source {
+                Source::Out(pipe) => pipe.read(&mut room),
+                Source::Err(pipe) => pipe.read(&mut room),
+            };
+            match got {
+                Ok(0) => return false,
+                Ok(count) => {
+                    if !self.add(room.get(..count).unwrap_or_default(), output) {
+                        return false;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8], output: &mut Output) -> bool {
+        bytes.split_inclusive(|&byte| byte == b'\n').all(|piece| {
+            self.line.extend_from_slice(piece);
+            let is_whole = piece.ends_with(b"\n") || self.line.len() > LONGEST_LINE;
+            !is_whole || self.flush(output)
+        })
+    }
+
+    /// Writes the line so far, with a newline where it has none; false: nobody reads it.
+    pub(crate) fn flush(&mut self, output: &mut Output) -> bool {
+        if self.line.is_empty() {
+            return true;
+        }
+        let mut text = format!("[{}] ", self.rank).into_bytes();
+        text.append(&mut self.line);
+        if !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
+        match self.source {
+            Source::Out(_) => output.out.write(&text),
+            Source::Err(_) => output.err.write(&text),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Starting the ranks: environment, input, output, processor.
+
+use crate::Failure;
+use crate::options::{Bind, Options};
+use crate::output;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::process::{Child, Command, Stdio};
+use subprocess::{Setup, allowed_cpus, prepare, random_u64};
+
+/// A rank's process.
+pub(crate) struct Rank {
+    pub(crate) number: u32,
+    pub(crate) child: Child,
+    /// Not ended yet, as far as we know.
+    pub(crate) runs: bool,
+}
+
+/// Starts all ranks, or none.
+pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
+    let Some((program, arguments)) = options.command.split_first() else {
+        return Err(Failure { text: "no program named".to_string(), code: 125 });
+    };
+    let job = job_name().map_err(|error| Failure::own("random job name", &error))?;
+    let cpus = cpus(options)?;
+    let mut ranks: Vec<Rank> = Vec::new();
+    for number in 0..options.ranks {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        for (name, value) in [("RANK", number), ("LOCAL_RANK", number), ("SIZE", options.ranks)] {
+            command.env(format!("DTL_{name}"), value.to_string());
+        }
+        command.env("DTL_LOCAL_SIZE", options.ranks.to_string()).env("DTL_JOB", &job);
+        command.stdin(if number == 0 { Stdio::inherit() } else { Stdio::null() });
+        if options.prefix {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        } else if output::was_closed() {
+            command.stdout(no_output()?);
+        }
+        let setup = Setup { cpu: cpus.get(number as usize).copied(), ..Setup::default() };
+        prepare(&mut command, setup);
+        match command.spawn() {
+            Ok(child) => ranks.push(Rank { number, child, runs: true }),
+            Err(error) => {
+                end(&mut ranks);
+                return Err(not_started(program, &error));
+            }
+        }
+    }
+    Ok(ranks)
+}
+
+/// For ranks whose standard output is closed: writing to it fails, as it would, but what a rank
+/// opens next does not come in its place. (The other two are /dev/null by now: Rust's own start has
+/// seen to that.)
+fn no_output() -> Result<Stdio, Failure> {
+    File::open("/dev/null").map(Stdio::from).map_err(|error| Failure::own("/dev/null", &error))
+}
+
+/// Ends ranks that have been started in vain.
+fn end(ranks: &mut [Rank]) {
+    for rank in ranks {
+        // A process that has ended by itself needs neither.
+        let _ = rank.child.kill();
+        let _ = rank.child.wait();
+    }
+}
+
+fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
+    let program = program.to_string_lossy();
+    match error.kind() {
+        ErrorKind::NotFound => Failure {
+            text: match program.contains('/') {
+                true => format!("{program}: there is no such program"),
+                false => {
+                    format!(
+                        "{program}: program not found; check the name, or give a path as \
+                         ./{program}"
+                    )
+                }
+            },
+            code: 127,
+        },
+        ErrorKind::PermissionDenied => Failure {
+            text: format!("{program}: cannot be run: {error}; is it executable?"),
+            code: 126,
+        },
+        _ => Failure { text: format!("{program}: cannot be run: {error}"), code: 126 },
+    }
+}
+
+fn job_name() -> std::io::Result<String> {
+    Ok(format!("dtlrun-{:016x}{:016x}", random_u64()?, random_u64()?))
+}
+
+/// The processor of each rank; empty = not bound.
+fn cpus(options: &Options) -> Result<Vec<usize>, Failure> {
+    if options.bind == Bind::None {
+        return Ok(Vec::new());
+    }
+    let allowed = allowed_cpus().map_err(|error| Failure::own("processors", &error))?;
+    // One hardware thread of each core.
+    let cores: Vec<usize> =
+        allowed.iter().copied().filter(|&cpu| is_first_of_core(cpu, &allowed)).collect();
+    if cores.len() < options.ranks as usize {
+        return Err(Failure {
+            text: format!(
+                "--bind=core: {} ranks but {} cores; start fewer ranks or use --bind=none",
+                options.ranks,
+                cores.len()
+            ),
+            code: 125,
+        });
+    }
+    Ok(cores)
+}
+
+/// Whether no allowed processor before this one shares its core.
+fn is_first_of_core(cpu: usize, allowed: &[usize]) -> bool {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    // Without that file every processor counts as a core.
+    let list = std::fs::read_to_string(path).unwrap_or_default();
+    !siblings(list.trim()).any(|other| other < cpu && allowed.contains(&other))
+}
+
+/// The numbers in a list as "0-1,8".
+fn siblings(list: &str) -> impl Iterator<Item = usize> + '_ {
+    list.split(',').flat_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.parse::<usize>(), last.parse::<usize>()) {
+            (Ok(first), Ok(last)) => first..last.saturating_add(1),
+            _ => 0..0,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(siblings("0-2,8").collect::<Vec<_>>(), [0, 1, 2, 8]);
+        assert_eq!(siblings("").count(), 0);
+    }
+}

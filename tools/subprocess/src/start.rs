@@ -1,0 +1,63 @@
+//! What happens in a child between fork and exec.
+
+use crate::cpus::bind;
+use crate::signals::unblock_all;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Properties of a child process, set before its program starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setup {
+    /// The processor it is bound to.
+    pub cpu: Option<usize>,
+    /// Whether it leaves no core dump when it crashes.
+    pub no_core: bool,
+    /// Whether it gets SIGTERM, not SIGKILL, when this process dies: a launcher then ends its ranks,
+    /// which it could not if it were killed.
+    pub is_launcher: bool,
+}
+
+/// Prepares a command: its process is killed (a launcher: terminated) when the thread that starts it
+/// dies, starts with no signal blocked, and runs on the given processor.
+pub fn prepare(command: &mut Command, setup: Setup) {
+    let parent = std::process::id();
+    let hook = move || before_exec(parent, setup);
+    // SAFETY: the hook runs between fork and exec: it makes system calls only, allocates nothing
+    // and takes no lock.
+    unsafe { command.pre_exec(hook) };
+}
+
+fn before_exec(parent: u32, setup: Setup) -> io::Result<()> {
+    let last = if setup.is_launcher { libc::SIGTERM } else { libc::SIGKILL };
+    // SAFETY: takes integers only.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, last, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // The parent may have died before that call: then nobody would send the signal.
+    if std::os::unix::process::parent_id() != parent {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    unblock_all()?;
+    if setup.no_core {
+        forbid_cores()?;
+    }
+    setup.cpu.map_or(Ok(()), bind)
+}
+
+/// One byte rather than none: a limit of 0 does not stop the kernel from piping a dump to a program
+/// (core(5)); below 2 it does.
+fn forbid_cores() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct.
+    if unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    limit.rlim_max = limit.rlim_max.min(1);
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: reads the struct.
+    if unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
