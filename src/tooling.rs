@@ -1,6 +1,6 @@
 //! Parts of the library that its own programs (`tools/`) need and that the C interface does not offer.
 //!
-//! The programs use the C interface (`abi`, `ffi`) for everything else, and nothing of the library
+//! The programs use the C interface (package `dtl-sys`) for everything else, and nothing of the library
 //! beside these. They are linked with this crate instead of libdtl.so: a process must not have two
 //! copies of the library's state, and loading a plugin step by step or choosing a kind without opening
 //! it needs that state. Not for programs of users: it may change with every version.
@@ -10,7 +10,7 @@
 //! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before the library opens |
 //! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before there is a communicator |
 //! | [`choose_world`] | dtl-info | a communicator's kind is chosen by opening it |
-//! | [`needs_of`] | dtl-info | environments of a backend are the business of its plugin |
+//! | [`needs_of`] | dtl-info | `dtl_backend_info` does not name its environments |
 //! | [`plugins`] | dtl-info, dtl-ctk | files are examined unloaded, and loaded with a report of steps |
 //! | [`schedules`] | dtl-bench | steps of collectives that are not run, and sizes of tables |
 //! | [`mpi`] | dtl-bench | MPI's own functions, as the peer that is measured |
@@ -38,12 +38,73 @@ pub mod launch {
 
 /// Plugin files: where they are, what is wrong with one, and loading it step by step.
 pub mod plugins {
-    pub use crate::backend::native::{OLDEST_ABI, Tables};
-    pub use crate::backend::plugin::{examine, open};
-    pub use crate::ffi::backend::take_tables;
-    pub use crate::ffi::host::table as host_table;
-    pub use crate::runtime::plugins::{Plugin, Step, files_of, load, open_files_with, places};
+    use super::open_library;
+    use crate::abi::handle::dtl_backend_t;
+    use crate::abi::plugin::dtl_host_api_t;
+    use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_SUCCESS, dtl_status_t};
+    use crate::abi::vtable::dtl_backend_vtable_t;
+    use crate::error::Result;
+    use crate::ffi::host;
+    use crate::runtime::plugins;
+    use std::ffi::{c_char, c_void};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    pub use crate::backend::native::OLDEST_ABI;
+    pub use crate::backend::plugin::examine;
+    pub use crate::runtime::plugins::{Step, files_of, places};
     pub use crate::sys::trust::{Refusal, check_file, check_folder};
+
+    /// Loads a plugin file as `dtl_backend_load` does, and reports each step before it is taken.
+    /// Returns the handle of its first backend.
+    pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<u64> {
+        open_library()?;
+        plugins::load(path, origin, step).map(|backend| backend.id)
+    }
+
+    /// Receives the tables that a plugin registers, as its author filled them in.
+    pub trait Observer {
+        /// Called for each backend that is registered.
+        ///
+        /// # Safety
+        /// `vtable` is a dtl_backend_vtable_t that was registered with this `self`.
+        unsafe fn registered(vtable: *const c_void, own: *mut c_void);
+    }
+
+    /// Loads a plugin file as [`load`] does, with a host table that passes each registration on to
+    /// the library and then to the observer.
+    pub fn load_observed<O: Observer>(
+        path: &Path,
+        origin: &'static str,
+        step: Step,
+    ) -> Result<u64> {
+        open_library()?;
+        plugins::open_files_with(open::<O>);
+        plugins::load(path, origin, step).map(|backend| backend.id)
+    }
+
+    fn open<O: Observer>(path: &Path, step: Step) -> Result<Arc<dyn plugins::Plugin>> {
+        let host = dtl_host_api_t { backend_register: Some(register::<O>), ..*host::table() };
+        // A plugin stays loaded as long as the process, and may use its host table as long.
+        crate::backend::plugin::open(path, Box::leak(Box::new(host)), step)
+    }
+
+    unsafe extern "C" fn register<O: Observer>(
+        name: *const c_char,
+        vtable: *const dtl_backend_vtable_t,
+        own: *mut c_void,
+        flags: u64,
+        out: *mut dtl_backend_t,
+    ) -> dtl_status_t {
+        let Some(real) = host::table().backend_register else { return DTL_ERROR_INVALID_STATE };
+        // SAFETY: the plugin's call, passed on.
+        let status = unsafe { real(name, vtable, own, flags, out) };
+        if status == DTL_SUCCESS {
+            // SAFETY: the library has accepted these tables.
+            unsafe { O::registered(vtable.cast(), own) };
+        }
+        status
+    }
 }
 
 /// Steps of collectives, and the sizes of the tables that kinds of communicators keep.
@@ -68,7 +129,7 @@ pub mod os {
 }
 
 /// Opens the library, as the first call of the C interface does.
-pub fn open_library() -> Result<()> {
+fn open_library() -> Result<()> {
     lifecycle::admit(host::builtin)
 }
 

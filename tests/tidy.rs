@@ -313,6 +313,21 @@ fn sys_modules(code: &str) -> Vec<String> {
     names
 }
 
+/// A program gets at the library as programs of users do, and at the rest by a listed way.
+#[test]
+fn programs_use_the_c_interface() {
+    check_lines(&programs(), |_, line| {
+        let mut names = line.match_indices("dtl::").filter(|(at, _)| {
+            !line[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '"')
+        });
+        let is_other = names.any(|(at, _)| !line[at..].starts_with("dtl::tooling"));
+        is_other.then(|| {
+            "a program names the library's modules: use dtl_sys, or add to src/tooling.rs why not"
+                .into()
+        })
+    });
+}
+
 #[test]
 fn only_ffi_exports() {
     check_lines(&all_sources(), |file, line| {

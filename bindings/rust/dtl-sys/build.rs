@@ -1,4 +1,4 @@
-//! Finds libdtl and links it dynamically.
+//! Finds libdtl and links it dynamically, unless feature `static` leaves that to the program.
 //!
 //! The directory is that of DTL_LIB_DIR, else what pkg-config reports for `libdtl`, else one that
 //! the linker searches by itself. Crates that depend on this one directly get it as DEP_DTL_LIB_DIR.
@@ -12,6 +12,9 @@ fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=DTL_LIB_DIR");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
+    if std::env::var_os("CARGO_FEATURE_STATIC").is_some() {
+        return ExitCode::SUCCESS;
+    }
     // By its soname: a program never uses a library of another major version.
     let file = format!("libdtl.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
     println!("cargo::rustc-link-lib=dylib:+verbatim={file}");

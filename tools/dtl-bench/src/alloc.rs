@@ -9,12 +9,10 @@ use crate::machine;
 use crate::options::Sizes;
 use crate::out::Outcome;
 use crate::table::Unit;
-use dtl::abi::handle::{dtl_backend_t, dtl_pool_t};
-use dtl::abi::status::dtl_status_t;
-use dtl::abi::word::DTL_MEMORY_HOST;
-use dtl::ffi::memory::{dtl_mem_alloc, dtl_mem_free};
-use dtl::ffi::pool::{dtl_pool_alloc, dtl_pool_create, dtl_pool_destroy, dtl_pool_free};
-use dtl::ffi::runtime::dtl_finalize;
+use dtl_sys::{
+    DTL_MEMORY_HOST, DTL_POOL_NULL, dtl_backend_t, dtl_finalize, dtl_mem_alloc, dtl_mem_free,
+    dtl_pool_alloc, dtl_pool_create, dtl_pool_destroy, dtl_pool_free, dtl_pool_t, dtl_status_t,
+};
 use serde_json::json;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -44,7 +42,7 @@ macro_rules! unseen {
 }
 
 type Alloc = unsafe extern "C" fn(dtl_backend_t, u64, u64, u64, *mut *mut c_void) -> dtl_status_t;
-type Free = extern "C" fn(dtl_backend_t, *mut c_void) -> dtl_status_t;
+type Free = unsafe extern "C" fn(dtl_backend_t, *mut c_void) -> dtl_status_t;
 
 struct Ours {
     backend: dtl_backend_t,
@@ -65,12 +63,13 @@ impl Source for Ours {
 
     #[inline]
     fn give(&self, at: *mut u8) -> Outcome {
-        check("dtl_mem_free", (self.free)(self.backend, at.cast()))
+        // SAFETY: a block of `take`, which the caller does not use any more.
+        check("dtl_mem_free", unsafe { (self.free)(self.backend, at.cast()) })
     }
 }
 
 type PoolAlloc = unsafe extern "C" fn(dtl_pool_t, u64, u64, *mut *mut c_void) -> dtl_status_t;
-type PoolFree = extern "C" fn(dtl_pool_t, *mut c_void) -> dtl_status_t;
+type PoolFree = unsafe extern "C" fn(dtl_pool_t, *mut c_void) -> dtl_status_t;
 
 struct Pool {
     pool: dtl_pool_t,
@@ -90,7 +89,8 @@ impl Source for Pool {
 
     #[inline]
     fn give(&self, at: *mut u8) -> Outcome {
-        check("dtl_pool_free", (self.free)(self.pool, at.cast()))
+        // SAFETY: a block of `take`, which the caller does not use any more.
+        check("dtl_pool_free", unsafe { (self.free)(self.pool, at.cast()) })
     }
 }
 
@@ -156,7 +156,7 @@ fn batch(source: &impl Source, test: &str, bytes: usize) -> Outcome<f64> {
 pub(crate) fn run(wanted: &Sizes) -> Outcome {
     let backend = open_host()?;
     let processors = machine::settle(&wanted.place);
-    let mut pool = dtl_pool_t::NULL;
+    let mut pool = DTL_POOL_NULL;
     call!(dtl_pool_create(backend, DTL_MEMORY_HOST, ptr::null(), &raw mut pool))?;
     let sizes = if wanted.sizes.is_empty() { SIZES } else { &wanted.sizes };
     let mut cases = Vec::new();

@@ -8,16 +8,13 @@ use crate::machine;
 use crate::options::Call;
 use crate::out::Outcome;
 use crate::table::Unit;
-use dtl::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
-use dtl::abi::runtime::DTL_ABI_VERSION;
-use dtl::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
-use dtl::abi::vtable::{dtl_backend_vtable_t, dtl_device_vtable_t, dtl_exec_vtable_t};
-use dtl::ffi::backend::{dtl_backend_register, dtl_backend_unregister};
-use dtl::ffi::device::dtl_backend_device_count;
-use dtl::ffi::event::{dtl_event_create, dtl_event_destroy, dtl_event_query, dtl_event_record};
-use dtl::ffi::runtime::{dtl_finalize, dtl_init};
-use dtl::ffi::stream::{
-    dtl_stream_create, dtl_stream_destroy, dtl_stream_query, dtl_stream_synchronize,
+use dtl_sys::{
+    DTL_ABI_VERSION, DTL_BACKEND_NULL, DTL_ERROR_INTERNAL, DTL_EVENT_NULL, DTL_STREAM_NULL,
+    DTL_SUCCESS, dtl_backend_device_count, dtl_backend_register, dtl_backend_t,
+    dtl_backend_unregister, dtl_backend_vtable_t, dtl_device_vtable_t, dtl_event_create,
+    dtl_event_destroy, dtl_event_query, dtl_event_record, dtl_exec_vtable_t, dtl_finalize,
+    dtl_init, dtl_status_t, dtl_stream_create, dtl_stream_destroy, dtl_stream_query,
+    dtl_stream_synchronize,
 };
 use serde_json::json;
 use std::ffi::c_void;
@@ -124,7 +121,7 @@ fn register() -> Outcome<dtl_backend_t> {
         comm: ptr::null(),
     };
     let own = (&raw const OWN).cast_mut().cast();
-    let mut backend = dtl_backend_t::NULL;
+    let mut backend = DTL_BACKEND_NULL;
     call!(dtl_backend_register(c"nothing".as_ptr(), &raw const table, own, 0, &raw mut backend))?;
     Ok(backend)
 }
@@ -171,7 +168,7 @@ pub(crate) fn run(wanted: &Call) -> Outcome {
     call!(dtl_init(ptr::null()))?;
     let processors = machine::settle(&wanted.place);
     let backend = register()?;
-    let (mut stream, mut event) = (dtl_stream_t::NULL, dtl_event_t::NULL);
+    let (mut stream, mut event) = (DTL_STREAM_NULL, DTL_EVENT_NULL);
     call!(dtl_stream_create(backend, 0, 0, &raw mut stream))?;
     call!(dtl_event_create(backend, 0, &raw mut event))?;
     let (device, exec) = (&device(), &exec());

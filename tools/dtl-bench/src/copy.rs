@@ -6,11 +6,9 @@ use crate::machine;
 use crate::options::Sizes;
 use crate::out::Outcome;
 use crate::table::Unit;
-use dtl::abi::handle::dtl_backend_t;
-use dtl::abi::word::DTL_MEMORY_HOST;
-use dtl::ffi::memory::{dtl_mem_alloc, dtl_mem_free};
-use dtl::ffi::runtime::dtl_finalize;
-use dtl::ffi::transfer::dtl_mem_copy;
+use dtl_sys::{
+    DTL_MEMORY_HOST, dtl_backend_t, dtl_finalize, dtl_mem_alloc, dtl_mem_copy, dtl_mem_free,
+};
 use serde_json::json;
 use std::ffi::c_void;
 use std::hint::black_box;

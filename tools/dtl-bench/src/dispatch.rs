@@ -7,15 +7,12 @@ use crate::machine;
 use crate::options::Call;
 use crate::out::Outcome;
 use crate::table::Unit;
-use dtl::abi::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t, dtl_dispatch_query_t};
-use dtl::abi::handle::{dtl_backend_t, dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
-use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::dispatch::{
-    dtl_dispatch_find, dtl_dispatch_invoke, dtl_dispatch_register, dtl_dispatcher_create,
-    dtl_dispatcher_destroy,
+use dtl_sys::{
+    DTL_BACKEND_NULL, DTL_DISPATCHER_NULL, DTL_REGISTRATION_NULL, DTL_SUCCESS, dtl_dispatch_find,
+    dtl_dispatch_handler_t, dtl_dispatch_invoke, dtl_dispatch_key_t, dtl_dispatch_query_t,
+    dtl_dispatch_register, dtl_dispatcher_create, dtl_dispatcher_destroy, dtl_dispatcher_t,
+    dtl_enum_register_value, dtl_ev_name, dtl_event_t, dtl_finalize, dtl_init, dtl_status_t,
 };
-use dtl::ffi::enums::{dtl_enum_register_value, dtl_ev_name};
-use dtl::ffi::runtime::{dtl_finalize, dtl_init};
 use serde_json::json;
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
@@ -74,7 +71,7 @@ fn query() -> dtl_dispatch_query_t {
 /// A dispatcher with a handler for the query and others.
 fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     register_words()?;
-    let mut made = dtl_dispatcher_t::NULL;
+    let mut made = DTL_DISPATCHER_NULL;
     call!(dtl_dispatcher_create(0, &raw mut made))?;
     let key = |source| dtl_dispatch_key_t {
         operation: OPERATION,
@@ -94,9 +91,9 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
         invoke: Some(done),
         destroy: None,
         user: ptr::null_mut(),
-        backend: dtl_backend_t::NULL,
+        backend: DTL_BACKEND_NULL,
     };
-    let mut registration = dtl_registration_t::NULL;
+    let mut registration = DTL_REGISTRATION_NULL;
     let count = keys.len() as u64;
     call!(dtl_dispatch_register(
         made,
@@ -110,7 +107,7 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
 
 /// Finds the handler many times.
 fn find(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
-    let (query, mut found) = (query(), dtl_registration_t::NULL);
+    let (query, mut found) = (query(), DTL_REGISTRATION_NULL);
     time(CALLS, || {
         call!(dtl_dispatch_find(black_box(dispatcher), black_box(&raw const query), &raw mut found))
     })

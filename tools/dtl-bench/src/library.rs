@@ -1,10 +1,10 @@
 //! The library as this program calls it: statuses become texts.
 
 use crate::out::Outcome;
-use dtl::abi::handle::dtl_backend_t;
-use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::backend::dtl_backend_get;
-use dtl::ffi::runtime::{dtl_init, dtl_last_error, dtl_status_name};
+use dtl_sys::{
+    DTL_BACKEND_NULL, DTL_SUCCESS, dtl_backend_get, dtl_backend_t, dtl_init, dtl_last_error,
+    dtl_status_name, dtl_status_t,
+};
 use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 use std::ptr;
@@ -23,7 +23,7 @@ fn failure(call: &str, status: dtl_status_t) -> String {
 /// The handle of backend "host", of a library that this opens.
 pub(crate) fn open_host() -> Outcome<dtl_backend_t> {
     call!(dtl_init(ptr::null()))?;
-    let mut backend = dtl_backend_t::NULL;
+    let mut backend = DTL_BACKEND_NULL;
     call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
     Ok(backend)
 }

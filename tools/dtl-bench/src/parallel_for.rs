@@ -12,12 +12,11 @@ use crate::out::{Outcome, complain};
 use crate::probe::Helper;
 use crate::table::Unit;
 use crate::tbb::Tbb;
-use dtl::abi::exec::{DTL_EXECUTOR_POOL, dtl_executor_desc_t};
-use dtl::abi::handle::dtl_executor_t;
-use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::executor::{dtl_executor_create, dtl_executor_destroy, dtl_executor_parallel_for};
-use dtl::ffi::runtime::dtl_finalize;
 use dtl::tooling::os::Module;
+use dtl_sys::{
+    DTL_EXECUTOR_NULL, DTL_EXECUTOR_POOL, DTL_SUCCESS, dtl_executor_create, dtl_executor_desc_t,
+    dtl_executor_destroy, dtl_executor_parallel_for, dtl_executor_t, dtl_finalize, dtl_status_t,
+};
 use serde_json::{Value, json};
 use std::ffi::{c_int, c_uint, c_void};
 use std::hint::black_box;
@@ -190,7 +189,7 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
     let size = size_of::<dtl_executor_desc_t>() as u32;
     let desc =
         dtl_executor_desc_t { struct_size: size, kind: DTL_EXECUTOR_POOL, threads, reserved: 0 };
-    let mut executor = dtl_executor_t::NULL;
+    let mut executor = DTL_EXECUTOR_NULL;
     call!(dtl_executor_create(backend, &raw const desc, &raw mut executor))?;
     let most = LOOPS.iter().map(|one| one.1).max().unwrap_or(0) as usize;
     let (x, mut y) = (vec![1.0_f32; most], vec![0.0_f32; most]);

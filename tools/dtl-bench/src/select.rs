@@ -8,12 +8,7 @@ use crate::machine;
 use crate::options::Call;
 use crate::out::Outcome;
 use crate::table::Unit;
-use dtl::abi::handle::{dtl_backend_t, dtl_policy_t};
-use dtl::abi::policy::*;
-use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::policy::{dtl_policy_create, dtl_policy_release};
-use dtl::ffi::policy_submit::dtl_policy_submit;
-use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use dtl_sys::*;
 use serde_json::json;
 use std::ffi::{CStr, c_void};
 use std::hint::{black_box, spin_loop};
@@ -74,7 +69,7 @@ fn policy(row: &Row) -> Outcome<dtl_policy_t> {
         fixed_index: 1,
         ops: ptr::null(),
         ops_self: ptr::null_mut(),
-        backend: dtl_backend_t::NULL,
+        backend: DTL_BACKEND_NULL,
         adapter: None,
         adapter_user: ptr::null_mut(),
         capacity: 1,
@@ -83,7 +78,7 @@ fn policy(row: &Row) -> Outcome<dtl_policy_t> {
         reserved: 0,
         resample_submits: u64::from(row.tunes),
     };
-    let mut policy = dtl_policy_t::NULL;
+    let mut policy = DTL_POLICY_NULL;
     let count = list.len() as u64;
     call!(dtl_policy_create(
         row.name.as_ptr(),

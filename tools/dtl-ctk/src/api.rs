@@ -1,21 +1,8 @@
 //! The library as this program calls it: statuses become failures, handles end when dropped.
 
 use crate::kit::calls::Backend;
-use dtl::abi::comm::*;
-use dtl::abi::handle::{dtl_backend_t, dtl_comm_t, dtl_request_t};
-use dtl::abi::runtime::DTL_TIMEOUT_INFINITE;
-use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::backend::{dtl_backend_get, dtl_backend_supports};
-use dtl::ffi::collective::dtl_comm_allgather;
-use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_open};
-use dtl::ffi::group::{dtl_comm_dup, dtl_comm_split};
-use dtl::ffi::request::{
-    dtl_request_test, dtl_request_test_all, dtl_request_wait, dtl_request_wait_all,
-    dtl_request_wait_any, dtl_request_wait_some,
-};
-use dtl::ffi::runtime::{dtl_last_error, dtl_status_name};
-use dtl::ffi::threads::dtl_comm_threads;
 use dtl::tooling::launch;
+use dtl_sys::*;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -72,7 +59,7 @@ pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
 /// "comm.direct" hands messages to another library as they are if there is no time limit, and that
 /// one may do otherwise.
 pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
-    let (mut backend, mut is_direct) = (dtl_backend_t::NULL, 0);
+    let (mut backend, mut is_direct) = (DTL_BACKEND_NULL, 0);
     let Ok(name) = CString::new(kind) else { return true };
     // SAFETY: the name ends with NUL; `backend` is a local. Built-in kinds are no backends.
     let found =
@@ -139,9 +126,9 @@ impl Comm {
             job: job.map_or(ptr::null(), CStr::as_ptr),
             timeout_ns,
             native: ptr::null_mut(),
-            over: dtl_comm_t::NULL,
+            over: DTL_COMM_NULL,
         };
-        let mut handle = dtl_comm_t::NULL;
+        let mut handle = DTL_COMM_NULL;
         // SAFETY: the description and what it points to live through the call.
         check("dtl_comm_open", unsafe { dtl_comm_open(&raw const desc, &raw mut handle) })?;
         Ok(Comm { handle })
@@ -149,7 +136,7 @@ impl Comm {
 
     /// All ranks of kind "threads".
     pub(crate) fn threads(ranks: u64, timeout_ns: u64) -> Result<Vec<Comm>, Failure> {
-        let mut handles = vec![dtl_comm_t::NULL; ranks as usize];
+        let mut handles = vec![DTL_COMM_NULL; ranks as usize];
         // SAFETY: there is room for `ranks` handles.
         let status = unsafe { dtl_comm_threads(ranks as i32, timeout_ns, handles.as_mut_ptr()) };
         check("dtl_comm_threads", status)?;
@@ -157,7 +144,7 @@ impl Comm {
     }
 
     pub(crate) fn dup(&self) -> Result<Comm, Failure> {
-        let mut handle = dtl_comm_t::NULL;
+        let mut handle = DTL_COMM_NULL;
         // SAFETY: `handle` is a local.
         check("dtl_comm_dup", unsafe { dtl_comm_dup(self.handle, &raw mut handle) })?;
         Ok(Comm { handle })
@@ -165,13 +152,13 @@ impl Comm {
 
     /// `None`: this rank is in none.
     pub(crate) fn split(&self, color: i32, key: i32) -> Result<Option<Comm>, Failure> {
-        let mut handle = dtl_comm_t::NULL;
+        let mut handle = DTL_COMM_NULL;
         let color = if color < 0 { DTL_UNDEFINED } else { color };
         // SAFETY: `handle` is a local.
         check("dtl_comm_split", unsafe {
             dtl_comm_split(self.handle, color, key, &raw mut handle)
         })?;
-        Ok((handle != dtl_comm_t::NULL).then_some(Comm { handle }))
+        Ok((handle != DTL_COMM_NULL).then_some(Comm { handle }))
     }
 
     /// Everybody's numbers, in the order of ranks.
@@ -179,9 +166,8 @@ impl Comm {
         let mut all = vec![[0; 2]; ranks as usize];
         let (from, into) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
         // SAFETY: `mine` has 2 numbers, `all` 2 for each rank.
-        let status = unsafe {
-            dtl_comm_allgather(self.handle, from, 2, into, dtl::abi::word::DTL_DTYPE_UINT64)
-        };
+        let status =
+            unsafe { dtl_comm_allgather(self.handle, from, 2, into, dtl_sys::DTL_DTYPE_UINT64) };
         check("dtl_comm_allgather", status)?;
         Ok(all)
     }

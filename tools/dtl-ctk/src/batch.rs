@@ -5,12 +5,7 @@ use crate::api::{self, Failure, check, no_info};
 use crate::case::{Message, RecvKind, SendKind};
 use crate::data::{self, FILLER};
 use crate::plan::{GUARD, View};
-use dtl::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG, dtl_recv_info_t};
-use dtl::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
-use dtl::abi::status::{DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::p2p::*;
-use dtl::ffi::p2p_start::*;
-use dtl::ffi::request::{dtl_request_destroy, dtl_request_start};
+use dtl_sys::*;
 
 /// First block number of messages' data, behind those of collectives.
 const FIRST_BLOCK: u64 = 1000;
@@ -84,7 +79,7 @@ impl<'a> Batch<'a> {
                 index,
                 message,
                 buffer: vec![FILLER; message.room as usize * size + GUARD],
-                request: dtl_request_t::NULL,
+                request: DTL_REQUEST_NULL,
                 info: no_info(),
             })
             .collect();
@@ -125,7 +120,7 @@ impl<'a> Batch<'a> {
         let buffer = self.view.input(message.source, FIRST_BLOCK + index as u64, message.count);
         let (bytes, count, dtype) = (buffer.as_ptr().cast(), message.count, self.view.step.dtype());
         let (comm, dest, tag) = (self.comm, message.dest as i32, message.tag);
-        let mut request = dtl_request_t::NULL;
+        let mut request = DTL_REQUEST_NULL;
         let out = &raw mut request;
         let call = message.send.call();
         let status = match message.send {
@@ -149,11 +144,7 @@ impl<'a> Batch<'a> {
         if persistent {
             check("dtl_request_start", dtl_request_start(request))?;
         }
-        Ok((request != dtl_request_t::NULL).then_some(Send {
-            _buffer: buffer,
-            request,
-            persistent,
-        }))
+        Ok((request != DTL_REQUEST_NULL).then_some(Send { _buffer: buffer, request, persistent }))
     }
 
     fn late(&self, receive: &mut Receive) -> Result<(), Failure> {
@@ -195,7 +186,7 @@ impl<'a> Batch<'a> {
     fn receive_matched(&self, receive: &mut Receive) -> Result<(), Failure> {
         let (source, tag) = asked(receive.message);
         let (count, dtype) = (receive.message.room, self.view.step.dtype());
-        let (mut seen, mut message) = (no_info(), dtl_message_t::NULL);
+        let (mut seen, mut message) = (no_info(), DTL_MESSAGE_NULL);
         let (see, take, info) = (&raw mut seen, &raw mut message, &raw mut receive.info);
         let buffer = receive.buffer.as_mut_ptr().cast();
         if receive.message.recv == RecvKind::Mprobe {
@@ -211,7 +202,7 @@ impl<'a> Batch<'a> {
                 // SAFETY: all are locals.
                 unsafe { dtl_comm_improbe(self.comm, source, tag, found, take, see) }
             })?;
-            let mut request = dtl_request_t::NULL;
+            let mut request = DTL_REQUEST_NULL;
             // SAFETY: the buffer has `count` elements and lives until the wait below.
             let begun = unsafe { dtl_comm_imrecv(message, buffer, count, dtype, &raw mut request) };
             check("dtl_comm_imrecv", begun)?;

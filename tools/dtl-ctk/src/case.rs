@@ -4,7 +4,7 @@
 
 use crate::data::{self, Type};
 use crate::window::Story;
-use dtl::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use dtl_sys::{dtl_dtype_t, dtl_reduce_op_t};
 use std::fmt::Write;
 
 /// What a step does. The numbers are those of the case file.

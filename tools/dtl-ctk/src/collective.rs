@@ -4,12 +4,7 @@ use crate::api::{Failure, check};
 use crate::case::{Op, Step};
 use crate::plan::Plan;
 use crate::user;
-use dtl::abi::comm::{DTL_ANY_TAG, DTL_PROC_NULL, dtl_recv_info_t};
-use dtl::abi::handle::{dtl_comm_t, dtl_request_t};
-use dtl::abi::status::DTL_SUCCESS;
-use dtl::ffi::collective::*;
-use dtl::ffi::collective_start::*;
-use dtl::ffi::p2p::{dtl_comm_sendrecv, dtl_comm_sendrecv_replace};
+use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -43,7 +38,7 @@ pub(crate) fn call(
     step: &Step,
     plan: &mut Plan,
 ) -> Result<Option<dtl_request_t>, Failure> {
-    let mut request = dtl_request_t::NULL;
+    let mut request = DTL_REQUEST_NULL;
     let out = step.nonblocking.then_some(&raw mut request);
     if step.op.reduces() { fold(comm, step, plan, out) } else { move_data(comm, step, plan, out) }?;
     Ok(step.nonblocking.then_some(request))

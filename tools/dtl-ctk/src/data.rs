@@ -3,7 +3,7 @@
 //!
 //! Values of reductions are so small that every dtype's result is exact in any order of operands.
 
-use dtl::abi::word::*;
+use dtl_sys::*;
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// What receive buffers are filled with before: bytes that nobody may write stay so.

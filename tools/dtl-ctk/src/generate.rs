@@ -207,7 +207,7 @@ fn message(
 }
 
 fn tag(random: &mut Random) -> i32 {
-    random.pick(&[0, 1, 5, 1 << 20, dtl::abi::comm::DTL_TAG_MAX])
+    random.pick(&[0, 1, 5, 1 << 20, dtl_sys::DTL_TAG_MAX])
 }
 
 /// A receive from any source has room for every message of its rank.

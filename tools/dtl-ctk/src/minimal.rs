@@ -8,14 +8,7 @@ use crate::api::{Failure, check};
 use crate::kit::bare;
 use crate::sample::window::Waiting;
 use crate::sample::{fault, window_work};
-use dtl::abi::comm::DTL_ANY_SOURCE;
-use dtl::abi::handle::dtl_backend_t;
-use dtl::abi::runtime::DTL_ABI_VERSION;
-use dtl::abi::status::{
-    DTL_ERROR_BACKEND, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t,
-};
-use dtl::abi::vtable::*;
-use dtl::ffi::backend::dtl_backend_register;
+use dtl_sys::*;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -160,7 +153,7 @@ pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
         exec: ptr::null(),
         comm: &raw const comm,
     };
-    let mut backend = dtl_backend_t::NULL;
+    let mut backend = DTL_BACKEND_NULL;
     let own = ptr::from_mut(job).cast();
     let name = if is_faulty { c"faulty" } else { c"minimal" };
     // SAFETY: the tables live through the call, which copies them; `own` lives for ever.

@@ -3,7 +3,7 @@
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, FILLER, Origin};
-use dtl::abi::comm::DTL_PROC_NULL;
+use dtl_sys::DTL_PROC_NULL;
 
 /// Bytes behind each receive buffer that nobody may write.
 pub(crate) const GUARD: usize = 16;

@@ -12,7 +12,7 @@ use crate::plan::{GUARD, Plan, View};
 use crate::reference;
 use crate::shrink;
 use crate::window;
-use dtl::abi::handle::dtl_request_t;
+use dtl_sys::dtl_request_t;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
@@ -149,7 +149,7 @@ impl Rank<'_> {
     /// messages, the hash of what came.
     fn steps(
         &self,
-        comm: dtl::abi::handle::dtl_comm_t,
+        comm: dtl_sys::dtl_comm_t,
         views: &[View],
         plans: &mut [Plan],
         finish: u64,

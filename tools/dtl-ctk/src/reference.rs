@@ -4,7 +4,7 @@
 use crate::case::Op;
 use crate::data::{self, Class, USER_SUM};
 use crate::plan::{GUARD, Plan, View, stacked};
-use dtl::abi::word::*;
+use dtl_sys::*;
 
 /// What a step should leave.
 pub(crate) struct Expected {

@@ -4,7 +4,7 @@
 use crate::case::{Case, Group, Step};
 use crate::data::{self, TYPES};
 use crate::window::Story;
-use dtl::abi::word::DTL_OP_SUM;
+use dtl_sys::DTL_OP_SUM;
 use std::fmt;
 use std::str::FromStr;
 

@@ -3,8 +3,7 @@
 
 use crate::api::{Failure, check};
 use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
-use dtl::abi::word::*;
-use dtl::ffi::types::{dtl_dtype_create, dtl_op_create};
+use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;

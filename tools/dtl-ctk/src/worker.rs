@@ -7,10 +7,7 @@ use crate::options::Run;
 use crate::rank::{Failed, Rank};
 use crate::sample::Parts;
 use crate::user;
-use dtl::abi::handle::dtl_comm_t;
-use dtl::abi::status::DTL_SUCCESS;
-use dtl::ffi::comm::{dtl_comm_rank, dtl_comm_size};
-use dtl::ffi::runtime::dtl_finalize;
+use dtl_sys::{DTL_SUCCESS, dtl_comm_rank, dtl_comm_size, dtl_comm_t, dtl_finalize, dtl_status_t};
 use std::fs::{File, OpenOptions};
 use std::process::ExitCode;
 use std::thread;
@@ -23,13 +20,18 @@ pub(crate) fn is_threaded(kind: &str) -> bool {
     ["threads", "minimal", "faulty", "sample"].contains(&kind)
 }
 
+fn finalize() -> dtl_status_t {
+    // SAFETY: the cases are over: nobody uses memory or names of the library any more.
+    unsafe { dtl_finalize() }
+}
+
 /// Runs the cases as one rank of a job, or as all of them.
 pub(crate) fn work(run: &Run) -> ExitCode {
     let outcome =
         user::make().and_then(|()| if is_threaded(&run.kind) { threads(run) } else { single(run) });
     match outcome {
         // A launcher of MPI's takes a process for crashed that ends without.
-        Ok(true) if dtl_finalize() == DTL_SUCCESS => ExitCode::SUCCESS,
+        Ok(true) if finalize() == DTL_SUCCESS => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(failure) => {
             complain!("dtl-ctk: {}", failure.text);

@@ -1,13 +1,16 @@
 //! What the library says of this machine: backends, plugins, devices, memory kinds, automatic
 //! choices.
 
-use crate::library::{self, Backend, Result, component_names, text_at, text_of};
+use crate::library::{self, component_names, explained, shown, unavailable};
 use crate::plugins::{self, Tried};
-use dtl::abi::device::*;
-use dtl::abi::environment::*;
-use dtl::abi::word::*;
 use dtl::tooling::launch::{self, Launch};
 use dtl::tooling::{Need, choose_world, needs_of};
+use dtl_binding::sys::*;
+use dtl_binding::{
+    Backend, Device, Environment, Library, Result, affinity, backends, environments, field,
+    member_name, members, topology,
+};
+use std::mem::ManuallyDrop;
 
 /// Everything that is shown.
 pub(crate) struct Facts {
@@ -114,15 +117,18 @@ const PROPERTIES: [(u64, &str); 7] = [
 
 /// Opens the library and collects.
 pub(crate) fn gather() -> Result<Facts> {
-    let backends: Vec<_> = Backend::all()?.into_iter().map(describe).collect::<Result<_>>()?;
+    // The end of the process ends it: a plugin that fails in its destroy spoils no report.
+    let library = ManuallyDrop::new(Library::init()?);
+    let backends: Vec<_> =
+        backends()?.map(|backend| describe(backend, &library)).collect::<Result<_>>()?;
     let launch = launch::from_environment();
     let communicator = launch.clone().and_then(|launch| communicator(launch.as_ref()));
     Ok(Facts {
         machine: machine()?,
-        environments: environments(&backends),
+        environments: environment_facts(&backends),
         backends,
         plugins: plugins::tried(),
-        backend: default_backend().map_err(|failure| failure.to_string()),
+        backend: default_backend(&library).map_err(|error| shown(&error)),
         communicator: communicator
             .map_err(|error| error.within("the world communicator").to_string()),
         launch: launch.unwrap_or_default(),
@@ -130,13 +136,13 @@ pub(crate) fn gather() -> Result<Facts> {
 }
 
 fn machine() -> Result<MachineFacts> {
-    let told = library::topology()?;
+    let told = topology()?;
     let number = |value: i32| Some(value).filter(|&value| value != 0);
     let bytes = |value: u64| Some(value).filter(|&value| value != 0);
     Ok(MachineFacts {
-        hostname: Some(text_of(&told.hostname)).filter(|name| !name.is_empty()),
+        hostname: Some(field(&told.hostname)).filter(|name| !name.is_empty()),
         cpus_online: number(told.cpus_online),
-        cpus_allowed: library::affinity().unwrap_or_default(),
+        cpus_allowed: affinity().unwrap_or_default(),
         cpu_quota_milli: bytes(told.cpu_quota_milli),
         cores: number(told.cores),
         threads_per_core: number(told.threads_per_core),
@@ -150,8 +156,9 @@ fn machine() -> Result<MachineFacts> {
     })
 }
 
-fn environments(backends: &[BackendFacts]) -> Vec<EnvironmentFacts> {
-    let mut all: Vec<_> = library::environments().iter().map(describe_environment).collect();
+fn environment_facts(backends: &[BackendFacts]) -> Vec<EnvironmentFacts> {
+    let registered = environments().unwrap_or_default();
+    let mut all: Vec<_> = registered.into_iter().map(describe_environment).collect();
     for backend in backends {
         for need in needs_of(&backend.name) {
             let known = all.iter().position(|one| one.name == need.name);
@@ -165,13 +172,9 @@ fn environments(backends: &[BackendFacts]) -> Vec<EnvironmentFacts> {
     all
 }
 
-fn describe_environment(info: &dtl_environment_info_t) -> EnvironmentFacts {
-    let name = text_at(info.name);
-    let depends = text_at(info.depends);
+fn describe_environment(info: Environment) -> EnvironmentFacts {
     EnvironmentFacts {
-        unavailable: library::environment_unavailable(&name),
-        name,
-        version: text_at(info.version),
+        unavailable: info.unavailable().unwrap_or_else(|error| Some(error.text)),
         state: match info.state {
             DTL_ENVIRONMENT_STARTING => "starting",
             DTL_ENVIRONMENT_STARTED => "started",
@@ -179,7 +182,9 @@ fn describe_environment(info: &dtl_environment_info_t) -> EnvironmentFacts {
             DTL_ENVIRONMENT_FAILED => "failed",
             _ => "idle",
         },
-        depends: depends.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        name: info.name,
+        version: info.version,
+        depends: info.depends,
         backends: Vec::new(),
     }
 }
@@ -195,8 +200,8 @@ fn missing_environment(need: Need) -> EnvironmentFacts {
     }
 }
 
-fn default_backend() -> Result<Choice> {
-    let name = Backend::named(None)?.name();
+fn default_backend(library: &Library) -> Result<Choice> {
+    let name = library::default_backend()?.name(library)?;
     Ok(Choice { why: recorded("backend", &name), name })
 }
 
@@ -213,30 +218,30 @@ fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
 
 /// The recorded reason of a choice, without the name and "because" that it begins with.
 fn recorded(topic: &str, name: &str) -> String {
-    let record = library::explained(topic).unwrap_or_default();
+    let record = explained(topic).unwrap_or_default();
     let reason = record.strip_prefix(name).unwrap_or(&record).trim_start_matches(", ");
     reason.strip_prefix("because ").unwrap_or(reason).to_owned()
 }
 
-fn describe(backend: Backend) -> Result<BackendFacts> {
+fn describe(backend: Backend, library: &Library) -> Result<BackendFacts> {
     let info = backend.info()?;
     let has = |component: u32| info.components & component != 0;
-    let mut unavailable = backend.unavailable();
+    let mut unavailable = unavailable(backend);
     let (mut devices, mut memory_kinds) = (Vec::new(), Vec::new());
     if unavailable.is_none() && has(DTL_COMPONENT_DEVICE) {
         // A registered one may fail here; the others are shown all the same.
         match self::devices(backend) {
             Ok(found) => devices = found,
-            Err(failure) => unavailable = Some(failure.text),
+            Err(error) => unavailable = Some(error.text),
         }
     }
     if unavailable.is_none() && has(DTL_COMPONENT_MEMORY) {
         memory_kinds = self::memory_kinds(backend);
     }
-    let name = backend.name();
+    let name = backend.name(library)?;
     Ok(BackendFacts {
         builtin: info.is_builtin != 0,
-        chosen: library::explained(&name).filter(|_| unavailable.is_none()),
+        chosen: explained(&name).filter(|_| unavailable.is_none()),
         name,
         unavailable,
         auto_priority: Some(info.auto_priority).filter(|&priority| priority != i32::MIN),
@@ -251,23 +256,23 @@ fn names(table: &[(u64, &'static str)], bits: u64) -> Vec<&'static str> {
 }
 
 fn devices(backend: Backend) -> Result<Vec<DeviceFacts>> {
-    (0..backend.device_count()?).map(|index| describe_device(backend, index)).collect()
+    backend.devices()?.map(describe_device).collect()
 }
 
-fn describe_device(backend: Backend, index: i32) -> Result<DeviceFacts> {
-    let info = backend.device_info(index)?;
+fn describe_device(device: Device) -> Result<DeviceFacts> {
+    let info = device.info()?;
     // Not every backend can tell; that is no failure.
-    let (free, total) = backend.device_memory(index).unwrap_or((0, 0));
+    let (free, total) = device.memory().unwrap_or((0, 0));
     let known = |value: u64| Some(value).filter(|&value| value != 0);
     Ok(DeviceFacts {
-        index,
-        name: text_of(&info.name),
+        index: device.index,
+        name: field(&info.name),
         kind: device_kind(info.kind),
         compute_units: Some(info.compute_units).filter(|&units| units != 0),
         total_bytes: known(info.total_bytes).or(known(total)),
         free_bytes: known(free),
         numa_node: Some(info.numa_node).filter(|&node| node >= 0),
-        pci: Some(text_of(&info.pci)).filter(|pci| !pci.is_empty()),
+        pci: Some(field(&info.pci)).filter(|pci| !pci.is_empty()),
     })
 }
 
@@ -286,17 +291,18 @@ fn device_kind(word: dtl_enum_word_t) -> String {
 /// The name of a word in a list, else the one that it is registered under.
 fn name_in(list: &[(dtl_enum_word_t, &'static str)], word: dtl_enum_word_t) -> String {
     let listed = list.iter().find(|row| row.0 == word).map(|row| row.1.to_owned());
-    let registered = || library::name_of_word(word);
+    let registered = || member_name(word).ok();
     listed.or_else(registered).unwrap_or_else(|| "registered".to_owned())
 }
 
 /// The kinds that the backend has, registered ones too.
 fn memory_kinds(backend: Backend) -> Vec<KindFacts> {
-    let words = library::memory_words().into_iter().filter(|&word| word != DTL_MEMORY_UNDEFINED);
+    let words = members(DTL_ENUM_MEMORY).unwrap_or_default().into_iter();
+    let words = words.filter(|&word| word != DTL_MEMORY_UNDEFINED);
     let describe = |word| {
         let info = backend.memory_kind(word).ok()?;
         let (alignment, properties) = (info.alignment, names(&PROPERTIES, info.properties));
-        let (kind, name) = (name_in(&KINDS, word), text_of(&info.name));
+        let (kind, name) = (name_in(&KINDS, word), field(&info.name));
         Some(KindFacts { kind, name, alignment, properties })
     };
     words.filter_map(describe).collect()

@@ -5,7 +5,7 @@ use crate::facts::{
     BackendFacts, Choice, DeviceFacts, EnvironmentFacts, Facts, KindFacts, MachineFacts,
 };
 use crate::plugins::{Found, Listing, Tried};
-use dtl::abi::runtime::DTL_ABI_VERSION;
+use dtl_sys::DTL_ABI_VERSION;
 use serde_json::{Value, json};
 
 /// `dtl-info --json`.

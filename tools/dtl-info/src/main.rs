@@ -1,6 +1,6 @@
 //! dtl-info: what this library finds on this machine, and what it would choose and why.
 //!
-//! `facts` asks the library through `library`, `environment` looks at the variables, `plugins` and `manifest` at
+//! `facts` asks the library through its safe interface, `environment` looks at the variables, `plugins` and `manifest` at
 //! plugin files, `probe` tries one, `text` and `json` write. It opens no communicator and allocates
 //! nothing on a device. `new_backend` writes the sources of a plugin.
 
@@ -172,7 +172,7 @@ fn plugin_files(as_json: bool) -> (String, Vec<String>) {
         Ok(listing) => {
             (if as_json { json::plugins(&listing) } else { text::listing(&listing) }, Vec::new())
         }
-        Err(error) => (String::new(), vec![error.to_string()]),
+        Err(error) => (String::new(), vec![library::shown(&error)]),
     }
 }
 
@@ -192,6 +192,6 @@ fn machine(as_json: bool) -> (String, Vec<String>) {
             let choices = [facts.backend.err(), facts.communicator.err()];
             (report, choices.into_iter().flatten().collect())
         }
-        Err(error) => (String::new(), vec![error.to_string()]),
+        Err(error) => (String::new(), vec![library::shown(&error)]),
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! The library itself reads none: what counts is what the plugin says when it is loaded.
 
-use dtl::abi::runtime::DTL_ABI_VERSION;
 use dtl::tooling::plugins::OLDEST_ABI;
+use dtl_sys::DTL_ABI_VERSION;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 

@@ -1,11 +1,10 @@
 //! Plugin files: what became of those that the library tried, and those that lie in the searched
 //! folders, looked at from outside. Trying one in a process of its own is `probe`.
 
-use crate::library::{self, Result, status_name, text_at};
 use crate::manifest::{self, Manifest};
-use dtl::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_LOADED, dtl_plugin_info_t};
-use dtl::tooling::open_library;
 use dtl::tooling::plugins::{Refusal, check_file, check_folder, examine, files_of, places};
+use dtl_binding::sys::{DTL_PLUGIN_FAILED, DTL_PLUGIN_LOADED};
+use dtl_binding::{Library, Plugin, Result};
 use std::path::{Path, PathBuf};
 
 /// A file or folder that the library tried.
@@ -25,25 +24,24 @@ pub(crate) struct Tried {
 
 /// What the library has tried so far.
 pub(crate) fn tried() -> Vec<Tried> {
-    library::plugins().iter().map(describe).collect()
+    dtl_binding::plugins().unwrap_or_default().into_iter().map(describe).collect()
 }
 
-fn describe(info: &dtl_plugin_info_t) -> Tried {
-    let (reason, backends) = (text_at(info.reason), text_at(info.backends));
+fn describe(info: Plugin) -> Tried {
     Tried {
-        path: text_at(info.path),
-        origin: text_at(info.origin),
+        path: info.path,
+        origin: info.origin,
         state: match info.state {
             DTL_PLUGIN_LOADED => "loaded",
             DTL_PLUGIN_FAILED => "failed",
             _ => "idle",
         },
-        failure: (!reason.is_empty()).then(|| (status_name(info.status), reason)),
-        name: text_at(info.name),
-        version: text_at(info.version),
-        description: text_at(info.description),
+        failure: (!info.reason.is_empty()).then(|| (info.status.name(), info.reason)),
+        name: info.name,
+        version: info.version,
+        description: info.description,
         abi_version: Some(info.abi_version).filter(|&version| version != 0),
-        backends: backends.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        backends: info.backends,
     }
 }
 
@@ -64,7 +62,8 @@ pub(crate) struct Listing {
 
 /// Looks into the folders. Loads nothing.
 pub(crate) fn list() -> Result<Listing> {
-    open_library()?;
+    // Its variables name folders.
+    std::mem::forget(Library::init()?);
     let mut listing = Listing { places: Vec::new(), files: Vec::new() };
     for (place, origin) in places() {
         if !place.is_dir() {

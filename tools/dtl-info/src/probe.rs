@@ -5,11 +5,13 @@
 //! whatever the plugin itself prints there is passed over. The parent judges by those and by how
 //! the child ended.
 
-use crate::library::{self, Backend, Result, component_names, status_name};
-use dtl::tooling::{open_library, plugins};
+use crate::library::{component_names, unavailable};
+use dtl::tooling::plugins::load;
+use dtl_binding::{Backend, Error, Library, Result, Status};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -222,11 +224,10 @@ pub(crate) fn child(path: &Path) {
     }
     match try_it(path) {
         Ok(()) => say(&json!({ "done": true })),
-        Err(failure) => {
+        Err(error) => {
             // The record has the reason without the path.
             let kept = crate::plugins::tried().into_iter().find_map(|tried| tried.failure);
-            let (status, reason) =
-                kept.unwrap_or_else(|| (status_name(failure.status), failure.text));
+            let (status, reason) = kept.unwrap_or_else(|| (error.status.name(), error.text));
             say(&json!({ "refused": reason, "status": status }));
         }
     }
@@ -235,15 +236,20 @@ pub(crate) fn child(path: &Path) {
 
 fn try_it(path: &Path) -> Result<()> {
     let step = |what: &str| say(&json!({ "step": what }));
-    open_library()?;
-    plugins::load(path, "dtl-info --probe", &step)?;
+    // After a failure it stays open: its record of the plugin has the reason.
+    let library = ManuallyDrop::new(Library::init()?);
+    load(path, "dtl-info --probe", &step).map_err(|error| Error {
+        call: "dtl_backend_load",
+        status: Status(error.status()),
+        text: error.text().to_owned(),
+    })?;
     let mut backends = Vec::new();
     let all = crate::plugins::tried();
     let plugin = all.iter().find(|tried| tried.state == "loaded");
     for name in plugin.iter().flat_map(|plugin| &plugin.backends) {
-        if let Ok(backend) = Backend::named(Some(name)) {
+        if let Ok(backend) = Backend::find(name) {
             step(&format!("is_available of {name}"));
-            let reason = backend.unavailable();
+            let reason = unavailable(backend);
             let components = component_names(backend.info()?.components);
             backends.push(json!({
                 "name": name,
@@ -263,5 +269,5 @@ fn try_it(path: &Path) -> Result<()> {
         }}));
     }
     step("the destroy of its backends");
-    library::finalize()
+    ManuallyDrop::into_inner(library).finalize()
 }

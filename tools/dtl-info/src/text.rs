@@ -4,7 +4,7 @@ use crate::environment::Environment;
 use crate::facts::{Choice, DeviceFacts, EnvironmentFacts, Facts, MachineFacts};
 use crate::manifest::Manifest;
 use crate::plugins::{Listing, Tried};
-use dtl::abi::runtime::DTL_ABI_VERSION;
+use dtl_sys::DTL_ABI_VERSION;
 
 const WIDTH: usize = 100;
 /// A backend's name may be 63 letters long; --json has it whole.

@@ -3,21 +3,14 @@
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::library::{call, text_of};
 use crate::out::Outcome;
-use dtl::abi::comm::{dtl_comm_desc_t, dtl_comm_info_t};
-use dtl::abi::handle::{dtl_comm_t, dtl_request_t};
-use dtl::abi::runtime::DTL_TIMEOUT_INFINITE;
-use dtl::abi::word::{
-    DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8, DTL_DTYPE_UINT64, DTL_OP_SUM,
+use dtl_sys::{
+    DTL_COMM_NULL, DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8, DTL_DTYPE_UINT64,
+    DTL_OP_SUM, DTL_REQUEST_NULL, DTL_TIMEOUT_INFINITE, dtl_comm_allgather, dtl_comm_allreduce,
+    dtl_comm_alltoall, dtl_comm_barrier, dtl_comm_bcast, dtl_comm_desc_t, dtl_comm_destroy,
+    dtl_comm_info, dtl_comm_info_t, dtl_comm_irecv, dtl_comm_isend, dtl_comm_open, dtl_comm_recv,
+    dtl_comm_reduce, dtl_comm_send, dtl_comm_t, dtl_comm_threads, dtl_request_t,
+    dtl_request_wait_all,
 };
-use dtl::ffi::collective::{
-    dtl_comm_allgather, dtl_comm_allreduce, dtl_comm_alltoall, dtl_comm_barrier, dtl_comm_bcast,
-    dtl_comm_reduce,
-};
-use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_info, dtl_comm_open};
-use dtl::ffi::p2p::{dtl_comm_recv, dtl_comm_send};
-use dtl::ffi::p2p_start::{dtl_comm_irecv, dtl_comm_isend};
-use dtl::ffi::request::dtl_request_wait_all;
-use dtl::ffi::threads::dtl_comm_threads;
 use std::ffi::CString;
 use std::ptr;
 
@@ -48,16 +41,16 @@ impl Ours {
             job: ptr::null(),
             timeout_ns: 0,
             native: ptr::null_mut(),
-            over: dtl_comm_t::NULL,
+            over: DTL_COMM_NULL,
         };
-        let mut comm = dtl_comm_t::NULL;
+        let mut comm = DTL_COMM_NULL;
         call!(dtl_comm_open(&raw const desc, &raw mut comm))?;
         Ours::of(comm)
     }
 
     /// All ranks of kind "threads".
     pub(crate) fn threads(ranks: i32) -> Outcome<Vec<Ours>> {
-        let mut handles = vec![dtl_comm_t::NULL; ranks as usize];
+        let mut handles = vec![DTL_COMM_NULL; ranks as usize];
         call!(dtl_comm_threads(ranks, DTL_TIMEOUT_INFINITE, handles.as_mut_ptr()))?;
         handles.into_iter().map(Ours::of).collect()
     }
@@ -126,7 +119,7 @@ impl Endpoint for Ours {
     #[inline]
     fn start_send(&mut self, data: &[u8], to: i32) -> Outcome {
         let (at, bytes) = (data.as_ptr().cast(), data.len() as u64);
-        let mut request = dtl_request_t::NULL;
+        let mut request = DTL_REQUEST_NULL;
         call!(dtl_comm_isend(self.comm, at, bytes, DTL_DTYPE_UINT8, to, TAG, &raw mut request))?;
         self.started.push(request);
         Ok(())
@@ -135,7 +128,7 @@ impl Endpoint for Ours {
     #[inline]
     fn start_receive(&mut self, into: &mut [u8], from: i32) -> Outcome {
         let (at, bytes) = (into.as_mut_ptr().cast(), into.len() as u64);
-        let mut request = dtl_request_t::NULL;
+        let mut request = DTL_REQUEST_NULL;
         call!(dtl_comm_irecv(self.comm, at, bytes, DTL_DTYPE_UINT8, from, TAG, &raw mut request))?;
         self.started.push(request);
         Ok(())

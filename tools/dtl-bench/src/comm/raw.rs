@@ -6,9 +6,9 @@
 
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;
-use dtl::abi::word::{DTL_DTYPE_FLOAT32, DTL_OP_SUM};
 use dtl::tooling::mpi::{self, Family, Handle, Mpi, RequestOut, Status, StatusOut, check_launcher};
 use dtl::tooling::os::Module;
+use dtl_sys::{DTL_DTYPE_FLOAT32, DTL_OP_SUM};
 use std::ffi::c_int;
 use std::path::Path;
 use std::ptr;

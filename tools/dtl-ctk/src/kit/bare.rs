@@ -8,15 +8,21 @@ use crate::api::name_of;
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Outcome, Refused, wrong};
 use crate::kit::step;
-use dtl::abi::handle::dtl_backend_t;
-use dtl::abi::plugin::dtl_host_api_t;
-use dtl::abi::status::{DTL_ERROR_INVALID_STATE, DTL_SUCCESS, dtl_status_t};
-use dtl::abi::vtable::dtl_backend_vtable_t;
-use dtl::tooling::plugins::{self, Tables, host_table, take_tables};
-use dtl::tooling::{Error, Result, open_library};
-use std::ffi::{c_char, c_void};
+use dtl::tooling::plugins::{Observer, load_observed};
+use dtl_sys::*;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+
+/// Copies of the tables of a backend.
+pub(crate) struct Tables {
+    pub(crate) device: Option<dtl_device_vtable_t>,
+    pub(crate) memory: Option<dtl_memory_vtable_t>,
+    pub(crate) transfer: Option<dtl_transfer_vtable_t>,
+    pub(crate) exec: Option<dtl_exec_vtable_t>,
+    pub(crate) comm: Option<dtl_comm_vtable_t>,
+}
 
 /// Registered tables and their `self`.
 pub(crate) struct Bare {
@@ -43,9 +49,39 @@ pub(crate) fn tables() -> Option<&'static Bare> {
 /// As for dtl_backend_register.
 pub(crate) unsafe fn keep(vtable: *const dtl_backend_vtable_t, own: *mut c_void) {
     // SAFETY: the caller's contract.
-    if let Ok(tables) = unsafe { take_tables(vtable) } {
-        BARE.get_or_init(|| Bare { tables, own });
+    let Some(main) = (unsafe { take(vtable) }) else { return };
+    let tables = Tables {
+        // SAFETY: the caller's contract, for this table and the four below.
+        device: unsafe { take(main.device) },
+        // SAFETY: as above.
+        memory: unsafe { take(main.memory) },
+        // SAFETY: as above.
+        transfer: unsafe { take(main.transfer) },
+        // SAFETY: as above.
+        exec: unsafe { take(main.exec) },
+        // SAFETY: as above.
+        comm: unsafe { take(main.comm) },
+    };
+    BARE.get_or_init(|| Bare { tables, own });
+}
+
+/// Copies a table: its fields up to the size that it begins with, and zeros for the rest. `None` for
+/// NULL.
+///
+/// # Safety
+/// `table` is NULL or a table of slots that begins with its size in bytes.
+unsafe fn take<T>(table: *const T) -> Option<T> {
+    if table.is_null() {
+        return None;
     }
+    let mut copy = MaybeUninit::<T>::zeroed();
+    // SAFETY: the caller's contract: the table begins with its size.
+    let bytes = unsafe { table.cast::<u32>().read() } as usize;
+    let bytes = bytes.min(size_of::<T>());
+    // SAFETY: so many bytes are in the table, and no more than in the copy.
+    unsafe { copy.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(table.cast(), bytes) };
+    // SAFETY: integers, pointers and optional functions: zeros are valid for each.
+    Some(unsafe { copy.assume_init() })
 }
 
 impl Bare {
@@ -73,39 +109,23 @@ pub(crate) use slot;
 
 /// Loads a plugin file and keeps its first backend's tables. The steps of loading are recorded.
 pub(crate) fn load(path: &Path) -> Called<Backend> {
-    let refused = |error: Error| Refused {
-        call: "dtl_backend_load",
-        status: error.status(),
-        text: error.text().to_owned(),
-    };
-    let loaded = open_library().and_then(|()| {
-        plugins::open_files_with(open);
-        plugins::load(path, "dtl-ctk", &step::enter)
-    });
+    let loaded = load_observed::<Keeper>(path, "dtl-ctk", &step::enter);
     step::enter("");
-    Ok(Backend { handle: loaded.map_err(refused)? })
-}
-
-fn open(path: &Path, step: plugins::Step) -> Result<Arc<dyn plugins::Plugin>> {
-    static HOST: OnceLock<dtl_host_api_t> = OnceLock::new();
-    let host =
-        HOST.get_or_init(|| dtl_host_api_t { backend_register: Some(register), ..*host_table() });
-    plugins::open(path, host, step)
-}
-
-unsafe extern "C" fn register(
-    name: *const c_char,
-    vtable: *const dtl_backend_vtable_t,
-    own: *mut c_void,
-    flags: u64,
-    out: *mut dtl_backend_t,
-) -> dtl_status_t {
-    let Some(real) = host_table().backend_register else { return DTL_ERROR_INVALID_STATE };
-    // SAFETY: the plugin's call, passed on.
-    let status = unsafe { real(name, vtable, own, flags, out) };
-    if status == DTL_SUCCESS {
-        // SAFETY: tables that were registered.
-        unsafe { keep(vtable, own) };
+    match loaded {
+        Ok(id) => Ok(Backend { handle: dtl_backend_t { id } }),
+        Err(error) => Err(Refused {
+            call: "dtl_backend_load",
+            status: error.status(),
+            text: error.text().to_owned(),
+        }),
     }
-    status
+}
+
+struct Keeper;
+
+impl Observer for Keeper {
+    unsafe fn registered(vtable: *const c_void, own: *mut c_void) {
+        // SAFETY: tables that were registered.
+        unsafe { keep(vtable.cast(), own) };
+    }
 }

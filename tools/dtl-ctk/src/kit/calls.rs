@@ -1,13 +1,7 @@
 //! Devices, memory and copies as tests see them: what was taken is given back, statuses are values.
 
 use crate::kit::outcome::{Called, call, called};
-use dtl::abi::device::*;
-use dtl::abi::handle::dtl_backend_t;
-use dtl::ffi::backend::*;
-use dtl::ffi::device::*;
-use dtl::ffi::memory::*;
-use dtl::ffi::stream::dtl_device_synchronize;
-use dtl::ffi::transfer::*;
+use dtl_sys::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
@@ -26,7 +20,7 @@ pub(crate) fn field(bytes: &[c_char]) -> Option<String> {
 impl Backend {
     pub(crate) fn find(name: &str) -> Called<Backend> {
         let name = CString::new(name).unwrap_or_default();
-        let mut handle = dtl_backend_t::NULL;
+        let mut handle = DTL_BACKEND_NULL;
         call!(dtl_backend_get(name.as_ptr(), &raw mut handle))?;
         Ok(Backend { handle })
     }
@@ -132,7 +126,7 @@ impl Backend {
     }
 
     pub(crate) fn free_raw(self, pointer: *mut u8) -> Called {
-        called("dtl_mem_free", dtl_mem_free(self.handle, pointer.cast()))
+        call!(dtl_mem_free(self.handle, pointer.cast()))
     }
 
     pub(crate) fn alloc(self, kind: u64, size: u64, alignment: u64) -> Called<Block> {
@@ -224,7 +218,7 @@ impl Block {
         let mut info = dtl_mem_info_t {
             struct_size: size_of::<dtl_mem_info_t>() as u32,
             device: -1,
-            backend: dtl_backend_t::NULL,
+            backend: DTL_BACKEND_NULL,
             kind: 0,
             base: ptr::null_mut(),
             size_bytes: 0,

@@ -6,13 +6,7 @@
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Outcome, call, called, skip};
 use crate::kit::subject::becomes;
-use dtl::abi::exec::*;
-use dtl::abi::handle::*;
-use dtl::ffi::event::*;
-use dtl::ffi::executor::*;
-use dtl::ffi::kernel::*;
-use dtl::ffi::stream::*;
-use dtl::ffi::transfer_async::*;
+use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
@@ -43,7 +37,7 @@ impl Job {
 
 extern "C" fn run_job(user: *mut c_void) -> i32 {
     if user.is_null() {
-        return dtl::abi::status::DTL_ERROR_NULL_POINTER;
+        return dtl_sys::DTL_ERROR_NULL_POINTER;
     }
     // SAFETY: `user` is the job that was passed along; jobs live for ever.
     let job = unsafe { &*user.cast::<Job>() };
@@ -167,8 +161,7 @@ impl Stream {
     }
 
     pub(crate) fn callback(&self, job: &'static Job) -> Called {
-        let status = dtl_stream_host_callback(self.handle, Some(run_job), job.user());
-        called("dtl_stream_host_callback", status)
+        call!(dtl_stream_host_callback(self.handle, Some(run_job), job.user()))
     }
 
     pub(crate) fn copy(&self, dst: *mut c_void, src: *const c_void, size: u64) -> Called {
@@ -270,7 +263,7 @@ impl Piece {
 
 extern "C" fn run_piece(begin: u64, end: u64, user: *mut c_void) -> i32 {
     if user.is_null() {
-        return dtl::abi::status::DTL_ERROR_NULL_POINTER;
+        return dtl_sys::DTL_ERROR_NULL_POINTER;
     }
     // SAFETY: `user` is the piece that was passed along; pieces live for ever.
     let piece = unsafe { &*user.cast::<Piece>() };
@@ -319,20 +312,17 @@ impl Executor {
     }
 
     pub(crate) fn run(&self, job: &'static Job) -> Called {
-        called("dtl_executor_run", dtl_executor_run(self.handle, Some(run_job), job.user()))
+        call!(dtl_executor_run(self.handle, Some(run_job), job.user()))
     }
 
     pub(crate) fn start(&self, job: &'static Job, event: Option<&Event>) -> Called {
         let event = event.map_or(dtl_event_t { id: 0 }, |event| event.handle);
-        let status = dtl_executor_run_async(self.handle, Some(run_job), job.user(), event);
-        called("dtl_executor_run_async", status)
+        call!(dtl_executor_run_async(self.handle, Some(run_job), job.user(), event))
     }
 
     pub(crate) fn each(&self, begin: u64, end: u64, grain: u64, piece: &'static Piece) -> Called {
         let user = ptr::from_ref(piece).cast_mut().cast();
-        let status =
-            dtl_executor_parallel_for(self.handle, begin, end, grain, Some(run_piece), user);
-        called("dtl_executor_parallel_for", status)
+        call!(dtl_executor_parallel_for(self.handle, begin, end, grain, Some(run_piece), user))
     }
 
     /// A reduction whose combination is not commutative.
@@ -448,7 +438,7 @@ extern "C" fn run_kernel(context: *const dtl_kernel_context_t, args: *const *con
     // SAFETY: valid through the call by the contract of kernels.
     let context = unsafe { &*context };
     if context.user.is_null() {
-        return dtl::abi::status::DTL_ERROR_NULL_POINTER;
+        return dtl_sys::DTL_ERROR_NULL_POINTER;
     }
     // SAFETY: `user` is the body that was passed along; bodies live for ever.
     let body = unsafe { &*context.user.cast::<KernelBody>() };

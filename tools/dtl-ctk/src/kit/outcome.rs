@@ -1,8 +1,7 @@
 //! How a test or a call ends.
 
 use crate::api;
-use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::runtime::dtl_last_error;
+use dtl_sys::{DTL_SUCCESS, dtl_last_error, dtl_status_t};
 use std::ffi::CStr;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
@@ -136,7 +135,7 @@ pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) ->
 pub(crate) fn optional<T>(result: Called<T>) -> Called<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(None),
+        Err(refused) if refused.status == dtl_sys::DTL_ERROR_NOT_SUPPORTED => Ok(None),
         Err(refused) => Err(refused),
     }
 }

@@ -3,14 +3,7 @@
 use crate::api::{self, Comm};
 use crate::kit::outcome::{Called, Outcome, call, called, wrong};
 use crate::kit::subject::{difference, pattern};
-use dtl::abi::comm::*;
-use dtl::abi::handle::*;
-use dtl::abi::word::*;
-use dtl::ffi::collective::*;
-use dtl::ffi::comm::*;
-use dtl::ffi::p2p::*;
-use dtl::ffi::p2p_start::*;
-use dtl::ffi::request::*;
+use dtl_sys::*;
 use std::ptr;
 use std::sync::atomic::AtomicBool;
 
@@ -127,7 +120,7 @@ impl Peer {
     }
 
     pub(crate) fn isend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
-        let mut flight = Flight { handle: dtl_request_t::NULL, buffer: bytes };
+        let mut flight = Flight { handle: DTL_REQUEST_NULL, buffer: bytes };
         let (from, count) = (flight.buffer.as_ptr().cast(), flight.buffer.len() as u64);
         call!(dtl_comm_isend(
             self.comm.handle,
@@ -142,7 +135,7 @@ impl Peer {
     }
 
     pub(crate) fn issend(&self, bytes: Vec<u8>, dest: i32, tag: i32) -> Called<Flight> {
-        let mut flight = Flight { handle: dtl_request_t::NULL, buffer: bytes };
+        let mut flight = Flight { handle: DTL_REQUEST_NULL, buffer: bytes };
         let (from, count) = (flight.buffer.as_ptr().cast(), flight.buffer.len() as u64);
         call!(dtl_comm_issend(
             self.comm.handle,
@@ -157,7 +150,7 @@ impl Peer {
     }
 
     pub(crate) fn irecv(&self, room: u64, source: i32, tag: i32) -> Called<Flight> {
-        let mut flight = Flight { handle: dtl_request_t::NULL, buffer: vec![0xA5; room as usize] };
+        let mut flight = Flight { handle: DTL_REQUEST_NULL, buffer: vec![0xA5; room as usize] };
         let into = flight.buffer.as_mut_ptr().cast();
         call!(dtl_comm_irecv(
             self.comm.handle,
@@ -181,11 +174,10 @@ impl Peer {
     pub(crate) fn end(&self, mut flight: Flight, timeout_ns: u64) -> (Got, Called) {
         let mut info = api::no_info();
         let status = call!(dtl_request_wait(flight.handle, timeout_ns, &raw mut info));
-        if matches!(&status, Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_TIMEOUT)
-        {
+        if matches!(&status, Err(refused) if refused.status == dtl_sys::DTL_ERROR_TIMEOUT) {
             return (Got { bytes: Vec::new(), info }, status);
         }
-        flight.handle = dtl_request_t::NULL;
+        flight.handle = DTL_REQUEST_NULL;
         (Got { bytes: std::mem::take(&mut flight.buffer), info }, status)
     }
 
@@ -194,7 +186,7 @@ impl Peer {
         let mut done = -1;
         call!(dtl_request_test(flight.handle, &raw mut done, ptr::null_mut()))?;
         if done != 0 {
-            flight.handle = dtl_request_t::NULL;
+            flight.handle = DTL_REQUEST_NULL;
         }
         Ok(done != 0)
     }

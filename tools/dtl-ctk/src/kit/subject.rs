@@ -4,9 +4,7 @@ use crate::kit::calls::Backend;
 use crate::kit::catalog::Need;
 use crate::kit::outcome::{Outcome, optional, skip, wrong};
 use crate::kit::step;
-use dtl::abi::device::*;
-use dtl::abi::vtable::DTL_BACKEND_NO_COMPUTE;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::time::{Duration, Instant};
 
 /// The memory kinds that have tests.
@@ -112,7 +110,7 @@ fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
     };
     let here = "memory.alloc in kind discovery";
     match step::within(here, || backend.alloc(word, 64, 0)) {
-        Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(None),
+        Err(refused) if refused.status == dtl_sys::DTL_ERROR_NOT_SUPPORTED => Ok(None),
         // What is wrong with it is a test's matter.
         _ => Ok(Some(kind)),
     }

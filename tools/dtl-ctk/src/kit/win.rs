@@ -4,12 +4,7 @@
 use crate::kit::outcome::{Called, Outcome, call, called, wrong};
 use crate::kit::peer::Peer;
 use crate::kit::subject::difference;
-use dtl::abi::handle::{dtl_request_t, dtl_win_t};
-use dtl::abi::window::dtl_win_info_t;
-use dtl::abi::word::*;
-use dtl::ffi::request::dtl_request_wait;
-use dtl::ffi::window::*;
-use dtl::ffi::window_access::*;
+use dtl_sys::*;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr;
@@ -77,7 +72,7 @@ impl<'a> Win<'a> {
 
     /// All ranks call it; everything is over before.
     pub(crate) fn end(mut self) -> Outcome {
-        called("dtl_win_destroy", dtl_win_destroy(self.handle))?;
+        call!(dtl_win_destroy(self.handle))?;
         self.held.take().clear();
         drop(self.own.take());
         Ok(())
@@ -214,7 +209,7 @@ impl<'a> Win<'a> {
 
     /// A put with a request, waited for.
     pub(crate) fn put_and_wait(&self, bytes: &[u8], target: i32, at: u64) -> Called<Slot> {
-        let ((from, slot), mut request) = (self.hold(bytes), dtl_request_t::NULL);
+        let ((from, slot), mut request) = (self.hold(bytes), DTL_REQUEST_NULL);
         let (from, count) = (from.cast::<c_void>(), bytes.len() as u64);
         call!(dtl_win_rput(self.handle, from, count, BYTE, target, at, &raw mut request))?;
         self.wait(request)?;
@@ -223,8 +218,7 @@ impl<'a> Win<'a> {
 
     /// A get with a request, waited for.
     pub(crate) fn get_and_wait(&self, size: u64, target: i32, at: u64) -> Called<Slot> {
-        let ((into, slot), mut request) =
-            (self.hold(vec![0xA5; size as usize]), dtl_request_t::NULL);
+        let ((into, slot), mut request) = (self.hold(vec![0xA5; size as usize]), DTL_REQUEST_NULL);
         let into = into.cast::<c_void>();
         call!(dtl_win_rget(self.handle, into, size, BYTE, target, at, &raw mut request))?;
         self.wait(request)?;

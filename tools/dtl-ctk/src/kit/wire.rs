@@ -4,10 +4,11 @@
 use crate::api::name_of;
 use crate::kit::bare::{Bare, slot};
 use crate::kit::outcome::{Outcome, ensure, skip, wrong};
-use dtl::abi::comm::DTL_ANY_SOURCE;
-use dtl::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS};
-use dtl::abi::vtable::{dtl_comm_done_t, dtl_comm_open_t, dtl_comm_vtable_t};
 use dtl::tooling::is_status;
+use dtl_sys::{
+    DTL_ANY_SOURCE, DTL_ERROR_BUSY, DTL_SUCCESS, dtl_comm_done_t, dtl_comm_open_t,
+    dtl_comm_vtable_t,
+};
 use std::ffi::{CString, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};

@@ -15,9 +15,8 @@ use crate::minimal;
 use crate::sample::{Parts, fault};
 use crate::tests::module;
 use crate::user;
-use dtl::abi::status::*;
-use dtl::ffi::runtime::dtl_finalize;
 use dtl::tooling::launch;
+use dtl_sys::*;
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -102,7 +101,8 @@ pub(crate) fn work(work: &Work) -> ExitCode {
     let (what, text) = match outcome {
         // Tests of tables alone begin nothing, so there may be nothing to end.
         Ok(()) => {
-            let ended = dtl_finalize();
+            // SAFETY: the tests are over: nobody uses memory or names of the library any more.
+            let ended = unsafe { dtl_finalize() };
             let is_well = [DTL_SUCCESS, DTL_ERROR_INVALID_STATE].contains(&ended);
             return if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
@@ -328,14 +328,14 @@ fn kind(work: &Work) -> Result<String, Halt> {
         return Ok(kind.to_owned());
     }
     let backend = backend(work)?;
-    if backend.info().map_err(Stop::from)?.components & dtl::abi::device::DTL_COMPONENT_COMM == 0 {
+    if backend.info().map_err(Stop::from)?.components & dtl_sys::DTL_COMPONENT_COMM == 0 {
         return Err(Halt::Absent("the backend has no comm table".to_owned()));
     }
     if let Err(why) = backend.available().map_err(Stop::from)? {
         return Err(Halt::Away(format!("the backend cannot run here: {why}")));
     }
     // SAFETY: the library's own text, valid as long as the backend is registered.
-    let name = unsafe { CStr::from_ptr(dtl::ffi::backend::dtl_backend_name(backend.handle)) };
+    let name = unsafe { CStr::from_ptr(dtl_sys::dtl_backend_name(backend.handle)) };
     Ok(name.to_string_lossy().into_owned())
 }
 

@@ -1,7 +1,7 @@
 //! What the backend "sample" does with elements in windows: integers, bytes, bools and doubles,
 //! each by the plain formula.
 
-use dtl::abi::word::*;
+use dtl_sys::*;
 
 /// An operation on elements of a dtype.
 #[derive(Clone, Copy)]

@@ -3,10 +3,7 @@
 
 use super::launch::launch;
 use super::{fault, module, put};
-use dtl::abi::exec::*;
-use dtl::abi::runtime::dtl_task_fn_t;
-use dtl::abi::status::*;
-use dtl::abi::vtable::dtl_exec_vtable_t;
+use dtl_sys::*;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

@@ -2,8 +2,7 @@
 
 use super::exec::stream;
 use super::fault;
-use dtl::abi::exec::*;
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::ffi::c_void;
 
 /// A launch with copies of its arguments.

@@ -2,10 +2,7 @@
 
 use super::exec::{self, Stream};
 use super::{fault, put, put_text, state};
-use dtl::abi::device::*;
-use dtl::abi::status::*;
-use dtl::abi::vtable::*;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::alloc::{self, Layout};
 use std::cell::RefCell;
 use std::ffi::c_void;

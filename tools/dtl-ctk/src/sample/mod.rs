@@ -19,12 +19,7 @@ use crate::kit::bare;
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, call};
 use crate::minimal::{self, Job};
-use dtl::abi::handle::dtl_backend_t;
-use dtl::abi::runtime::DTL_ABI_VERSION;
-use dtl::abi::status::*;
-use dtl::abi::vtable::*;
-use dtl::abi::word::*;
-use dtl::ffi::backend::{dtl_backend_register, dtl_backend_set_error};
+use dtl_sys::*;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
@@ -130,7 +125,7 @@ impl Parts {
         longer.0.struct_size = self.size.unwrap_or(longer.0.struct_size);
         let name = CString::new(name).unwrap_or_default();
         let (table, own) = (&raw const longer, ptr::from_ref(self.state).cast_mut().cast());
-        let mut handle = dtl_backend_t::NULL;
+        let mut handle = DTL_BACKEND_NULL;
         call!(dtl_backend_register(name.as_ptr(), table.cast(), own, flags, &raw mut handle))?;
         // SAFETY: the tables that were registered just now.
         unsafe { bare::keep(table.cast(), own) };
@@ -237,7 +232,7 @@ unsafe extern "C" fn get(_: *mut c_void, out: *mut i32) -> dtl_status_t {
 unsafe extern "C" fn info(
     _: *mut c_void,
     device: i32,
-    out: *mut dtl::abi::device::dtl_device_info_t,
+    out: *mut dtl_sys::dtl_device_info_t,
 ) -> dtl_status_t {
     // SAFETY: the library passes its own zeroed struct.
     let out = unsafe { &mut *out };

@@ -5,13 +5,7 @@
 use super::exec::stream;
 use super::fault;
 use super::memory::move_bytes;
-use dtl::abi::exec::{dtl_launch_t, dtl_source_t, dtl_text_fn_t};
-use dtl::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t, dtl_stream_t};
-use dtl::abi::status::*;
-use dtl::ffi::backend::dtl_backend_get;
-use dtl::ffi::kernel::{dtl_kernel_destroy, dtl_kernel_launch};
-use dtl::ffi::module::{dtl_kernel_get, dtl_module_compile, dtl_module_destroy, dtl_module_log};
-use dtl::ffi::stream::{dtl_stream_create, dtl_stream_destroy, dtl_stream_synchronize};
+use dtl_sys::*;
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
@@ -21,7 +15,7 @@ fn token(id: u64) -> *mut c_void {
 }
 
 fn host() -> Result<dtl_backend_t, dtl_status_t> {
-    let mut host = dtl_backend_t::NULL;
+    let mut host = DTL_BACKEND_NULL;
     // SAFETY: a NUL-terminated name and a writable local.
     match unsafe { dtl_backend_get(c"host".as_ptr(), &raw mut host) } {
         DTL_SUCCESS => Ok(host),
@@ -41,7 +35,7 @@ pub(super) unsafe extern "C" fn module_compile(
         Ok(host) => host,
         Err(status) => return status,
     };
-    let mut module = dtl_module_t::NULL;
+    let mut module = DTL_MODULE_NULL;
     // SAFETY: the library's source and a writable local.
     let status = unsafe { dtl_module_compile(host, 0, source, &raw mut module) };
     let (mut text, mut length) = (vec![0_u8; 1 << 16], 0);
@@ -82,7 +76,7 @@ pub(super) unsafe extern "C" fn kernel_get(
     signature: *const c_char,
     out_kernel: *mut *mut c_void,
 ) -> dtl_status_t {
-    let mut kernel = dtl_kernel_t::NULL;
+    let mut kernel = DTL_KERNEL_NULL;
     // SAFETY: the library's texts and a writable local.
     let status = unsafe {
         dtl_kernel_get(dtl_module_t { id: module.addr() as u64 }, name, signature, &raw mut kernel)
@@ -119,7 +113,7 @@ fn run(
         Ok(host) => host,
         Err(status) => return status,
     };
-    let mut own = dtl_stream_t::NULL;
+    let mut own = DTL_STREAM_NULL;
     // SAFETY: a writable local.
     let made = unsafe { dtl_stream_create(host, 0, 0, &raw mut own) };
     if made != DTL_SUCCESS {

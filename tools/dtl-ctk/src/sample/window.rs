@@ -8,9 +8,7 @@
 use super::arithmetic::{self, Update};
 use super::{fault, put};
 use crate::minimal::{self, Rank};
-use dtl::abi::status::*;
-use dtl::abi::vtable::*;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 

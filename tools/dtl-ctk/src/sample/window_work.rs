@@ -5,7 +5,7 @@ use super::arithmetic::Update;
 use super::fault;
 use super::window::{ELEMENT, TURN, Waiting, What, ended};
 use crate::minimal::Rank;
-use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
+use dtl_sys::{DTL_SUCCESS, dtl_status_t};
 use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;

@@ -2,9 +2,7 @@
 
 use super::put;
 use super::window::{create, put_there, rank};
-use dtl::abi::status::*;
-use dtl::abi::vtable::DTL_WIN_KEY_BYTES;
-use dtl::ffi::backend::dtl_backend_set_error;
+use dtl_sys::*;
 use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};

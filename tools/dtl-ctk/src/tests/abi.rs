@@ -4,11 +4,9 @@
 use crate::kit::calls::Backend;
 use crate::kit::catalog::{Group, tables, tests_of_tables};
 use crate::kit::exec_calls::{Event, Stream};
-use crate::kit::outcome::{Called, Outcome, called, ensure, refused, wrong};
+use crate::kit::outcome::{Called, Outcome, call, ensure, refused, wrong};
 use crate::sample::Parts;
-use dtl::abi::status::*;
-use dtl::abi::vtable::*;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
@@ -185,7 +183,7 @@ pub(crate) fn registered(parts: &Parts, check: impl FnOnce(Backend) -> Outcome) 
 }
 
 pub(crate) fn unregister(backend: Backend) -> Called {
-    called("dtl_backend_unregister", dtl::ffi::backend::dtl_backend_unregister(backend.handle))
+    call!(dtl_backend_unregister(backend.handle))
 }
 
 /// The registration must fail, and the text name the field.
@@ -249,7 +247,7 @@ fn replace() -> Outcome {
     let (first, second) = (Parts::new(), Parts::new());
     let old = first.register("ctk.abi", 0)?;
     let block = old.alloc(DTL_MEMORY_HOST, 64, 0)?;
-    let new = second.register("ctk.abi", dtl::abi::device::DTL_REGISTER_REPLACE)?;
+    let new = second.register("ctk.abi", dtl_sys::DTL_REGISTER_REPLACE)?;
     let found = Backend::find("ctk.abi")?;
     ensure!(
         found.handle.id == new.handle.id && new.handle.id != old.handle.id,

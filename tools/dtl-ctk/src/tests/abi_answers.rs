@@ -7,8 +7,7 @@ use crate::kit::outcome::{Outcome, ensure, refused, wrong};
 use crate::kit::subject::becomes;
 use crate::sample::{self, Parts};
 use crate::tests::abi::registered;
-use dtl::abi::status::*;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::time::Duration;
 
 pub(crate) const GROUPS: &[Group] = &[Group {

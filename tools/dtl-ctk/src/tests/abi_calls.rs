@@ -5,19 +5,7 @@ use crate::api::name_of;
 use crate::kit::calls::{Backend, no_device_info};
 use crate::kit::catalog::{Group, tests_of_tables};
 use crate::kit::outcome::{Outcome, call, called, ensure, refused};
-use dtl::abi::handle::*;
-use dtl::abi::runtime::DTL_ABI_VERSION;
-use dtl::abi::status::*;
-use dtl::abi::word::*;
-use dtl::ffi::backend::*;
-use dtl::ffi::comm::*;
-use dtl::ffi::device::*;
-use dtl::ffi::event::*;
-use dtl::ffi::executor::*;
-use dtl::ffi::kernel::*;
-use dtl::ffi::memory::*;
-use dtl::ffi::runtime::*;
-use dtl::ffi::stream::*;
+use dtl_sys::*;
 use std::ptr;
 
 pub(crate) const GROUPS: &[Group] = &[
@@ -123,7 +111,7 @@ fn null_destroy() -> Outcome {
     called("dtl_executor_destroy", dtl_executor_destroy(dtl_executor_t { id: 0 }))?;
     called("dtl_kernel_destroy", dtl_kernel_destroy(dtl_kernel_t { id: 0 }))?;
     called("dtl_comm_destroy", dtl_comm_destroy(dtl_comm_t { id: 0 }))?;
-    Ok(called("dtl_backend_unregister", dtl_backend_unregister(dtl_backend_t { id: 0 }))?)
+    Ok(call!(dtl_backend_unregister(dtl_backend_t { id: 0 }))?)
 }
 
 fn null_outputs() -> Outcome {
@@ -141,7 +129,7 @@ fn null_outputs() -> Outcome {
 
 fn null_names() -> Outcome {
     let (host, mut yes) = (Backend::find("host")?.handle, 0);
-    let mut out = dtl_backend_t::NULL;
+    let mut out = DTL_BACKEND_NULL;
     let result =
         call!(dtl_backend_register(ptr::null(), ptr::null(), ptr::null_mut(), 0, &raw mut out));
     refused(result, DTL_ERROR_NULL_POINTER, "register without a name")?;

@@ -9,9 +9,7 @@ use crate::kit::peer::Peer;
 use crate::kit::win::Win;
 use crate::sample::{Parts, window, window_wrong};
 use crate::tests::abi::{named, registered};
-use dtl::abi::status::*;
-use dtl::abi::vtable::dtl_comm_vtable_t;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::mem::offset_of;
 
 /// A table without one slot of a group.

@@ -9,11 +9,7 @@ use crate::kit::peer::{Peer, message};
 use crate::options::{Choice, Run};
 use crate::rank::Rank;
 use crate::tests::p2p::{done, ring};
-use dtl::abi::handle::dtl_request_t;
-use dtl::abi::word::*;
-use dtl::ffi::collective::*;
-use dtl::ffi::collective_start::*;
-use dtl::ffi::request::dtl_request_wait;
+use dtl_sys::*;
 use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -319,7 +315,7 @@ struct Started {
 fn start(p: &Peer, number: u64, count: usize) -> Called<Started> {
     let values = vec![number * (p.rank as u64 + 1); count];
     let mut started =
-        Started { handle: dtl_request_t::NULL, _values: values, sums: vec![0; count], number };
+        Started { handle: DTL_REQUEST_NULL, _values: values, sums: vec![0; count], number };
     let (from, into) = (started._values.as_ptr().cast(), started.sums.as_mut_ptr().cast());
     let (size, out) = (count as u64, &raw mut started.handle);
     call!(dtl_comm_iallreduce(p.comm.handle, from, into, size, DTL_DTYPE_UINT64, DTL_OP_SUM, out))?;

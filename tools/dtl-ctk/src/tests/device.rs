@@ -4,7 +4,7 @@ use crate::kit::calls::field;
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::outcome::{Outcome, ensure, refused, skip, wrong};
 use crate::kit::subject::Subject;
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::sync::Barrier;
 use std::thread;
 

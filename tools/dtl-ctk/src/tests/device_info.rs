@@ -6,9 +6,7 @@ use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Job, Stream};
 use crate::kit::outcome::{Outcome, call, ensure, optional, refused, skip, wrong};
 use crate::kit::subject::Subject;
-use dtl::abi::status::*;
-use dtl::abi::word::*;
-use dtl::ffi::device::dtl_device_info;
+use dtl_sys::*;
 use std::thread;
 use std::time::Duration;
 
@@ -91,10 +89,7 @@ pub(crate) const GROUPS: &[Group] = &[
 ];
 
 /// A check of every device's description.
-fn each_info(
-    s: &Subject,
-    check: impl Fn(i32, &dtl::abi::device::dtl_device_info_t) -> Outcome,
-) -> Outcome {
+fn each_info(s: &Subject, check: impl Fn(i32, &dtl_sys::dtl_device_info_t) -> Outcome) -> Outcome {
     (0..s.devices).try_for_each(|device| check(device, &s.backend.device_info(device)?))
 }
 

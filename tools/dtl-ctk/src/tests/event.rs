@@ -5,8 +5,7 @@ use crate::kit::exec_calls::{Event, Hold, Job, Kernel, Stream, shape};
 use crate::kit::outcome::{Outcome, ensure, optional, refused, skip};
 use crate::kit::subject::{Subject, becomes, open_files, quick, resident_bytes};
 use crate::tests::device::in_threads;
-use dtl::abi::exec::DTL_EVENT_NO_TIMING;
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@ use crate::kit::exec_calls::{Event, Executor, Job, Piece};
 use crate::kit::outcome::{Outcome, ensure, refused, skip, wrong};
 use crate::kit::subject::{Subject, keeps_no_addresses, resident_bytes, thread_count};
 use crate::tests::device::in_threads;
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;

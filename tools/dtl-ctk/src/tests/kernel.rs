@@ -5,7 +5,7 @@ use crate::kit::exec_calls::{Event, Job, Kernel, Stream, shape};
 use crate::kit::outcome::{Outcome, ensure, refused, wrong};
 use crate::kit::subject::{Subject, becomes};
 use crate::tests::device::in_threads;
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -141,7 +141,7 @@ fn many_blocks(s: &Subject) -> Outcome {
 /// Launches a check of each thread.
 fn checked(
     s: &Subject,
-    launch: dtl::abi::exec::dtl_launch_t,
+    launch: dtl_sys::dtl_launch_t,
     check: impl Fn(&crate::kit::exec_calls::Thread<'_>) -> bool + Send + Sync + 'static,
     what: &str,
 ) -> Outcome {

@@ -5,7 +5,7 @@ use crate::kit::outcome::{Outcome, ensure, skip, wrong};
 use crate::kit::peer::{Peer, message};
 use crate::kit::subject::{open_files, resident_bytes, thread_count};
 use crate::tests::p2p::{exchange, ring};
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::ffi::CStr;
 
 pub(crate) const GROUPS: &[Group] = &[
@@ -329,4 +329,4 @@ fn close_stale(p: &Peer) -> Outcome {
     )
 }
 
-use dtl::ffi::comm::dtl_comm_rank;
+use dtl_sys::dtl_comm_rank;

@@ -4,7 +4,7 @@ use crate::kit::catalog::{Group, tests_of_ranks};
 use crate::kit::outcome::{Outcome, ensure};
 use crate::kit::peer::{Flight, Peer, message};
 use crate::tests::p2p::{done, ring};
-use dtl::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG, DTL_TAG_MAX};
+use dtl_sys::{DTL_ANY_SOURCE, DTL_ANY_TAG, DTL_TAG_MAX};
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -6,8 +6,7 @@ use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::outcome::{Outcome, call, ensure, refused, skip};
 use crate::kit::subject::{KINDS, Subject, pattern};
 use crate::tests::device::in_threads;
-use dtl::abi::status::*;
-use dtl::ffi::memory::dtl_mem_alloc;
+use dtl_sys::*;
 use std::ptr;
 
 /// A memory kind that nobody registers: no member has the value 0.

@@ -6,9 +6,7 @@ use crate::kit::catalog::{Group, Need, Test, alone};
 use crate::kit::outcome::{Called, Outcome, ensure, refused, skip, wrong};
 use crate::kit::subject::{Kind, Subject, difference, pattern, resident_bytes};
 use crate::tests::device::in_threads;
-use dtl::abi::device::*;
-use dtl::abi::status::*;
-use dtl::abi::word::*;
+use dtl_sys::*;
 
 /// The tests of one kind.
 macro_rules! of_kind {

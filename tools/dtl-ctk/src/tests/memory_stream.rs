@@ -4,14 +4,10 @@
 use crate::kit::calls::{Block, UNTOUCHED, copy};
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Hold, Stream};
-use crate::kit::outcome::{Called, Outcome, call, called, ensure, optional, refused, skip, wrong};
+use crate::kit::outcome::{Called, Outcome, call, ensure, optional, refused, skip, wrong};
 use crate::kit::subject::{KINDS, Subject, difference, pattern, resident_bytes};
 use crate::tests::stream::stream;
-use dtl::abi::device::DTL_PREFETCH_HOST;
-use dtl::abi::status::*;
-use dtl::abi::word::DTL_MEMORY_PINNED;
-use dtl::ffi::memory_host::{dtl_mem_register_host, dtl_mem_unregister_host};
-use dtl::ffi::memory_stream::{dtl_mem_alloc_async, dtl_mem_free_async, dtl_mem_prefetch};
+use dtl_sys::*;
 
 const SIZE: u64 = 70_000;
 
@@ -82,7 +78,7 @@ fn take(s: &Subject, stream: &Stream, kind: u64, size: u64, alignment: u64) -> C
 fn give(stream: &Stream, block: Block) -> Called {
     let pointer = block.at(0);
     std::mem::forget(block);
-    called("dtl_mem_free_async", dtl_mem_free_async(stream.handle, pointer))
+    call!(dtl_mem_free_async(stream.handle, pointer))
 }
 
 fn aligned(s: &Subject) -> Outcome {
@@ -131,7 +127,7 @@ fn twice(s: &Subject) -> Outcome {
         let pointer = block.at(0);
         give(&stream, block)?;
         stream.synchronize()?;
-        let again = called("dtl_mem_free_async", dtl_mem_free_async(stream.handle, pointer));
+        let again = call!(dtl_mem_free_async(stream.handle, pointer));
         refused(again, DTL_ERROR_INVALID_ARGUMENT, "freeing it again")?;
     }
     Ok(())
@@ -230,7 +226,7 @@ fn register(s: &Subject, bytes: &mut [u8]) -> Outcome {
 
 fn unregister(s: &Subject, bytes: &mut [u8]) -> Called {
     let pointer = bytes.as_mut_ptr().cast();
-    called("dtl_mem_unregister_host", dtl_mem_unregister_host(s.backend.handle, pointer))
+    call!(dtl_mem_unregister_host(s.backend.handle, pointer))
 }
 
 fn registered(s: &Subject) -> Outcome {

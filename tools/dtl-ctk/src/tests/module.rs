@@ -7,14 +7,7 @@ use crate::kit::options::Kernels;
 use crate::kit::outcome::{Called, Outcome, call, ensure, refused, skip, wrong};
 use crate::kit::subject::Subject;
 use crate::tests::presence::without_warning;
-use dtl::abi::exec::dtl_source_t;
-use dtl::abi::handle::{dtl_kernel_t, dtl_module_t};
-use dtl::abi::status::*;
-use dtl::abi::word::{
-    DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV, DTL_MEMORY_DEVICE, DTL_MEMORY_HOST,
-    dtl_enum_word_t,
-};
-use dtl::ffi::module::*;
+use dtl_sys::*;
 use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::OnceLock;
@@ -109,13 +102,13 @@ fn compile(s: &Subject, bytes: &[u8], language: dtl_enum_word_t) -> Called<Modul
         file_count: 0,
         environment_count: 0,
     };
-    let mut module = dtl_module_t::NULL;
+    let mut module = DTL_MODULE_NULL;
     call!(dtl_module_compile(s.backend.handle, 0, &raw const source, &raw mut module))?;
     Ok(Module(module))
 }
 
 fn kernel(module: &Module, name: &CStr) -> Called<Kernel> {
-    let mut handle = dtl_kernel_t::NULL;
+    let mut handle = DTL_KERNEL_NULL;
     let signature = CString::new(signature()).unwrap_or_default();
     call!(dtl_kernel_get(module.0, name.as_ptr(), signature.as_ptr(), &raw mut handle))?;
     Ok(Kernel::of(handle))
@@ -215,7 +208,7 @@ fn errors(s: &Subject) -> Outcome {
     }
     refused(compile(s, b"this is no source;", 0), DTL_ERROR_COMPILE_FAILED, "bad source")?;
     let mut length = 0;
-    call!(dtl_module_log(dtl_module_t::NULL, ptr::null_mut(), 0, &raw mut length))?;
+    call!(dtl_module_log(DTL_MODULE_NULL, ptr::null_mut(), 0, &raw mut length))?;
     ensure!(length > 0, "the log of a failed compilation is empty");
     Ok(())
 }

@@ -3,10 +3,7 @@
 use crate::kit::catalog::{Group, tests_of_ranks};
 use crate::kit::outcome::{Outcome, call, ensure, refused};
 use crate::kit::peer::{Flight, Peer, message};
-use dtl::abi::comm::{DTL_PROC_NULL, DTL_TAG_MAX};
-use dtl::abi::status::*;
-use dtl::abi::word::DTL_DTYPE_BYTE;
-use dtl::ffi::p2p::dtl_comm_recv;
+use dtl_sys::*;
 use std::thread;
 use std::time::Duration;
 
@@ -241,7 +238,7 @@ fn nobody_else(p: &Peer) -> Outcome {
         p.expect(&message(0, 1, 3, 64), 0, 8)?;
     }
     p.meet(9)?;
-    let stray = p.iprobe(dtl::abi::comm::DTL_ANY_SOURCE, 8)?;
+    let stray = p.iprobe(dtl_sys::DTL_ANY_SOURCE, 8)?;
     ensure!(
         stray.is_none(),
         "rank {} sees a message that was sent once, to rank 1: {stray:?}",
@@ -260,7 +257,7 @@ fn all_to_one(p: &Peer) -> Outcome {
                 p.expect(&message(other, 0, number, 40), other, 2)?;
             }
         }
-        let more = p.iprobe(dtl::abi::comm::DTL_ANY_SOURCE, 2)?;
+        let more = p.iprobe(dtl_sys::DTL_ANY_SOURCE, 2)?;
         ensure!(more.is_none(), "there is one message more than were sent");
     }
     p.meet(3)

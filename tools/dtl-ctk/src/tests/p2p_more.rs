@@ -6,8 +6,7 @@ use crate::kit::outcome::{Outcome, ensure, refused, wrong};
 use crate::kit::peer::{Peer, message};
 use crate::kit::subject::{becomes, quick};
 use crate::tests::p2p::{done, exchange, ring};
-use dtl::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -432,4 +431,4 @@ fn after_refusals(p: &Peer) -> Outcome {
     ring(p, 100_000, 1)
 }
 
-use dtl::ffi::request::dtl_request_wait;
+use dtl_sys::dtl_request_wait;

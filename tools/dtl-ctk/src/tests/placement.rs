@@ -4,7 +4,7 @@ use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::outcome::{Outcome, ensure, optional, skip};
 use crate::kit::subject::Subject;
 use crate::tests::device::fresh;
-use dtl::abi::word::DTL_MEMORY_DEVICE;
+use dtl_sys::DTL_MEMORY_DEVICE;
 
 /// More than a backend may have cached without telling.
 const SIZE: u64 = 24 << 20;

@@ -5,14 +5,13 @@ use crate::api::{Comm, Failure};
 use crate::kit::calls::Backend;
 use crate::kit::catalog::{Group, Need, ranks, tests_alone, tests_of_backends};
 use crate::kit::exec_calls::{Event, Job, Stream};
-use crate::kit::outcome::{Outcome, called, ensure, skip, wrong};
+use crate::kit::outcome::{Outcome, call, ensure, skip, wrong};
 use crate::kit::peer::{IN_THREADS, Peer};
 use crate::kit::subject::{Subject, open_files};
 use crate::tests::open::ranks_with;
 use crate::tests::p2p::ring;
 use crate::tests::stream::busy;
-use dtl::abi::runtime::{DTL_LOG_WARN, dtl_log_fn_t};
-use dtl::ffi::runtime::dtl_log_set_callback;
+use dtl_sys::{DTL_LOG_WARN, dtl_log_fn_t, dtl_log_set_callback};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::sync::Mutex;
@@ -121,10 +120,7 @@ extern "C" fn note(_level: i32, text: *const c_char, _user: *mut c_void) {
 /// Fails if the work makes the library log a warning of this beginning.
 pub(crate) fn without_warning(begins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     let listen = |function: dtl_log_fn_t| {
-        called(
-            "dtl_log_set_callback",
-            dtl_log_set_callback(function, ptr::null_mut(), DTL_LOG_WARN),
-        )
+        call!(dtl_log_set_callback(function, ptr::null_mut(), DTL_LOG_WARN))
     };
     listen(Some(note))?;
     let outcome = work();

@@ -5,10 +5,10 @@ use crate::kit::bare::{Bare, slot};
 use crate::kit::catalog::{Body, Group, Test};
 use crate::kit::outcome::{Outcome, ensure, skip};
 use crate::kit::subject::{KINDS, difference, kind_name, pattern};
-use dtl::abi::device::dtl_mem_kind_info_t;
-use dtl::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_SUCCESS, dtl_status_t};
-use dtl::abi::vtable::{dtl_exec_vtable_t, dtl_memory_vtable_t};
-use dtl::abi::word::{DTL_MEMORY_HOST, dtl_enum_word_t};
+use dtl_sys::{
+    DTL_ERROR_NOT_SUPPORTED, DTL_MEMORY_HOST, DTL_SUCCESS, dtl_enum_word_t, dtl_exec_vtable_t,
+    dtl_mem_kind_info_t, dtl_memory_vtable_t, dtl_status_t,
+};
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};

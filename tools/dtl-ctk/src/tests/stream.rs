@@ -5,7 +5,7 @@ use crate::kit::exec_calls::{Hold, Job, Stream};
 use crate::kit::outcome::{Outcome, ensure, optional, refused, skip, wrong};
 use crate::kit::subject::{Subject, becomes, keeps_no_addresses, resident_bytes, thread_count};
 use crate::tests::device::in_threads;
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;

@@ -6,7 +6,7 @@ use crate::kit::outcome::{Outcome, ensure, refused, wrong};
 use crate::kit::subject::{Subject, becomes, quick};
 use crate::tests::event::failed;
 use crate::tests::stream::{busy, failing, noted, noting, slow, stream};
-use dtl::abi::status::*;
+use dtl_sys::*;
 use std::time::{Duration, Instant};
 
 const NEEDS: &[Need] = &[Need::Streams];

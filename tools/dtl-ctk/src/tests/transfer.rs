@@ -5,8 +5,7 @@ use crate::kit::catalog::{Group, Need, Test, alone, tests_alone};
 use crate::kit::outcome::{Outcome, ensure, refused, skip, wrong};
 use crate::kit::subject::{Subject, difference, pattern};
 use crate::tests::device::in_threads;
-use dtl::abi::status::*;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::ffi::c_void;
 
 /// Memory of the program's own, as a kind.

@@ -7,8 +7,7 @@ use crate::kit::outcome::{Outcome, ensure, refused, skip, wrong};
 use crate::kit::subject::{Subject, difference, pattern};
 use crate::tests::device::in_threads;
 use crate::tests::transfer::Side;
-use dtl::abi::status::*;
-use dtl::abi::word::*;
+use dtl_sys::*;
 use std::thread;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use crate::kit::catalog::{Group, tests_of_ranks};
 use crate::kit::outcome::Outcome;
 use crate::kit::peer::{Peer, message};
 use crate::kit::win::Win;
-use dtl::abi::window::DTL_LOCK_SHARED;
+use dtl_sys::DTL_LOCK_SHARED;
 
 pub(crate) const GROUPS: &[Group] = &[
     Group {

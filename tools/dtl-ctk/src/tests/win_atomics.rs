@@ -8,7 +8,7 @@ use crate::kit::peer::{Peer, message};
 use crate::kit::win::Win;
 use crate::reference::fold;
 use crate::tests::win::both;
-use dtl::abi::word::*;
+use dtl_sys::*;
 
 pub(crate) const GROUPS: &[Group] = &[
     Group {

@@ -9,7 +9,7 @@ use crate::kit::win::Win;
 use crate::tests::open::ranks_with;
 use crate::tests::presence::without_warning;
 use crate::tests::win::both;
-use dtl::abi::window::{DTL_LOCK_EXCLUSIVE, DTL_LOCK_SHARED};
+use dtl_sys::{DTL_LOCK_EXCLUSIVE, DTL_LOCK_SHARED};
 
 pub(crate) const GROUPS: &[Group] = &[
     Group {

@@ -10,11 +10,7 @@ use crate::kit::peer::Peer;
 use crate::plan::View;
 use crate::tests::collective::random;
 use crate::window::{self, Act, Kind, MISUSES, Phase, Story, Sync};
-use dtl::abi::handle::dtl_win_t;
-use dtl::abi::word::*;
-use dtl::ffi::collective::dtl_comm_allreduce;
-use dtl::ffi::window::*;
-use dtl::ffi::window_access::dtl_win_fetch_op;
+use dtl_sys::*;
 use std::ptr;
 
 /// Values that each rank fetches from a counter.
@@ -50,14 +46,14 @@ pub(crate) const GROUPS: &[Group] = &[Group {
 }];
 
 fn counters(p: &Peer) -> Outcome {
-    let (mut win, mut base) = (dtl_win_t::NULL, ptr::null_mut());
+    let (mut win, mut base) = (DTL_WIN_NULL, ptr::null_mut());
     call!(dtl_win_allocate(p.comm.handle, 16, 4, &raw mut base, &raw mut win))?;
     count_up(p, win)
 }
 
 fn own_counters(p: &Peer) -> Outcome {
     let mut memory = Box::new([0_u64; 2]);
-    let mut win = dtl_win_t::NULL;
+    let mut win = DTL_WIN_NULL;
     call!(dtl_win_create(p.comm.handle, ptr::from_mut(&mut *memory).cast(), 16, 4, &raw mut win))?;
     count_up(p, win).inspect_err(|_| std::mem::forget(memory))
 }
@@ -84,7 +80,7 @@ fn count_up(p: &Peer, win: dtl_win_t) -> Outcome {
         }
     }
     called("dtl_win_unlock_all", dtl_win_unlock_all(win))?;
-    called("dtl_win_destroy", dtl_win_destroy(win))?;
+    call!(dtl_win_destroy(win))?;
     let (from, into) = (crate::collective::in_place().cast_const(), seen.as_mut_ptr().cast());
     let count = seen.len() as u64;
     call!(dtl_comm_allreduce(p.comm.handle, from, into, count, DTL_DTYPE_UINT8, DTL_OP_SUM))?;

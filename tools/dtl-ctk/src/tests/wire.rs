@@ -4,7 +4,7 @@ use crate::kit::catalog::{Body, Group, Test};
 use crate::kit::outcome::{Outcome, ensure};
 use crate::kit::subject::{difference, pattern};
 use crate::kit::wire::{Op, Wire};
-use dtl::abi::comm::DTL_ANY_SOURCE;
+use dtl_sys::DTL_ANY_SOURCE;
 use std::collections::VecDeque;
 use std::time::Instant;
 

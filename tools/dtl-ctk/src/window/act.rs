@@ -6,12 +6,7 @@ use super::{Act, Kind, Sync};
 use crate::api::{self, Failure, check};
 use crate::data::{self, Type};
 use crate::user;
-use dtl::abi::handle::{dtl_request_t, dtl_win_t};
-use dtl::abi::status::DTL_SUCCESS;
-use dtl::abi::window::DTL_LOCK_EXCLUSIVE;
-use dtl::abi::word::{DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM, dtl_reduce_op_t};
-use dtl::ffi::window::*;
-use dtl::ffi::window_access::*;
+use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -147,7 +142,7 @@ impl<'a> Epoch<'a> {
                 unsafe { dtl_win_put(win, from, goal.count, dtype, goal.target, goal.disp) };
             check("dtl_win_put", status)?;
         } else {
-            let mut request = dtl_request_t::NULL;
+            let mut request = DTL_REQUEST_NULL;
             let out = &raw mut request;
             // SAFETY: likewise; `request` is a local.
             let status =
@@ -197,7 +192,7 @@ impl<'a> Epoch<'a> {
                 })?;
             }
             1 => {
-                let mut request = dtl_request_t::NULL;
+                let mut request = DTL_REQUEST_NULL;
                 let out = &raw mut request;
                 // SAFETY: likewise; `request` is a local.
                 check("dtl_win_rget", unsafe {

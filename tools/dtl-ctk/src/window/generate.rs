@@ -3,7 +3,7 @@
 use super::{Act, Kind, Phase, Story, Sync, misuse};
 use crate::case::Op;
 use crate::data::{self, Class, Random, Type};
-use dtl::abi::word::*;
+use dtl_sys::*;
 
 /// Steps of displacements.
 const UNITS: [u64; 8] = [1, 1, 2, 4, 8, 8, 3, 24];

@@ -5,7 +5,7 @@ use super::layout::{At, Layout, folded, watched};
 use super::{Act, Kind};
 use crate::api::Failure;
 use crate::data::{self, FILLER, show};
-use dtl::abi::word::DTL_OP_NO_OP;
+use dtl_sys::DTL_OP_NO_OP;
 
 /// What is known of an epoch on one rank.
 pub(super) struct Verdict {

@@ -5,7 +5,7 @@ use super::{Act, Kind, Story};
 use crate::data::{self, FILLER, Origin, Type};
 use crate::plan::View;
 use crate::reference::fold;
-use dtl::abi::word::{DTL_OP_NO_OP, dtl_reduce_op_t};
+use dtl_sys::{DTL_OP_NO_OP, dtl_reduce_op_t};
 use std::ops::Range;
 
 /// An epoch and an act in it.

@@ -18,7 +18,7 @@ pub(crate) use generate::story;
 pub(crate) use misuse::COUNT as MISUSES;
 
 use crate::data::{self, Class, TYPES, Type};
-use dtl::abi::word::{DTL_OP_SUM, dtl_reduce_op_t};
+use dtl_sys::{DTL_OP_SUM, dtl_reduce_op_t};
 use std::fmt::Write;
 
 /// How an epoch is opened and closed. The numbers are those of the case file.
