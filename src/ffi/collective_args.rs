@@ -88,7 +88,8 @@ pub(super) unsafe fn build(comm: &Comm, c: &CArgs) -> Result<CollArgs> {
         args.reduction = Some(reduction(c.dtype, c.op)?);
     }
     let place = if row.root == Root::Send { c.recv.buf } else { c.send.buf };
-    args.in_place = is_in_place(place);
+    // Where a neighborhood collective has DTL_IN_PLACE, its blocks refuse it.
+    args.in_place = is_in_place(place) && c.send.neighbors.is_none();
     if row.is_varied() {
         // SAFETY: passed on.
         return unsafe { build_varied(comm, c, args) };

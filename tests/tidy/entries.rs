@@ -9,11 +9,14 @@ fn entry(line: &str) -> Option<&str> {
     rest.split('(').next().filter(|name| name.starts_with("dtl_"))
 }
 
+/// Calls that pass the name of an entry: of the wrappers, and of what collectives share.
+const CALLS: [&str; 5] =
+    ["guard::call(", "guard::wait(", "guard::hold(", "unsafe { wait(", "unsafe { start("];
+
 /// The first argument of a wrapper that a line calls. `None`: it calls none, or the argument is on
 /// the next line.
 pub(super) fn name_passed(line: &str) -> Option<&str> {
-    let calls = ["guard::call(", "guard::wait(", "guard::hold("];
-    let call = calls.iter().find_map(|call| line.split_once(call))?;
+    let call = CALLS.iter().find_map(|call| line.split_once(call))?;
     call.1.split([',', ')']).next().filter(|name| !name.is_empty())
 }
 
@@ -29,9 +32,7 @@ fn entries_pass_their_own_names() {
             let passed = name_passed(line)
                 .or_else(|| is_call_open.then(|| line.trim().trim_end_matches(',')))
                 .filter(|name| name.starts_with('"'));
-            is_call_open = ["guard::call(", "guard::wait(", "guard::hold("]
-                .iter()
-                .any(|call| line.ends_with(call));
+            is_call_open = CALLS.iter().any(|call| line.ends_with(call));
             let Some(passed) = passed else { continue };
             seen += 1;
             if !current.is_empty() && passed.trim_matches('"') != current {

@@ -1,7 +1,7 @@
 //! Opening over another communicator a kind that moves messages itself: the ranks meet there, and
 //! then go their own way.
 //!
-//! Not here: kinds that stay beside the communicator that they are opened over (`on_device`).
+//! Not here: kinds that stay beside the communicator that they are opened over (`coll::device`).
 
 use super::call::Kind;
 use super::group::{self, allgather_words};

@@ -9,7 +9,8 @@
 //! Some transports move large ones as they are (`direct`): then nothing is copied, unless one of
 //! the sides cannot.
 //!
-//! Not here: which memory that is (`memory::hidden`), requests (`request`), collectives (`staged`).
+//! Not here: which memory that is (`memory::hidden`), requests (`request`), collectives
+//! (`coll::staging`).
 
 use super::link::Class;
 use super::p2p::Started;
