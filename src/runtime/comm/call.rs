@@ -1,62 +1,12 @@
 //! What an operation is, as its caller described it: for the recorder, for reports, and for ranks
 //! to compare.
 
+pub(super) use super::kind::{KINDS, Kind};
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
+use crate::runtime::comm::coll::CollArgs;
 use crate::runtime::comm::{numbered, types};
 use crate::runtime::trace::Args;
 use std::fmt;
-
-macro_rules! kinds {
-    ($($name:ident $text:literal),+ $(,)?) => {
-        /// What an operation is.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[repr(u8)]
-        pub enum Kind { $(#[doc = $text] $name),+ }
-        /// All of them, with their names.
-        pub(super) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
-    };
-}
-kinds! {
-    Send "send", Ssend "ssend", Recv "recv", Probe "probe", Sendrecv "sendrecv",
-    Put "put", Get "get", Barrier "barrier", Bcast "bcast", Reduce "reduce", Allreduce "allreduce",
-        Gather "gather",
-    Gatherv "gatherv", Scatter "scatter", Scatterv "scatterv", Allgather "allgather",
-    Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
-    ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
-    Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Open "open",
-        Shrink "shrink",
-    GroupCreate "group_create", WinCreate "win_create/allocate", WinDestroy "win_destroy",
-        Fence "fence",
-}
-
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
-    }
-
-    /// The kind of a number: they stand in their order.
-    #[inline(always)]
-    pub(super) fn of(number: u64) -> Option<Kind> {
-        KINDS.get(usize::try_from(number).ok()?).map(|(kind, _)| *kind)
-    }
-
-    pub(super) fn is_collective(self) -> bool {
-        self as u8 >= Kind::Barrier as u8
-    }
-
-    /// Whether a communicator comes of it, for the program or the library.
-    pub(super) fn makes_comm(self) -> bool {
-        matches!(
-            self,
-            Kind::Dup
-                | Kind::Split
-                | Kind::GroupCreate
-                | Kind::Open
-                | Kind::WinCreate
-                | Kind::Shrink
-        )
-    }
-}
 
 /// The bit of `op` that all numbers of operations have as their sign says.
 const ON_DEVICE: i32 = 1 << 30;
@@ -86,6 +36,16 @@ impl Call {
     #[inline(always)]
     pub(super) fn with(self, count: u64, dtype: i32) -> Call {
         Call { count, dtype, ..self }
+    }
+
+    /// A collective.
+    #[inline(always)]
+    pub(super) fn of(args: &CollArgs) -> Call {
+        Call {
+            peer: args.root,
+            op: args.reduction.map_or(-1, |reduction| reduction.op),
+            ..Call::new(args.kind).with(args.count, args.dtype)
+        }
     }
 
     /// The same for a trace.

@@ -3,7 +3,7 @@
 //! `table` has them by their handles. `open` finds or makes one on a `link`, `group` makes one from
 //! another. `p2p` sends and receives, `probing` looks for messages, `message` keeps what was probed
 //! and taken, `request` what is in flight (`persistent`: what is started again), `wait` waits for
-//! it. `coll` begins collectives and picks from `algorithms`, `schedule` runs what they list, `flat`
+//! it. `coll` begins collectives and picks from `algorithms`, `schedule` has what they list, `flat`
 //! those of a few bytes between ranks that share memory; `plan` shows what would run. `staging` has
 //! messages of memory that the host cannot reach, `gated` sends that wait for an event. `window` is memory that other ranks read and change.
 //! `recorder` and `report` record which rank is in which operation; `absence` has the live ranks
@@ -19,6 +19,7 @@ pub mod coll;
 mod direct;
 mod flat;
 pub mod group;
+mod kind;
 mod left;
 mod life;
 mod link;
@@ -36,7 +37,6 @@ mod progress;
 mod recorder;
 pub mod report;
 pub mod request;
-mod run;
 mod schedule;
 mod staging;
 mod standing;

@@ -3,7 +3,7 @@
 
 use super::Group;
 use crate::error::Result;
-use crate::runtime::comm::call::Kind;
+use crate::runtime::comm::kind::Kind;
 use crate::runtime::comm::steps::Steps;
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Which messages a collective consists of. Each function appends steps for this rank; none of
-//! them talks to a transport. `choice` selects one; `coll::table` has what each collective calls.
+//! them talks to a transport. `choice` selects one; `table` has what each collective calls.
 //!
 //! n = ranks, m = bytes of one rank's data. Rounds, and bytes sent by the busiest rank:
 //!
@@ -35,12 +35,14 @@
 //! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
 
 mod alltoall;
+pub(super) mod args;
 mod broadcast;
 pub(super) mod choice;
 mod gather;
 pub(super) mod levels;
 pub(super) mod reduce;
 mod scan;
+pub(super) mod table;
 pub(super) mod two_level;
 
 pub(super) use alltoall::{alltoall, alltoallv, neighbor_alltoallv};

@@ -6,7 +6,7 @@ use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
 use super::{Folding, Group, allgatherv, gatherv, scatterv};
 use crate::error::Result;
-use crate::runtime::comm::call::Kind;
+use crate::runtime::comm::kind::Kind;
 use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 

@@ -8,8 +8,7 @@
 //! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives
 //! such a library has.
 
-use super::args::CollArgs;
-use super::start::Begun;
+use super::{Begun, CollArgs};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::backend::{DeviceComm, Invitation};

@@ -1,16 +1,15 @@
 //! Stage of the collectives that a transport has of its own (an MPI's), in one piece.
 //!
-//! A blocking one is over as it begins: a run (`run`) is made only of those that go on.
+//! A blocking one is over as it begins: a run (`exec`) is made only of those that go on.
 
-use super::args::{Buffer, CollArgs};
-use super::start::{Begun, CallMode};
+use super::exec::Beginning;
+use super::{Begun, Buffer, CallMode, CollArgs};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{NativeCollectives, OpId};
 use crate::runtime::comm::call::{Call, Kind};
 use crate::runtime::comm::p2p::Data;
-use crate::runtime::comm::run::Beginning;
 use crate::runtime::comm::schedule::Advance;
 use crate::runtime::comm::{Comm, progress, types};
 use crate::runtime::memory::hidden;
@@ -33,7 +32,7 @@ pub(super) fn begin(
     if mode == CallMode::Request {
         return if native.takes(args) { start(comm, args).map(Some) } else { Ok(None) };
     }
-    let call = args.call();
+    let call = Call::of(args);
     let turn = comm.enter(&call)?;
     let Beginning { ticket, call, .. } = comm.begin(call, turn);
     let ended = progress::while_blocked(|| native.run(args));
@@ -54,7 +53,7 @@ pub(super) fn begin(
 
 #[inline(never)]
 fn start(comm: &Comm, args: &CollArgs) -> Result<Begun> {
-    let call = args.call();
+    let call = Call::of(args);
     let turn = comm.enter(&call)?;
     Ok(Begun::Going(comm.begin(call, turn).native(args.clone())))
 }

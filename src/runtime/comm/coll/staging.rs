@@ -6,8 +6,7 @@
 //! The library's own, as all ranks have to take part alike, whatever memory each has: no rank knows
 //! of the others' staging.
 
-use super::args::{Buffer, CollArgs};
-use super::table::{Extent, Root};
+use super::{Buffer, CollArgs, Extent, Root};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::call::Kind;

@@ -1,17 +1,17 @@
 //! How a collective begins: its arguments are checked, then go through the stages until one of them
 //! handles it.
 
-use super::args::CollArgs;
+use super::exec::Run;
 use super::staging::Stage;
-use super::{device, native, staging};
-use crate::error::Result;
+use super::{Buffer, CollArgs, Root, device, native, staging};
+use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::algorithms::choice::{Algorithm, Allowed, choose};
 use crate::runtime::comm::algorithms::{self as algorithm, Way};
-use crate::runtime::comm::call::Kind;
-use crate::runtime::comm::run::Run;
+use crate::runtime::comm::call::{Call, Kind};
 use crate::runtime::explain;
 use crate::runtime::memory::hidden;
+use crate::sys::buf::Region;
 use std::sync::atomic::Ordering;
 
 /// How the caller completes a collective.
@@ -60,10 +60,68 @@ impl Begun {
     }
 }
 
+/// Checks what the library cannot run, whatever its algorithm.
+#[inline(always)]
+fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
+    if args.row().root != Root::None {
+        check_root(comm, args)?;
+    }
+    match (&args.send, &args.recv) {
+        _ if args.in_place => Ok(()),
+        (Buffer::Whole(send), Buffer::Whole(recv)) if !send.overlaps(*recv) => Ok(()),
+        _ => check_apart(comm, args),
+    }
+}
+
+#[inline]
+fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
+    let root = args.root;
+    if !(0..comm.size()).contains(&root) {
+        return fail!(
+            DTL_ERROR_INVALID_RANK,
+            "root {root}: the communicator has ranks 0 to {}",
+            comm.size() - 1
+        );
+    }
+    if args.in_place && comm.rank() != root {
+        let name = if args.row().root == Root::Send { "rbuf" } else { "sbuf" };
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: DTL_IN_PLACE is for the root (rank {root}) only"
+        );
+    }
+    Ok(())
+}
+
+/// Checks that nothing is sent from where something is received, and the peers of a
+/// neighborhood collective.
+#[inline(never)]
+fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
+    let (send, recv) = (args.send.ranges(), args.recv.ranges());
+    // Mostly the two areas are apart, which is quick to see.
+    let area = |ranges: &[Region]| {
+        let used = ranges.iter().filter(|range| !range.is_empty());
+        let ends = used.map(|range| (range.addr().get(), range.addr().get() + range.len()));
+        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    };
+    if let (Some(out), Some(into)) = (area(send), area(recv)) {
+        let is_near = out.0 < into.1 && into.0 < out.1;
+        if is_near && send.iter().any(|out| recv.iter().any(|into| out.overlaps(*into))) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the send and receive buffers overlap: use two buffers, or DTL_IN_PLACE"
+            );
+        }
+    }
+    let Some(neighbors) = &args.neighbors else { return Ok(()) };
+    neighbors.dests.iter().try_for_each(|rank| comm.check_peer("dests", *rank, false))?;
+    neighbors.sources.iter().try_for_each(|rank| comm.check_peer("sources", *rank, false))
+}
+
 /// Begins a collective.
 #[inline]
 pub fn begin(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
-    args.check(comm)?;
+    check(comm, &args)?;
     if hidden::is_any() { begin_hidden(comm, mode, args) } else { begin_on_host(comm, mode, args) }
 }
 
@@ -98,7 +156,7 @@ fn begin_on_host(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
 #[inline(never)]
 fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Begun> {
     let way = Way { how, levels: comm.levels.as_ref() };
-    comm.prepare(args.call(), args.reduction, |s, g| (args.row().list)(s, g, way, args))
+    comm.prepare(Call::of(args), args.reduction, |s, g| (args.row().list)(s, g, way, args))
 }
 
 /// Begins a barrier under another name, by the library's own algorithms, so that this rank serves
@@ -107,7 +165,7 @@ pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
     let args = CollArgs::new(kind);
     match &comm.flat {
         Some(flat) => comm.prepare_flat(args, flat),
-        None => comm.prepare(args.call(), None, |s, g| algorithm::barrier(s, g)),
+        None => comm.prepare(Call::of(&args), None, |s, g| algorithm::barrier(s, g)),
     }
 }
 

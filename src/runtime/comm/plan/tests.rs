@@ -9,9 +9,9 @@ use crate::runtime::backend::{
     poll_of,
 };
 use crate::runtime::comm::call::KINDS;
+use crate::runtime::comm::coll::exec::Run;
 use crate::runtime::comm::coll::{Begun, CallMode};
 use crate::runtime::comm::link::Link;
-use crate::runtime::comm::run::Run;
 use crate::runtime::comm::schedule::Advance;
 use crate::runtime::comm::types::reduction;
 use crate::runtime::registry::Backend;

@@ -2,8 +2,8 @@
 //! started, an operation on a window, a message that is staged, a send that waits for an event.
 
 use super::super::call::{Call, Kind, Tagged};
+use super::super::coll::exec::Run;
 use super::super::recorder::Ticket;
-use super::super::run::Run;
 use super::super::schedule::Advance;
 use super::super::staging::{self, BufferPath, Staged};
 use super::super::window::way;

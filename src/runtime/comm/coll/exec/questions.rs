@@ -1,11 +1,11 @@
 //! What a long wait for a collective asks the other ranks.
 
-use super::super::Comm;
-use super::super::call::Call;
-use super::super::report::{self, Inquiry};
 use super::report_on;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::error::{Error, Result};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::call::Call;
+use crate::runtime::comm::report::{self, Inquiry};
 use crate::sys::clock::now_ns;
 
 /// A long wait asks the others now and then whether they are in the same collective.

@@ -1,9 +1,9 @@
 //! The collectives: a row for each.
 
 use super::args::CollArgs;
+use super::{Group, Way, two_level};
 use crate::error::Result;
-use crate::runtime::comm::algorithms::{self as algorithm, Group, Way, two_level};
-use crate::runtime::comm::call::Kind;
+use crate::runtime::comm::kind::Kind;
 use crate::runtime::comm::steps::Steps;
 
 /// How much memory a buffer is.
@@ -95,7 +95,7 @@ use Extent::{All, Nothing, Own, Varied};
 const BARRIER: Row =
     row(Kind::Barrier, Nothing, Nothing, Root::None, |s, g, way, _| match way.nodes() {
         Some(levels) => two_level::barrier(s, levels),
-        None => algorithm::barrier(s, g),
+        None => super::barrier(s, g),
     });
 
 /// In the order of kinds.
@@ -103,58 +103,58 @@ static TABLE: [Row; 17] = [
     BARRIER,
     row(Kind::Bcast, Nothing, Own, Root::Everywhere, |s, g, way, a| match way.nodes() {
         Some(levels) => two_level::bcast(s, levels, a.root, a.recv.whole()),
-        None => algorithm::bcast(s, g, way.how, a.root, a.recv.whole()),
+        None => super::bcast(s, g, way.how, a.root, a.recv.whole()),
     }),
     reduction(Kind::Reduce, Own, Own, Root::Recv, |s, g, way, a| match way.nodes() {
         Some(levels) => two_level::reduce(s, levels, g, a.root, a.folding(), a.pair()),
-        None => algorithm::reduce(s, g, way.how, a.root, a.folding(), a.pair()),
+        None => super::reduce(s, g, way.how, a.root, a.folding(), a.pair()),
     }),
     reduction(Kind::Allreduce, Own, Own, Root::None, |s, g, way, a| match way.nodes() {
         Some(levels) => two_level::allreduce(s, levels, a.folding(), a.pair()),
-        None => algorithm::allreduce(s, g, way.how, a.element(), a.pair()),
+        None => super::allreduce(s, g, way.how, a.element(), a.pair()),
     }),
     row(Kind::Gather, Own, All, Root::Recv, |s, g, way, a| match way.nodes() {
         Some(levels) => two_level::gather(s, levels, g, a.root, a.pair()),
-        None => algorithm::gather(s, g, way.how, a.root, a.pair()),
+        None => super::gather(s, g, way.how, a.root, a.pair()),
     }),
     row(Kind::Gatherv, Own, Varied, Root::Recv, |s, g, _, a| {
-        algorithm::gatherv(s, g, a.root, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
+        super::gatherv(s, g, a.root, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
     }),
     row(Kind::Scatter, All, Own, Root::Send, |s, g, way, a| match way.nodes() {
         Some(levels) => two_level::scatter(s, levels, g, a.root, a.pair()),
-        None => algorithm::scatter(s, g, way.how, a.root, a.pair()),
+        None => super::scatter(s, g, way.how, a.root, a.pair()),
     }),
     row(Kind::Scatterv, Varied, Own, Root::Send, |s, g, _, a| {
-        algorithm::scatterv(s, g, a.root, |rank| a.send.block(rank, a.bytes), a.recv.whole())
+        super::scatterv(s, g, a.root, |rank| a.send.block(rank, a.bytes), a.recv.whole())
     }),
     row(Kind::Allgather, Own, All, Root::None, |s, g, way, a| match way.nodes() {
         Some(levels) => two_level::allgather(s, levels, a.pair()),
-        None => algorithm::allgather(s, g, way.how, a.pair()),
+        None => super::allgather(s, g, way.how, a.pair()),
     }),
     row(Kind::Allgatherv, Own, Varied, Root::None, |s, g, _, a| {
-        algorithm::allgatherv(s, g, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
+        super::allgatherv(s, g, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
     }),
     row(Kind::Alltoall, All, All, Root::None, |s, g, way, a| {
-        algorithm::alltoall(s, g, way.how, a.bytes, a.pair(), a.in_place)
+        super::alltoall(s, g, way.how, a.bytes, a.pair(), a.in_place)
     }),
     row(Kind::Alltoallv, Varied, Varied, Root::None, |s, g, _, a| {
         let out = |rank| a.send.block(rank, a.bytes);
-        algorithm::alltoallv(s, g, out, |rank| a.recv.block(rank, a.bytes), a.in_place)
+        super::alltoallv(s, g, out, |rank| a.recv.block(rank, a.bytes), a.in_place)
     }),
     reduction(Kind::ReduceScatter, Varied, Own, Root::None, |s, g, _, a| {
-        algorithm::reduce_scatter(s, g, |rank| a.send.block(rank, a.bytes), a.recv.whole())
+        super::reduce_scatter(s, g, |rank| a.send.block(rank, a.bytes), a.recv.whole())
     }),
     reduction(Kind::ReduceScatterBlock, All, Own, Root::None, |s, g, _, a| {
-        algorithm::reduce_scatter(s, g, |rank| a.send.block(rank, a.bytes), a.recv.whole())
+        super::reduce_scatter(s, g, |rank| a.send.block(rank, a.bytes), a.recv.whole())
     }),
     reduction(Kind::Scan, Own, Own, Root::None, |s, g, _, a| {
-        algorithm::scan(s, g, a.send.whole(), a.recv.whole())
+        super::scan(s, g, a.send.whole(), a.recv.whole())
     }),
     reduction(Kind::Exscan, Own, Own, Root::None, |s, g, _, a| {
-        algorithm::exscan(s, g, a.send.whole(), a.recv.whole())
+        super::exscan(s, g, a.send.whole(), a.recv.whole())
     }),
     row(Kind::NeighborAlltoallv, Varied, Varied, Root::None, |s, g, _, a| {
-        algorithm::neighbor_alltoallv(s, g, a.blocks_out(), a.blocks_in())
+        super::neighbor_alltoallv(s, g, a.blocks_out(), a.blocks_in())
     }),
 ];
 

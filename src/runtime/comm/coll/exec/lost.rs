@@ -1,12 +1,12 @@
 //! Whether a collective can still come to its end, and why not: ranks that died, left or are
 //! absent, and ranks that gave it up.
 
-use super::super::Comm;
-use super::super::absence::Gone;
-use super::super::report::{GivenUp, Inquiry};
 use super::{Run, Work, report_on};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::absence::Gone;
+use crate::runtime::comm::report::{GivenUp, Inquiry};
 use crate::sys::clock::now_ns;
 
 /// How long a collective may go on after a death was seen: what the dead rank sent may complete it.

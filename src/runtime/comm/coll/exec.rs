@@ -6,21 +6,21 @@
 mod lost;
 mod questions;
 
-use super::algorithms::Group;
-use super::call::Call;
-use super::coll::staging::Stage;
-use super::coll::{Begun, CollArgs, device, native};
-use super::flat::{self, Flat};
-use super::left::Turns;
-use super::recorder::Ticket;
-use super::report::{self, Inquiry};
-use super::schedule::{Advance, Schedule};
-use super::table::check_outside;
-use super::types::Reduction;
-use super::{Comm, progress, withdrawing};
+use crate::runtime::comm::flat::{self, Flat};
+use super::staging::Stage;
+use super::{Begun, CollArgs, device, native};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::OpId;
+use crate::runtime::comm::algorithms::Group;
+use crate::runtime::comm::call::Call;
+use crate::runtime::comm::left::Turns;
+use crate::runtime::comm::recorder::Ticket;
+use crate::runtime::comm::report::{self, Inquiry};
+use crate::runtime::comm::schedule::{Advance, Schedule};
+use crate::runtime::comm::table::check_outside;
+use crate::runtime::comm::types::Reduction;
+use crate::runtime::comm::{Comm, progress, withdrawing};
 use crate::sys::cache::usually;
 use crate::sys::epoch;
 use crate::sys::park::Backoff;
@@ -72,10 +72,10 @@ pub struct Run {
 }
 
 /// A collective's number is taken, and it is noted.
-pub(super) struct Beginning {
-    pub(super) ticket: Ticket,
-    pub(super) call: Call,
-    pub(super) turn: Taken,
+pub(in crate::runtime::comm) struct Beginning {
+    pub(in crate::runtime::comm) ticket: Ticket,
+    pub(in crate::runtime::comm) call: Call,
+    pub(in crate::runtime::comm) turn: Taken,
 }
 
 impl Beginning {
@@ -107,18 +107,18 @@ impl Beginning {
     }
 
     /// One of the transport's own that has not started.
-    pub(super) fn native(self, args: CollArgs) -> Run {
+    pub(in crate::runtime::comm) fn native(self, args: CollArgs) -> Run {
         self.run(Work::Native(args, None))
     }
 }
 
 impl Comm {
-    pub(super) fn group(&self) -> Group {
+    pub(in crate::runtime::comm) fn group(&self) -> Group {
         Group { rank: self.rank, size: self.size }
     }
 
     #[cold]
-    pub(super) fn refuse(&self, name: &str) -> Error {
+    pub(in crate::runtime::comm) fn refuse(&self, name: &str) -> Error {
         let why = self.broken.lock().clone().unwrap_or_default();
         Error::new(
             DTL_ERROR_INVALID_STATE,
@@ -131,13 +131,13 @@ impl Comm {
 
     /// Of one that was begun after the one that failed first: with a death all fail alike.
     #[cold]
-    pub(super) fn fail_with_first(&self) -> Error {
+    pub(in crate::runtime::comm) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
         if self.has_gone() { Error::new(DTL_ERROR_RANK_FAILURE, error.text()) } else { error }
     }
 
     /// Whether a collective has failed.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(in crate::runtime::comm) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 
@@ -150,7 +150,7 @@ impl Comm {
     }
 
     /// Begins one collective by the library's own algorithms: `generate` appends its steps.
-    pub(super) fn prepare(
+    pub(in crate::runtime::comm) fn prepare(
         &self,
         call: Call,
         reduction: Option<Reduction>,
@@ -170,8 +170,12 @@ impl Comm {
     /// Begins one over the board. What is over at once is never described as a `Run`, which would
     /// take longer than the collective.
     #[inline]
-    pub(super) fn prepare_flat(&self, args: CollArgs, flat: &Flat) -> Result<Begun> {
-        let call = args.call();
+    pub(in crate::runtime::comm) fn prepare_flat(
+        &self,
+        args: CollArgs,
+        flat: &Flat,
+    ) -> Result<Begun> {
+        let call = Call::of(&args);
         let turn = self.enter(&call)?;
         let begin = self.begin(call, turn);
         let mut steps = flat::Steps::new(self, flat, args, begin.tag());
@@ -185,22 +189,22 @@ impl Comm {
     }
 
     /// Begins one of device memory.
-    pub(super) fn prepare_on_device(&self, args: CollArgs) -> Result<Begun> {
-        let call = args.call();
+    pub(in crate::runtime::comm) fn prepare_on_device(&self, args: CollArgs) -> Result<Begun> {
+        let call = Call::of(&args);
         let turn = self.enter(&call)?;
         Ok(Begun::Going(self.begin(call.on_device(), turn).run(Work::Device(args, None))))
     }
 
     /// Collectives are called one at a time, by threads that may call the transport.
     #[inline]
-    pub(super) fn enter(&self, call: &Call) -> Result<Taken> {
+    pub(in crate::runtime::comm) fn enter(&self, call: &Call) -> Result<Taken> {
         let mark = epoch::thread_mark();
         self.try_enter(mark).map_or_else(|| self.enter_with_care(call.kind.name(), mark), Ok)
     }
 
     /// The same of the usual case, by the thread of that mark.
     #[inline(always)]
-    pub(super) fn try_enter(&self, mark: usize) -> Option<Taken> {
+    pub(in crate::runtime::comm) fn try_enter(&self, mark: usize) -> Option<Taken> {
         let is_well =
             self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
         if usually(is_well) { self.in_collective.try_take(mark) } else { None }
@@ -230,18 +234,18 @@ impl Comm {
 
     /// Others may call one.
     #[inline(always)]
-    pub(super) fn leave(&self, turn: Taken) {
+    pub(in crate::runtime::comm) fn leave(&self, turn: Taken) {
         self.in_collective.give_back(turn);
     }
 
     #[inline]
-    pub(super) fn begin(&self, call: Call, turn: Taken) -> Beginning {
+    pub(in crate::runtime::comm) fn begin(&self, call: Call, turn: Taken) -> Beginning {
         let call = self.numbered(call);
         Beginning { ticket: self.recorder.begin(&call), call, turn }
     }
 
     #[inline(always)]
-    pub(super) fn numbered(&self, call: Call) -> Call {
+    pub(in crate::runtime::comm) fn numbered(&self, call: Call) -> Call {
         // One thread at a time is here (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
@@ -262,7 +266,7 @@ impl Comm {
 }
 
 impl Run {
-    pub(super) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
+    pub(in crate::runtime::comm) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
             Work::Steps(schedule) => schedule.advance(comm, self.tag),
             Work::Native(args, op) => native::advance(comm, args, op),
@@ -280,7 +284,7 @@ impl Run {
     }
 
     /// For a request: moves it on, and fails it if it cannot come to its end any more.
-    pub(super) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
+    pub(in crate::runtime::comm) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
         let advance =
             self.advance(comm).map_err(|error| self.placed(comm, error, &Inquiry::never()))?;
         if advance == Advance::Waiting {
@@ -293,7 +297,7 @@ impl Run {
         Ok(advance)
     }
 
-    pub(super) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
+    pub(in crate::runtime::comm) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
         let advance = self.advance(comm);
         // Other collectives may be started while this one goes on.
         comm.leave(self.turn);
@@ -323,7 +327,7 @@ impl Run {
 
     /// It is over: buffers that the host cannot reach get their results.
     #[inline(always)]
-    pub(super) fn deliver(&mut self) -> Result<()> {
+    pub(in crate::runtime::comm) fn deliver(&mut self) -> Result<()> {
         if self.stage.is_none() { Ok(()) } else { self.deliver_stage() }
     }
 
@@ -335,28 +339,28 @@ impl Run {
             .map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
     }
 
-    pub(super) fn call(&self) -> &Call {
+    pub(in crate::runtime::comm) fn call(&self) -> &Call {
         &self.call
     }
 
     /// The same with what stands for buffers that get their results when it is over.
-    pub(super) fn with(self, stage: Stage) -> Run {
+    pub(in crate::runtime::comm) fn with(self, stage: Stage) -> Run {
         Run { stage: Some(Box::new(stage)), ..self }
     }
 
     /// Keeps its lists' memory for the next one.
-    pub(super) fn recycle(&mut self, comm: &Comm) {
+    pub(in crate::runtime::comm) fn recycle(&mut self, comm: &Comm) {
         if let Work::Steps(schedule) = &mut self.work {
             comm.put_back(std::mem::take(schedule));
         }
     }
 
     /// Whether it is in the transport's hands, which do not give it back.
-    pub(super) fn is_irrevocable(&self) -> bool {
+    pub(in crate::runtime::comm) fn is_irrevocable(&self) -> bool {
         matches!(self.work, Work::Native(_, Some(_)))
     }
 
-    pub(super) fn wait(mut self, comm: &Comm) -> Result<()> {
+    pub(in crate::runtime::comm) fn wait(mut self, comm: &Comm) -> Result<()> {
         let result = self.wait_in_turn(comm);
         if let Err(error) = &result {
             self.fail(comm, error);
@@ -423,12 +427,12 @@ impl Run {
     }
 
     /// Whether it has failed and the transport has kept operations of it.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(in crate::runtime::comm) fn is_kept(&self) -> bool {
         matches!(&self.work, Work::Steps(schedule) if schedule.is_in_use())
     }
 
     /// Takes back what is in flight and tells the others that this rank does not go on.
-    pub(super) fn fail(&mut self, comm: &Comm, error: &Error) {
+    pub(in crate::runtime::comm) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             Work::Steps(schedule) => schedule.abandon(comm),
             Work::Device(..) => device::give_up(comm),

@@ -1,11 +1,9 @@
 //! Arguments of a collective on one rank, in one value.
 
+use super::Folding;
 use super::table::{Extent, Root, Row};
 use crate::abi::word::dtl_dtype_t;
-use crate::error::{Result, fail};
-use crate::runtime::comm::Comm;
-use crate::runtime::comm::algorithms::Folding;
-use crate::runtime::comm::call::{Call, Kind};
+use crate::runtime::comm::kind::Kind;
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::Region;
 use std::slice;
@@ -122,16 +120,6 @@ impl CollArgs {
         self.kind.row()
     }
 
-    /// Description for recorder and reports.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn call(&self) -> Call {
-        Call {
-            peer: self.root,
-            op: self.reduction.map_or(-1, |reduction| reduction.op),
-            ..Call::new(self.kind).with(self.count, self.dtype)
-        }
-    }
-
     /// Whether operands may be taken in any order.
     #[must_use]
     #[inline(always)]
@@ -178,63 +166,5 @@ impl CollArgs {
             (.., Extent::All | Extent::Varied) => self.send = self.recv.clone(),
             _ => {}
         }
-    }
-
-    /// Checks what the library cannot run, whatever its algorithm.
-    #[inline(always)]
-    pub(super) fn check(&self, comm: &Comm) -> Result<()> {
-        if self.row().root != Root::None {
-            self.check_root(comm)?;
-        }
-        match (&self.send, &self.recv) {
-            _ if self.in_place => Ok(()),
-            (Buffer::Whole(send), Buffer::Whole(recv)) if !send.overlaps(*recv) => Ok(()),
-            _ => self.check_apart(comm),
-        }
-    }
-
-    #[inline]
-    fn check_root(&self, comm: &Comm) -> Result<()> {
-        let root = self.root;
-        if !(0..comm.size()).contains(&root) {
-            return fail!(
-                DTL_ERROR_INVALID_RANK,
-                "root {root}: the communicator has ranks 0 to {}",
-                comm.size() - 1
-            );
-        }
-        if self.in_place && comm.rank() != root {
-            let name = if self.row().root == Root::Send { "rbuf" } else { "sbuf" };
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "{name}: DTL_IN_PLACE is for the root (rank {root}) only"
-            );
-        }
-        Ok(())
-    }
-
-    /// Checks that nothing is sent from where something is received, and the peers of a
-    /// neighborhood collective.
-    #[inline(never)]
-    fn check_apart(&self, comm: &Comm) -> Result<()> {
-        let (send, recv) = (self.send.ranges(), self.recv.ranges());
-        // Mostly the two areas are apart, which is quick to see.
-        let area = |ranges: &[Region]| {
-            let used = ranges.iter().filter(|range| !range.is_empty());
-            let ends = used.map(|range| (range.addr().get(), range.addr().get() + range.len()));
-            ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-        };
-        if let (Some(out), Some(into)) = (area(send), area(recv)) {
-            let is_near = out.0 < into.1 && into.0 < out.1;
-            if is_near && send.iter().any(|out| recv.iter().any(|into| out.overlaps(*into))) {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "the send and receive buffers overlap: use two buffers, or DTL_IN_PLACE"
-                );
-            }
-        }
-        let Some(neighbors) = &self.neighbors else { return Ok(()) };
-        neighbors.dests.iter().try_for_each(|rank| comm.check_peer("dests", *rank, false))?;
-        neighbors.sources.iter().try_for_each(|rank| comm.check_peer("sources", *rank, false))
     }
 }
