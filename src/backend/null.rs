@@ -8,7 +8,7 @@ use crate::abi::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Device, Exec, ExecGroups, Launch, Memory, Place, Presence, Token, Transfer,
+    Device, Exec, ExecGroups, HostExec, Launch, Memory, Place, Presence, Token, Transfer,
 };
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
@@ -128,7 +128,11 @@ impl Transfer for Null {
 
 impl Exec for Null {
     fn groups(&self) -> ExecGroups {
-        ExecGroups { streams: true, events: true, host: true }
+        ExecGroups { streams: true, events: true }
+    }
+
+    fn host(&self) -> Option<&dyn HostExec> {
+        Some(self)
     }
 
     fn stream_create(&self, _device: i32, _flags: u64) -> Result<Token> {
@@ -170,7 +174,9 @@ impl Exec for Null {
     fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
         Some(Ok(()))
     }
+}
 
+impl HostExec for Null {
     fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
         Ok(())
     }
@@ -187,5 +193,9 @@ impl Exec for Null {
 
     fn max_parallelism(&self) -> Result<u32> {
         Ok(1)
+    }
+
+    fn suggested_parallelism(&self) -> Option<Result<u32>> {
+        None
     }
 }

@@ -8,7 +8,7 @@ use crate::abi::comm::DTL_COMM_DETERMINISTIC;
 use crate::abi::device::*;
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::error::{Result, fail};
+use crate::error::Result;
 use crate::sys::buf::Addr;
 
 mod collective;
@@ -105,11 +105,9 @@ pub struct ExecGroups {
     pub streams: bool,
     /// Events of its own (only with streams).
     pub events: bool,
-    /// Host execution of its own.
-    pub host: bool,
 }
 
-/// Streams, events, launches, host loops. Methods of a group are called only if [`Exec::groups`]
+/// Streams, events, launches. Methods of a group are called only if [`Exec::groups`]
 /// says that the group is there.
 pub trait Exec: Send + Sync {
     /// The groups provided.
@@ -171,34 +169,26 @@ pub trait Exec: Send + Sync {
         None
     }
 
-    /// host: runs a function and returns when it has run.
-    fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
-        no_host_group()
-    }
-    /// host: runs a loop in pieces of at most `grain` and returns when all have run.
-    fn parallel_for(
-        &self,
-        _range: (u64, u64),
-        _grain: u64,
-        _body: dtl_range_fn_t,
-        _user: Addr,
-    ) -> Result<()> {
-        no_host_group()
-    }
-    /// host: most iterations that ever run at once.
-    fn max_parallelism(&self) -> Result<u32> {
-        no_host_group()
-    }
-    /// Into how many pieces a loop is best cut.
-    fn suggested_parallelism(&self) -> Option<Result<u32>> {
-        None
-    }
+    /// Host execution of its own. `None`: the library's own pool runs functions and loops.
+    fn host(&self) -> Option<&dyn HostExec>;
 }
 
-/// What the group "host" does where a backend has none; not reached, since the library's own is
-/// taken then.
-fn no_host_group<T>() -> Result<T> {
-    fail!(DTL_ERROR_NOT_SUPPORTED, "this backend runs nothing on the host")
+/// Host execution: functions and loops on threads of the backend's own.
+pub trait HostExec: Send + Sync {
+    /// Runs a function and returns when it has run.
+    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()>;
+    /// Runs a loop in pieces of at most `grain` and returns when all have run.
+    fn parallel_for(
+        &self,
+        range: (u64, u64),
+        grain: u64,
+        body: dtl_range_fn_t,
+        user: Addr,
+    ) -> Result<()>;
+    /// Most iterations that ever run at once.
+    fn max_parallelism(&self) -> Result<u32>;
+    /// Into how many pieces a loop is best cut. `None`: as many as run at once.
+    fn suggested_parallelism(&self) -> Option<Result<u32>>;
 }
 
 /// A kernel launch as handed to a backend that queues kernels itself.

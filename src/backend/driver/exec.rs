@@ -6,7 +6,7 @@ use super::{DeviceBackend, Driver, Record, Stream, token};
 use crate::abi::exec::DTL_EVENT_NO_TIMING;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Exec, ExecGroups, Token};
+use crate::runtime::backend::{Exec, ExecGroups, HostExec, Token};
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
 use std::sync::Arc;
@@ -57,7 +57,11 @@ fn from_token<D: Driver>(token: Token) -> Arc<Stream<D>> {
 
 impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
     fn groups(&self) -> ExecGroups {
-        ExecGroups { streams: true, events: true, host: false }
+        ExecGroups { streams: true, events: true }
+    }
+
+    fn host(&self) -> Option<&dyn HostExec> {
+        None
     }
 
     fn stream_create(&self, device: i32, _flags: u64) -> Result<Token> {

@@ -6,7 +6,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::abi::vtable::dtl_exec_vtable_t;
 use crate::error::{Error, Result};
-use crate::runtime::backend::{Exec, ExecGroups, Launch, Token};
+use crate::runtime::backend::{Exec, ExecGroups, HostExec, Launch, Token};
 use crate::sys::buf::Addr;
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ pub(super) struct NativeExec {
     owner: Arc<Owner>,
     table: dtl_exec_vtable_t,
     groups: ExecGroups,
+    /// Whether the table has the slots of host execution.
+    has_host: bool,
 }
 
 impl NativeExec {
@@ -37,7 +39,7 @@ impl NativeExec {
                 ("event_query", table.event_query.is_some()),
             ],
         )?;
-        let host = whole(
+        let has_host = whole(
             "exec",
             "host execution",
             &[
@@ -52,13 +54,17 @@ impl NativeExec {
                 "exec.stream_create is NULL: the event slots need the stream slots beside them",
             ));
         }
-        Ok(NativeExec { owner, table: *table, groups: ExecGroups { streams, events, host } })
+        Ok(NativeExec { owner, table: *table, groups: ExecGroups { streams, events }, has_host })
     }
 }
 
 impl Exec for NativeExec {
     fn groups(&self) -> ExecGroups {
         self.groups
+    }
+
+    fn host(&self) -> Option<&dyn HostExec> {
+        self.has_host.then_some(self as _)
     }
 
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token> {
@@ -165,7 +171,9 @@ impl Exec for NativeExec {
             count
         ))
     }
+}
 
+impl HostExec for NativeExec {
     fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
         call!(self.owner, "exec.execute", slot!(self, execute), task, user.ptr())
     }

@@ -6,7 +6,7 @@ use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
 use super::pool::{self, Body, Pool, run_in_order};
 use super::queue::{Queue, Work};
-use super::{exec_of, outcome, ticket};
+use super::{host_of, outcome, ticket};
 use crate::abi::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -51,7 +51,7 @@ impl Executor {
     /// An executor of a kind (0 = the backend's own if it has one, else a pool). `threads` is a
     /// pool's size (0 = choose).
     pub fn create(home: Arc<Backend>, kind: u32, threads: u32) -> Result<Self> {
-        let hosts = home.exec.as_deref().is_some_and(|exec| exec.groups().host);
+        let hosts = home.exec.as_deref().is_some_and(|exec| exec.host().is_some());
         let queue = || Queue::new(Arc::clone(&home), 0);
         let body = match kind {
             DTL_EXECUTOR_INLINE => Kind::Inline(Mutex::new(None)),
@@ -91,7 +91,7 @@ impl Executor {
         match &self.body {
             Kind::Inline(_) | Kind::Pool(_) => call(function, user),
             Kind::Sequential(queue) => on_worker(queue, move || call(function, user)),
-            Kind::Backend(_) => exec_of(&self.home)?.execute(Some(function), user),
+            Kind::Backend(_) => host_of(&self.home)?.execute(Some(function), user),
         }
     }
 
@@ -127,7 +127,7 @@ impl Executor {
             Kind::Pool(pool) => pool.spawn_marked(move || call(function, user), fence),
             Kind::Backend(queue) => {
                 let home = Arc::clone(&self.home);
-                let work = move || exec_of(&home)?.execute(Some(function), user);
+                let work = move || host_of(&home)?.execute(Some(function), user);
                 queue.push_with(|| marked(queue.own(fence()), work))
             }
         }
@@ -147,8 +147,8 @@ impl Executor {
             return Ok(());
         }
         if let Kind::Backend(_) = &self.body {
-            let exec = exec_of(&self.home)?;
-            return exec.parallel_for(
+            let host = host_of(&self.home)?;
+            return host.parallel_for(
                 range,
                 self.backend_grain(end - begin, grain)?,
                 Some(body),
@@ -185,8 +185,8 @@ impl Executor {
                 status
             }
         }));
-        let exec = exec_of(&self.home)?;
-        let result = exec.parallel_for((begin, end), grain, Some(ticket::piece), piece.user());
+        let host = host_of(&self.home)?;
+        let result = host.parallel_for((begin, end), grain, Some(ticket::piece), piece.user());
         let failure = failure.lock().take();
         failure.map_or(result, Err)
     }
@@ -215,10 +215,10 @@ impl Executor {
             Kind::Sequential(_) => (DTL_EXECUTOR_SEQUENTIAL, 1),
             Kind::Pool(pool) => (DTL_EXECUTOR_POOL, pool.size()),
             Kind::Backend(_) => {
-                let exec = exec_of(&self.home)?;
-                let max_parallelism = exec.max_parallelism()?;
+                let host = host_of(&self.home)?;
+                let max_parallelism = host.max_parallelism()?;
                 let suggested_parallelism =
-                    exec.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;
+                    host.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;
                 return Ok(Info {
                     kind: DTL_EXECUTOR_BACKEND,
                     max_parallelism,

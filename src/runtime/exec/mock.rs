@@ -6,7 +6,7 @@ use crate::abi::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result};
-use crate::runtime::backend::{Device, Exec, ExecGroups, Launch, Presence, Token};
+use crate::runtime::backend::{Device, Exec, ExecGroups, HostExec, Launch, Presence, Token};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
@@ -47,6 +47,7 @@ impl Device for Here {
 
 /// Counts what it is asked; everything completes at once, except events while `stalled`.
 pub(super) struct Mock {
+    /// Without streams it has host execution.
     pub(super) groups: ExecGroups,
     pub(super) optional: bool,
     pub(super) calls: Mutex<Vec<&'static str>>,
@@ -86,6 +87,9 @@ pub(super) fn home_of(mock: &Arc<Mock>) -> Arc<Backend> {
 impl Exec for Arc<Mock> {
     fn groups(&self) -> ExecGroups {
         self.groups
+    }
+    fn host(&self) -> Option<&dyn HostExec> {
+        (!self.groups.streams).then_some(self as _)
     }
     fn stream_create(&self, _device: i32, _flags: u64) -> Result<Token> {
         self.note("stream_create");
@@ -141,6 +145,9 @@ impl Exec for Arc<Mock> {
         assert_eq!(launch.args.len(), launch.sizes.len());
         self.optional("launch", ())
     }
+}
+
+impl HostExec for Arc<Mock> {
     fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
         match task.unwrap()(user.ptr()) {
             DTL_SUCCESS => Ok(()),
@@ -167,5 +174,8 @@ impl Exec for Arc<Mock> {
     }
     fn max_parallelism(&self) -> Result<u32> {
         Ok(3)
+    }
+    fn suggested_parallelism(&self) -> Option<Result<u32>> {
+        None
     }
 }

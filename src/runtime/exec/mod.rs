@@ -32,7 +32,7 @@ use crate::abi::device::dtl_device_info_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::last_error::Mark;
-use crate::runtime::backend::Exec;
+use crate::runtime::backend::{Exec, HostExec};
 use crate::runtime::device;
 use crate::runtime::registry::Backend;
 use std::sync::Arc;
@@ -77,6 +77,11 @@ fn exec_of(home: &Arc<Backend>) -> Result<&dyn Exec> {
         Some(exec) => Ok(exec),
         None => Err(lost(home)),
     }
+}
+
+/// A backend's own host execution.
+fn host_of(home: &Arc<Backend>) -> Result<&dyn HostExec> {
+    exec_of(home)?.host().ok_or_else(|| lost(home))
 }
 
 #[cold]

@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-const STREAMS: ExecGroups = ExecGroups { streams: true, events: false, host: false };
-const EVENTS: ExecGroups = ExecGroups { streams: true, events: true, host: false };
-const HOST: ExecGroups = ExecGroups { streams: false, events: false, host: true };
+const STREAMS: ExecGroups = ExecGroups { streams: true, events: false };
+const EVENTS: ExecGroups = ExecGroups { streams: true, events: true };
+const HOST: ExecGroups = ExecGroups { streams: false, events: false };
 
 fn number(value: usize) -> Addr {
     Addr::new(without_provenance_mut(value))
