@@ -510,7 +510,7 @@ fn tidy_sees_what_it_looks_for() {
         sys_modules("crate::sys::a::b; crate::sys::{c, d::{e, f}, g}; crate::sys::h::{i, j};"),
         ["a", "c", "d", "g", "h"]
     );
-    assert_eq!(entries::name_passed("    guard::call(\"dtl_a\", |inside| {"), Some("\"dtl_a\""));
+    assert_eq!(entries::name_passed("    Entry(\"dtl_a\").call(|inside| {"), Some("dtl_a"));
     assert!(calls_libc("libc::kill(pid, libc::SIGTERM)") && !calls_libc("let a = libc::SIGTERM;"));
     let locks = file(
         "src/a.rs",

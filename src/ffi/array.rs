@@ -2,7 +2,7 @@
 
 use super::args::{self, Out};
 use super::blocks;
-use super::guard;
+use super::guard::Entry;
 use crate::abi::array::*;
 use crate::abi::handle::{dtl_array_t, dtl_backend_t};
 use crate::abi::status::dtl_status_t;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn dtl_array_alloc(
     flags: u64,
     out: *mut dtl_array_t,
 ) -> dtl_status_t {
-    guard::call("dtl_array_alloc", |inside| {
+    Entry("dtl_array_alloc").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: `ndim` values.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn dtl_array_info(
     array: dtl_array_t,
     out_info: *mut dtl_array_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_array_info", |inside| {
+    Entry("dtl_array_info").call(|inside| {
         let array = array::find(inside, array.id)?;
         let fill = |info: &mut dtl_array_info_t| {
             array.info(info);
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn dtl_array_view(
     array: dtl_array_t,
     out_tensor: *mut dtl_dlpack_tensor_t,
 ) -> dtl_status_t {
-    guard::call("dtl_array_view", |inside| {
+    Entry("dtl_array_view").call(|inside| {
         let out = Out::new(out_tensor, "out_tensor")?;
         out.set(array::find(inside, array.id)?.view()?);
         Ok(())
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn dtl_array_export(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_versioned_t,
 ) -> dtl_status_t {
-    guard::call("dtl_array_export", |inside| {
+    Entry("dtl_array_export").call(|inside| {
         let out = Out::new(out, "out")?;
         out.set(array::find(inside, array.id)?.export(array.id)?);
         Ok(())
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_managed_t,
 ) -> dtl_status_t {
-    guard::call("dtl_array_export_unversioned", |inside| {
+    Entry("dtl_array_export_unversioned").call(|inside| {
         let out = Out::new(out, "out")?;
         out.set(array::find(inside, array.id)?.export_unversioned(array.id)?);
         Ok(())
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn dtl_array_import(
     tensor: *mut dtl_dlpack_versioned_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t {
-    guard::call("dtl_array_import", |inside| {
+    Entry("dtl_array_import").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: every version begins with its numbers.
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
     tensor: *mut dtl_dlpack_managed_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t {
-    guard::call("dtl_array_import_unversioned", |inside| {
+    Entry("dtl_array_import_unversioned").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract.
@@ -261,5 +261,5 @@ unsafe fn given<'a>(
 ///         allocation (dtl_mem_free).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t {
-    guard::wait("dtl_array_destroy", |inside| array::remove(inside, array.id), array::Removed::end)
+    Entry("dtl_array_destroy").wait(|inside| array::remove(inside, array.id), array::Removed::end)
 }

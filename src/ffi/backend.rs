@@ -1,7 +1,7 @@
 //! Backends: register, find, describe.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::{self, Entry};
 use crate::abi::device::dtl_backend_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn dtl_backend_register(
     flags: u64,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t {
-    guard::call("dtl_backend_register", |_| {
+    Entry("dtl_backend_register").call(|_| {
         // SAFETY: the caller's contract.
         let name = unsafe { args::text(name, "name") }?;
         let out = Out::new(out, "out")?;
@@ -106,9 +106,8 @@ unsafe fn take_optional<T: crate::abi::layouts::Described>(table: *const T) -> R
 /// backend all of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t {
-    guard::call("dtl_backend_unregister", |inside| {
-        if backend.id == 0 { Ok(()) } else { plugins::unregister(inside, backend) }
-    })
+    Entry("dtl_backend_unregister")
+        .call(|inside| if backend.id == 0 { Ok(()) } else { plugins::unregister(inside, backend) })
 }
 
 /// Finds a backend.
@@ -131,8 +130,7 @@ pub unsafe extern "C" fn dtl_backend_get(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
     let name = unsafe { args::text_or_null(name, "name") };
-    guard::wait(
-        "dtl_backend_get",
+    Entry("dtl_backend_get").wait(
         |_| Ok((Out::new(out, "out")?, name?)),
         |(out, name)| {
             out.set(registry::by_name(&epoch::enter(), name)?.handle());
@@ -144,8 +142,7 @@ pub unsafe extern "C" fn dtl_backend_get(
 /// Number of backends, available or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
-    guard::wait(
-        "dtl_backend_count",
+    Entry("dtl_backend_count").wait(
         |_| Out::new(out_count, "out_count"),
         |out| {
             out.set(registry::all(&epoch::enter()).len() as u64);
@@ -159,8 +156,7 @@ pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t 
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_backend_at",
+    Entry("dtl_backend_at").wait(
         |_| Out::new(out, "out"),
         |out| {
             let inside = epoch::enter();
@@ -185,7 +181,7 @@ pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> 
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char {
     let mut name = std::ptr::null();
-    let _ = guard::call("dtl_backend_name", |inside| {
+    let _ = Entry("dtl_backend_name").call(|inside| {
         name = device::backend(inside, backend)?.name.as_ptr();
         Ok(())
     });
@@ -200,7 +196,7 @@ pub unsafe extern "C" fn dtl_backend_info(
     backend: dtl_backend_t,
     out_info: *mut dtl_backend_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_backend_info", |inside| {
+    Entry("dtl_backend_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
         let describe = |info: &mut dtl_backend_info_t| {
             info.components = backend.components();
@@ -226,8 +222,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     why: *mut c_char,
     cap: u64,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_backend_is_available",
+    Entry("dtl_backend_is_available").wait(
         |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
         |(backend, out)| {
             let answer = backend.asked()?;
@@ -253,8 +248,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
     let feature = unsafe { args::text(feature, "feature") };
-    guard::wait(
-        "dtl_backend_supports",
+    Entry("dtl_backend_supports").wait(
         |inside| {
             Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?, feature?))
         },
@@ -284,8 +278,7 @@ pub unsafe extern "C" fn dtl_backend_self_test(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_backend_self_test",
+    Entry("dtl_backend_self_test").wait(
         |inside| device::pin_backend(inside, backend),
         |backend| {
             let (report, outcome) = self_test::run(&backend);

@@ -1,7 +1,7 @@
 //! Grids of ranks: arithmetic on what the caller passes, no communicator.
 
 use super::args::Out;
-use super::guard;
+use super::guard::Entry;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::cart;
@@ -58,7 +58,7 @@ fn put(pointer: *mut i32, numbers: &[i32], name: &str) -> Result<()> {
 /// Equivalent: MPI_Dims_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) -> dtl_status_t {
-    guard::call("dtl_cart_dims", |_| {
+    Entry("dtl_cart_dims").call(|_| {
         let ndims = dimensions(ndims)?;
         // SAFETY: the caller's contract.
         let mut chosen = unsafe { numbers(dims, ndims, "dims") }?.to_vec();
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dtl_cart_rank(
     coords: *const i32,
     out_rank: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_cart_rank", |_| {
+    Entry("dtl_cart_rank").call(|_| {
         let ndims = dimensions(ndims)?;
         let out = Out::new(out_rank, "out_rank")?;
         // SAFETY: the caller's contract.
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn dtl_cart_coords(
     rank: i32,
     out_coords: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_cart_coords", |_| {
+    Entry("dtl_cart_coords").call(|_| {
         let ndims = dimensions(ndims)?;
         Out::new(out_coords, "out_coords")?;
         // SAFETY: the caller's contract.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn dtl_cart_shift(
     out_source: *mut i32,
     out_dest: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_cart_shift", |_| {
+    Entry("dtl_cart_shift").call(|_| {
         let ndims = dimensions(ndims)?;
         let (source, dest) = (Out::new(out_source, "out_source")?, Out::new(out_dest, "out_dest")?);
         // SAFETY: the caller's contract.

@@ -1,7 +1,7 @@
 //! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
 
 use super::collective_args::{self as arguments, CArgs, Side};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -16,7 +16,7 @@ use std::ptr;
 /// # Safety
 /// As [`arguments::build`].
 #[inline(always)]
-unsafe fn wait(entry: &'static str, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
+unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::quick(
         Open::Library,
         |visit| {
@@ -35,10 +35,8 @@ unsafe fn wait(entry: &'static str, comm: dtl_comm_t, args: &CArgs) -> dtl_statu
 /// As [`arguments::build`].
 #[cold]
 #[inline(never)]
-unsafe fn general(entry: &'static str, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
-    guard::hold(
-        entry,
-        |inside| comm::hold(inside, comm),
+unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
+    entry.hold(|inside| comm::hold(inside, comm),
         // SAFETY: passed on.
         |comm| unsafe { run(comm, args) },
     )
@@ -83,7 +81,7 @@ pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
     let (send, recv) = (Side::NONE, Side::NONE);
     let args = CArgs::new(Kind::Barrier, send, recv, -1);
     // SAFETY: it has no buffers.
-    unsafe { wait("dtl_comm_barrier", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_barrier"), comm, &args) }
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -100,7 +98,7 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     let (send, recv) = (Side::NONE, Side::new("buf", buf, count));
     let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_bcast", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_bcast"), comm, &args) }
 }
 
 /// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
@@ -124,7 +122,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_reduce", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_reduce"), comm, &args) }
 }
 
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
@@ -155,7 +153,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
             Some(usual.unwrap_or_else(|| unsafe { run(&comm, &args()) }))
         },
         // SAFETY: as above.
-        || unsafe { general("dtl_comm_allreduce", comm, &args()) },
+        || unsafe { general(Entry("dtl_comm_allreduce"), comm, &args()) },
     )
 }
 
@@ -178,7 +176,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_reduce_scatter_block", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_reduce_scatter_block"), comm, &args) }
 }
 
 /// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
@@ -201,7 +199,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
         (Side::blocks("sbuf", sbuf, rcounts, ptr::null()), Side::new("rbuf", rbuf, 0));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_reduce_scatter", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_reduce_scatter"), comm, &args) }
 }
 
 /// Folds, element by element, what ranks 0 ... this one give.
@@ -220,7 +218,7 @@ pub unsafe extern "C" fn dtl_comm_scan(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_scan", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_scan"), comm, &args) }
 }
 
 /// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
@@ -239,7 +237,7 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_exscan", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_exscan"), comm, &args) }
 }
 
 /// Collects everybody's block at the root, in the order of ranks.
@@ -261,7 +259,7 @@ pub unsafe extern "C" fn dtl_comm_gather(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_gather", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_gather"), comm, &args) }
 }
 
 /// Collects everybody's block at the root, each with its own size and place.
@@ -285,7 +283,7 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
         (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
     let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_gatherv", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_gatherv"), comm, &args) }
 }
 
 /// Hands the root's blocks out, one to each rank in their order.
@@ -308,7 +306,7 @@ pub unsafe extern "C" fn dtl_comm_scatter(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_scatter", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_scatter"), comm, &args) }
 }
 
 /// Hands the root's blocks out, each with its own size and place.
@@ -331,7 +329,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
         (Side::blocks("sbuf", sbuf, scounts, sdispls), Side::new("rbuf", rbuf, rcount));
     let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_scatterv", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_scatterv"), comm, &args) }
 }
 
 /// Collects everybody's block at everybody, in the order of ranks.
@@ -351,7 +349,7 @@ pub unsafe extern "C" fn dtl_comm_allgather(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs::new(Kind::Allgather, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_allgather", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_allgather"), comm, &args) }
 }
 
 /// Collects everybody's block at everybody, each with its own size and place.
@@ -373,7 +371,7 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
         (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_allgatherv", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_allgatherv"), comm, &args) }
 }
 
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
@@ -393,7 +391,7 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_alltoall", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_alltoall"), comm, &args) }
 }
 
 /// The same with blocks of their own sizes and places.
@@ -422,7 +420,7 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     );
     let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_alltoallv", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_alltoallv"), comm, &args) }
 }
 
 /// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
@@ -455,5 +453,5 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     );
     let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { wait("dtl_comm_neighbor_alltoallv", comm, &args) }
+    unsafe { wait(Entry("dtl_comm_neighbor_alltoallv"), comm, &args) }
 }

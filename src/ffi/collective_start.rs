@@ -2,7 +2,7 @@
 
 use super::args::Out;
 use super::collective_args::{self as arguments, CArgs, Side};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -17,12 +17,12 @@ use std::ptr;
 /// As [`arguments::build`].
 #[inline(never)]
 unsafe fn start(
-    entry: &'static str,
+    entry: Entry,
     comm: dtl_comm_t,
     args: &CArgs,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(entry, |inside| {
+    entry.call(|inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: passed on.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     let (send, recv) = (Side::NONE, Side::NONE);
     let args = CArgs::new(Kind::Barrier, send, recv, -1);
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ibarrier", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ibarrier"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     let (send, recv) = (Side::NONE, Side::new("buf", buf, count));
     let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ibcast", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ireduce", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_iallreduce", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ireduce_scatter_block", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
         (Side::blocks("sbuf", sbuf, rcounts, ptr::null()), Side::new("rbuf", rbuf, 0));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ireduce_scatter", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_iscan", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_iexscan", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igather.
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn dtl_comm_igather(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_igather", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
         (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
     let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_igatherv", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_iscatter", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
         (Side::blocks("sbuf", sbuf, scounts, sdispls), Side::new("rbuf", rbuf, rcount));
     let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_iscatterv", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs::new(Kind::Allgather, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_iallgather", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
         (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_iallgatherv", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
         (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
     let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ialltoall", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     );
     let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ialltoallv", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
 }
 
 /// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
@@ -352,5 +352,5 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     );
     let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
-    unsafe { start("dtl_comm_ineighbor_alltoallv", comm, &args, out) }
+    unsafe { start(Entry("dtl_comm_ineighbor_alltoallv"), comm, &args, out) }
 }

@@ -1,7 +1,7 @@
 //! Communicators: open, describe, end.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
@@ -20,8 +20,7 @@ use crate::sys::epoch::Guard;
 /// Equivalent: MPI_COMM_WORLD.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_world",
+    Entry("dtl_comm_world").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, DTL_COMM_WORLD)?)),
         |(out, _opened)| {
             out.set(DTL_COMM_WORLD);
@@ -55,8 +54,7 @@ pub unsafe extern "C" fn dtl_comm_open(
     desc: *const dtl_comm_desc_t,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_open",
+    Entry("dtl_comm_open").wait(
         |inside| {
             let out = Out::new(out, "out")?;
             // SAFETY: the caller's contract.
@@ -115,8 +113,7 @@ unsafe fn take_description(
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_destroy",
+    Entry("dtl_comm_destroy").wait(
         |inside| comm::pin_to_destroy(inside, comm),
         |comm| comm.map_or(Ok(()), |comm| comm::destroy(&comm)),
     )
@@ -125,7 +122,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 /// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
-    guard::call("dtl_comm_rank", |inside| {
+    Entry("dtl_comm_rank").call(|inside| {
         let out = Out::new(out_rank, "out_rank")?;
         out.set(comm::pin(inside, comm)?.rank());
         Ok(())
@@ -135,7 +132,7 @@ pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> 
 /// Number of ranks. Equivalent: MPI_Comm_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
-    guard::call("dtl_comm_size", |inside| {
+    Entry("dtl_comm_size").call(|inside| {
         let out = Out::new(out_size, "out_size")?;
         out.set(comm::pin(inside, comm)?.size());
         Ok(())
@@ -150,7 +147,7 @@ pub unsafe extern "C" fn dtl_comm_info(
     comm: dtl_comm_t,
     out_info: *mut dtl_comm_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_info", |inside| {
+    Entry("dtl_comm_info").call(|inside| {
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| comm::info(&comm, info)) }

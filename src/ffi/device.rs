@@ -1,7 +1,7 @@
 //! Devices: how many, which one this thread uses, what they are.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
@@ -16,7 +16,7 @@ pub unsafe extern "C" fn dtl_backend_device_count(
     backend: dtl_backend_t,
     out_count: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_backend_device_count", |inside| {
+    Entry("dtl_backend_device_count").call(|inside| {
         let out = Out::new(out_count, "out_count")?;
         out.set(device::backend(inside, backend)?.device()?.count()?);
         Ok(())
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn dtl_backend_device_count(
 /// Equivalent: cudaSetDevice.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_set_device(backend: dtl_backend_t, device: i32) -> dtl_status_t {
-    guard::call("dtl_backend_set_device", |inside| {
+    Entry("dtl_backend_set_device").call(|inside| {
         device::forget_gone(inside);
         device::set(device::backend(inside, backend)?, device)
     })
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dtl_backend_get_device(
     backend: dtl_backend_t,
     out_device: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_backend_get_device", |inside| {
+    Entry("dtl_backend_get_device").call(|inside| {
         let out = Out::new(out_device, "out_device")?;
         out.set(device::get(device::backend(inside, backend)?)?);
         Ok(())
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn dtl_backend_dlpack_device(
     out_type: *mut i32,
     out_id: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_backend_dlpack_device", |inside| {
+    Entry("dtl_backend_dlpack_device").call(|inside| {
         let (out_type, out_id) = (Out::new(out_type, "out_type")?, Out::new(out_id, "out_id")?);
         let backend = device::backend(inside, backend)?;
         device::check(backend, device)?;
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn dtl_device_info(
     device: i32,
     out_info: *mut dtl_device_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_device_info", |inside| {
+    Entry("dtl_device_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| device::info(backend, device, info)) }
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn dtl_device_memory_info(
     out_free_bytes: *mut u64,
     out_total_bytes: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_device_memory_info", |inside| {
+    Entry("dtl_device_memory_info").call(|inside| {
         let (out_free, out_total) = (
             Out::new(out_free_bytes, "out_free_bytes")?,
             Out::new(out_total_bytes, "out_total_bytes")?,

@@ -3,7 +3,7 @@
 use super::args::{self, Out};
 use super::dispatch_own as own;
 use super::dispatch_query::{at_hand, take_query};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open};
 use crate::abi::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn dtl_dispatcher_create(
     flags: u64,
     out: *mut dtl_dispatcher_t,
 ) -> dtl_status_t {
-    guard::call("dtl_dispatcher_create", |_| {
+    Entry("dtl_dispatcher_create").call(|_| {
         let out = Out::new(out, "out")?;
         out.set(dispatch::create(flags)?);
         Ok(())
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn dtl_dispatcher_create(
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_status_t {
-    guard::call("dtl_dispatcher_destroy", |inside| dispatch::destroy(inside, dispatcher))
+    Entry("dtl_dispatcher_destroy").call(|inside| dispatch::destroy(inside, dispatcher))
 }
 
 /// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles:
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn dtl_dispatch_register(
     handler: *const dtl_dispatch_handler_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    guard::call("dtl_dispatch_register", |inside| {
+    Entry("dtl_dispatch_register").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: passed on.
         out.set(unsafe { register(inside, dispatcher, (keys, key_count), handler) }?);
@@ -330,7 +330,7 @@ pub extern "C" fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
     registration: dtl_registration_t,
 ) -> dtl_status_t {
-    guard::call("dtl_dispatch_unregister", |inside| {
+    Entry("dtl_dispatch_unregister").call(|inside| {
         dispatch::find(inside, dispatcher)?.unregister(inside, dispatcher, registration)
     })
 }
@@ -351,16 +351,12 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     query: *const dtl_dispatch_query_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the
-    /// stack.
-    #[cold]
-    #[inline(never)]
-    extern "C" fn find(
+    fn find(
         dispatcher: dtl_dispatcher_t,
         query: *const dtl_dispatch_query_t,
         out: *mut dtl_registration_t,
     ) -> dtl_status_t {
-        guard::call("dtl_dispatch_find", |inside| {
+        Entry("dtl_dispatch_find").call(|inside| {
             let out = Out::new(out, "out")?;
             let found = dispatch::find(inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct of the size it says.
@@ -370,7 +366,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         })
     }
 
-    /// The same: what is called here must not be in the way of what needs no call.
+    /// Out of line, and a function that cannot unwind, so that the fast path needs no stack space.
     #[cold]
     #[inline(never)]
     extern "C" fn search(
@@ -382,10 +378,10 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         guard::quick(
             Open::Library,
             |visit| match at_hand(&visit, dispatcher, query, out, look)? {
-                Quick::Found(_) => Some(DTL_SUCCESS),
+                Quick::Found(_) => Some(()),
                 _ => None,
             },
-            || find(dispatcher, query, out),
+            move || find(dispatcher, query, out),
         )
     }
 
@@ -400,7 +396,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
             }
             _ => None,
         },
-        || find(dispatcher, query, out),
+        move || find(dispatcher, query, out),
     )
 }
 
@@ -422,8 +418,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
     out_event: *mut dtl_event_t,
 ) -> dtl_status_t {
     let taken = Cell::new(None);
-    guard::hold(
-        "dtl_dispatch_invoke",
+    Entry("dtl_dispatch_invoke").hold(
         |inside| {
             if !out_event.is_null() {
                 Out::new(out_event, "out_event")?;
@@ -484,7 +479,7 @@ pub unsafe extern "C" fn dtl_dispatch_explain(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_dispatch_explain", |inside| {
+    Entry("dtl_dispatch_explain").call(|inside| {
         let found = dispatch::find(inside, dispatcher)?;
         // SAFETY: the caller's contract: a struct of the size it says.
         let query = unsafe { take_query(query) }?;

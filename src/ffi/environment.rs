@@ -1,7 +1,7 @@
 //! Environments: register, require, release, look.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::environment::{dtl_environment_desc_t, dtl_environment_info_t};
 use crate::abi::status::dtl_status_t;
 use crate::backend::native;
@@ -29,7 +29,7 @@ const MOST_ALIGN: u64 = 4096;
 pub unsafe extern "C" fn dtl_environment_register(
     desc: *const dtl_environment_desc_t,
 ) -> dtl_status_t {
-    guard::call("dtl_environment_register", |_| {
+    Entry("dtl_environment_register").call(|_| {
         // SAFETY: the caller's contract.
         environment::register(unsafe { describe(desc) }?).map(drop)
     })
@@ -125,7 +125,7 @@ fn check_paths(name: &str, headers: &[String], libraries: &[String]) -> Result<(
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_BUSY: somebody requires it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_status_t {
-    guard::call("dtl_environment_unregister", |_| {
+    Entry("dtl_environment_unregister").call(|_| {
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         environment::unregister(unsafe { args::text(name, "name") }?)
     })
@@ -159,11 +159,8 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_status_t {
     // SAFETY: the caller's contract: a NUL-terminated text or null.
     let name = unsafe { args::text(name, "name") };
-    guard::wait(
-        "dtl_environment_require",
-        |_| Need::parse(name?),
-        |need| environment::require(&need),
-    )
+    Entry("dtl_environment_require")
+        .wait(|_| Need::parse(name?), |need| environment::require(&need))
 }
 
 /// Takes one require back. With the last one, the environment and what it depended on (and nobody
@@ -178,7 +175,7 @@ pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_sta
 pub unsafe extern "C" fn dtl_environment_release(name: *const c_char) -> dtl_status_t {
     // SAFETY: the caller's contract: a NUL-terminated text or null.
     let name = unsafe { args::text(name, "name") };
-    guard::wait("dtl_environment_release", |_| name, environment::release)
+    Entry("dtl_environment_release").wait(|_| name, environment::release)
 }
 
 /// Gives the state block of an environment that is started. It stays where it is until the
@@ -192,7 +189,7 @@ pub unsafe extern "C" fn dtl_environment_state(
     name: *const c_char,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    guard::call("dtl_environment_state", |_| {
+    Entry("dtl_environment_state").call(|_| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
@@ -218,8 +215,7 @@ pub unsafe extern "C" fn dtl_environment_is_available(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract: a NUL-terminated text or null.
     let name = unsafe { args::text(name, "name") };
-    guard::wait(
-        "dtl_environment_is_available",
+    Entry("dtl_environment_is_available").wait(
         |_| Ok((Need::parse(name?)?, Out::new(out_yes, "out_yes")?)),
         |(need, out)| {
             let answer = environment::availability(&need);
@@ -234,8 +230,7 @@ pub unsafe extern "C" fn dtl_environment_is_available(
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t {
-    guard::wait(
-        "dtl_environment_count",
+    Entry("dtl_environment_count").wait(
         |_| Out::new(out_count, "out_count"),
         |out| {
             crate::runtime::plugins::search();
@@ -254,7 +249,7 @@ pub unsafe extern "C" fn dtl_environment_at(
     index: u64,
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_environment_at", |_| {
+    Entry("dtl_environment_at").call(|_| {
         let find = || match usize::try_from(index).ok().and_then(environment::at) {
             Some(found) => Ok(found),
             None => {
@@ -279,7 +274,7 @@ pub unsafe extern "C" fn dtl_environment_info(
     name: *const c_char,
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_environment_info", |_| {
+    Entry("dtl_environment_info").call(|_| {
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
         // SAFETY: the caller's contract.

@@ -1,7 +1,8 @@
 //! Events: points in a stream's work.
 
 use super::args::Out;
-use super::{guard, stream};
+use super::guard::Entry;
+use super::stream;
 use crate::abi::exec::{DTL_EVENT_COMPLETE, DTL_EVENT_PENDING};
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
@@ -25,7 +26,7 @@ pub unsafe extern "C" fn dtl_event_create(
     flags: u64,
     out: *mut dtl_event_t,
 ) -> dtl_status_t {
-    guard::call("dtl_event_create", |inside| {
+    Entry("dtl_event_create").call(|inside| {
         let out = Out::new(out, "out")?;
         let event = Event::create(objects::home(inside, backend)?, flags)?;
         out.set(dtl_event_t { id: objects::insert(event)? });
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn dtl_event_create(
 /// own wait return when it does). Equivalent: cudaEventDestroy.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t {
-    guard::call("dtl_event_destroy", |inside| {
+    Entry("dtl_event_destroy").call(|inside| {
         if let Some(event) = objects::remove::<Event>(inside, event.id)? {
             event.cancel_waiters();
         }
@@ -56,9 +57,8 @@ pub extern "C" fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t {
 /// Equivalent: cudaEventRecord.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_status_t {
-    guard::call("dtl_event_record", |inside| {
-        stream::find(inside, stream)?.record(find(inside, event)?)
-    })
+    Entry("dtl_event_record")
+        .call(|inside| stream::find(inside, stream)?.record(find(inside, event)?))
 }
 
 /// Waits until the work before the record is done. An event never recorded is done.
@@ -70,7 +70,7 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 /// Equivalent: cudaEventSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
-    guard::hold("dtl_event_sync", |inside| objects::hold(inside, event.id), Event::sync)
+    Entry("dtl_event_sync").hold(|inside| objects::hold(inside, event.id), Event::sync)
 }
 
 /// As dtl_event_sync, for a limited time.
@@ -79,11 +79,8 @@ pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
 /// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t {
-    guard::hold(
-        "dtl_event_wait",
-        |inside| objects::hold(inside, event.id),
-        |event: &Event| event.wait(timeout_ns),
-    )
+    Entry("dtl_event_wait")
+        .hold(|inside| objects::hold(inside, event.id), |event: &Event| event.wait(timeout_ns))
 }
 
 /// Asks whether the work before the record is done, without waiting.
@@ -93,7 +90,7 @@ pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_sta
 /// Equivalent: cudaEventQuery.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
-    guard::call("dtl_event_query", |inside| {
+    Entry("dtl_event_query").call(|inside| {
         let out = Out::new(out_state, "out_state")?;
         out.set(if find(inside, event)?.query()? { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING });
         Ok(())
@@ -112,7 +109,7 @@ pub unsafe extern "C" fn dtl_event_elapsed_ns(
     stop: dtl_event_t,
     out_ns: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_event_elapsed_ns", |inside| {
+    Entry("dtl_event_elapsed_ns").call(|inside| {
         let out = Out::new(out_ns, "out_ns")?;
         out.set(find(inside, start)?.elapsed_ns(find(inside, stop)?)?);
         Ok(())

@@ -1,7 +1,7 @@
 //! Executors: functions and loops on the host.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::exec::*;
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_executor_t};
 use crate::abi::runtime::dtl_task_fn_t;
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dtl_executor_create(
     desc: *const dtl_executor_desc_t,
     out: *mut dtl_executor_t,
 ) -> dtl_status_t {
-    guard::call("dtl_executor_create", |inside| {
+    Entry("dtl_executor_create").call(|inside| {
         let out = Out::new(out, "out")?;
         let (kind, threads) = if desc.is_null() {
             (0, 0)
@@ -69,8 +69,7 @@ pub unsafe extern "C" fn dtl_executor_create(
 /// called by the executor's own work it does not wait). The null executor: nothing happens.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_executor_destroy",
+    Entry("dtl_executor_destroy").wait(
         |inside| objects::remove::<Executor>(inside, executor.id),
         |executor| {
             if let Some(executor) = executor {
@@ -92,8 +91,7 @@ pub extern "C" fn dtl_executor_run(
     r#fn: dtl_task_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_executor_run",
+    Entry("dtl_executor_run").wait(
         |inside| Ok((given(r#fn, "fn")?, pin(inside, executor)?)),
         |(function, executor)| executor.run(function, Addr::new(user)),
     )
@@ -115,8 +113,7 @@ pub extern "C" fn dtl_executor_run_async(
     user: *mut c_void,
     event: dtl_event_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_executor_run_async",
+    Entry("dtl_executor_run_async").wait(
         |inside| {
             let event =
                 if event.id == 0 { None } else { Some(objects::pin::<Event>(inside, event.id)?) };
@@ -151,8 +148,7 @@ pub extern "C" fn dtl_executor_parallel_for(
     r#fn: dtl_range_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_executor_parallel_for",
+    Entry("dtl_executor_parallel_for").hold(
         |inside| objects::hold::<Executor>(inside, executor.id),
         |executor| executor.parallel_for((begin, end), grain, given(r#fn, "fn")?, Addr::new(user)),
     )
@@ -183,8 +179,7 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
     user: *mut c_void,
     out_result: *mut c_void,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_executor_parallel_reduce",
+    Entry("dtl_executor_parallel_reduce").hold(
         |inside| objects::hold::<Executor>(inside, executor.id),
         |executor| {
             if acc_size_bytes == 0 {
@@ -219,11 +214,8 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 ///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_executor_synchronize",
-        |inside| pin(inside, executor),
-        |executor| executor.synchronize(),
-    )
+    Entry("dtl_executor_synchronize")
+        .wait(|inside| pin(inside, executor), |executor| executor.synchronize())
 }
 
 /// Tells what an executor is and how parallel.
@@ -234,7 +226,7 @@ pub unsafe extern "C" fn dtl_executor_info(
     executor: dtl_executor_t,
     out_info: *mut dtl_executor_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_executor_info", |inside| {
+    Entry("dtl_executor_info").call(|inside| {
         let executor = objects::find::<Executor>(inside, executor.id)?;
         // SAFETY: the caller's contract: a writable struct of the size it says.
         unsafe {

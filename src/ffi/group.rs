@@ -1,7 +1,7 @@
 //! Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
@@ -26,8 +26,7 @@ use std::ffi::{c_char, c_void};
 ///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_dup",
+    Entry("dtl_comm_dup").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, pinned)| {
             out.set(group::dup(&pinned, comm)?);
@@ -49,8 +48,7 @@ pub unsafe extern "C" fn dtl_comm_split(
     key: i32,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_split",
+    Entry("dtl_comm_split").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
             out.set(group::split(&comm, color, key)?.unwrap_or(dtl_comm_t::NULL));
@@ -72,8 +70,7 @@ pub unsafe extern "C" fn dtl_comm_split_node(
     key: i32,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_split_node",
+    Entry("dtl_comm_split_node").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
             out.set(group::split_node(&comm, key)?);
@@ -97,8 +94,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     count: u64,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_group_create",
+    Entry("dtl_comm_group_create").wait(
         |inside| {
             let pinned = comm::pin(inside, comm)?;
             let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -150,8 +146,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 ///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_shrink",
+    Entry("dtl_comm_shrink").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
             out.set(agree::shrink(&comm)?);
@@ -168,7 +163,7 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
 /// Equivalent: MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
-    guard::call("dtl_comm_abort", |inside| {
+    Entry("dtl_comm_abort").call(|inside| {
         if !(1..=255).contains(&code) {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "code {code}: use 1 to 255");
         }
@@ -191,8 +186,7 @@ pub unsafe extern "C" fn dtl_comm_dump(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_dump",
+    Entry("dtl_comm_dump").wait(
         |inside| comm::pin(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -215,7 +209,7 @@ pub unsafe extern "C" fn dtl_comm_key_create(
     user: *mut c_void,
     out_key: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_key_create", |_| {
+    Entry("dtl_comm_key_create").call(|_| {
         let out = Out::new(out_key, "out_key")?;
         out.set(attribute::create_key(Key {
             copy: copy_fn,
@@ -232,7 +226,7 @@ pub unsafe extern "C" fn dtl_comm_key_create(
 /// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
-    guard::call("dtl_comm_key_destroy", |_| attribute::destroy_key(key))
+    Entry("dtl_comm_key_destroy").call(|_| attribute::destroy_key(key))
 }
 
 /// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
@@ -244,8 +238,7 @@ pub extern "C" fn dtl_comm_set_attr(
     key: i32,
     value: *mut c_void,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_set_attr",
+    Entry("dtl_comm_set_attr").wait(
         |inside| comm::pin(inside, comm),
         |pinned| attribute::set(&pinned, comm, key, Addr::new(value)),
     )
@@ -263,7 +256,7 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
     out_value: *mut *mut c_void,
     out_found: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_get_attr", |inside| {
+    Entry("dtl_comm_get_attr").call(|inside| {
         let (out_value, out_found) =
             (Out::new(out_value, "out_value")?, Out::new(out_found, "out_found")?);
         let value = attribute::get(&*comm::pin(inside, comm)?, key)?;
@@ -279,9 +272,6 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
 /// Equivalent: MPI_Comm_delete_attr.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_delete_attr",
-        |inside| comm::pin(inside, comm),
-        |pinned| attribute::delete(&pinned, comm, key),
-    )
+    Entry("dtl_comm_delete_attr")
+        .wait(|inside| comm::pin(inside, comm), |pinned| attribute::delete(&pinned, comm, key))
 }

@@ -11,8 +11,12 @@ use crate::sys::epoch::{self, Guard, Visit};
 use crate::sys::handle_ref::HazardRef;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Entry name of the library's own work and of the calls that control tracing: never traced.
-pub(super) const UNTRACED: &str = "";
+/// An entry of the C interface, by its name: that of its calls in traces.
+#[derive(Clone, Copy)]
+pub(super) struct Entry(pub(super) &'static str);
+
+/// The library's own work, and the calls that control tracing.
+pub(super) const UNTRACED: Entry = Entry("");
 
 /// What must be open for the fast path of an entry.
 #[derive(Clone, Copy)]
@@ -33,9 +37,16 @@ impl Open {
     }
 }
 
-/// Result of a fast path: one that is still to be recorded, or the status of one that is.
+/// Result of a fast path: success, one that is still to be recorded, or the status of one that is.
 pub(super) trait Outcome {
     fn into_status(self) -> dtl_status_t;
+}
+
+impl Outcome for () {
+    #[inline(always)]
+    fn into_status(self) -> dtl_status_t {
+        DTL_SUCCESS
+    }
 }
 
 impl Outcome for Result<()> {
@@ -54,8 +65,7 @@ impl Outcome for dtl_status_t {
 
 /// Fast path of an entry. `fast` runs inside the epoch and ends the visit itself if it goes on
 /// outside. It returns `None`, with nothing done, where the fast path does not apply: then
-/// `general` is the entry. `general` should be one call of a function that is not inlined, so that
-/// the fast path needs no stack space for it.
+/// `general` is the entry, out of line, so that the fast path needs no stack space for it.
 #[inline(always)]
 pub(super) fn quick<R: Outcome>(
     open: Open,
@@ -68,34 +78,34 @@ pub(super) fn quick<R: Outcome>(
         Some(Err(panic)) => panicked(panic.as_ref()),
         Some(Ok(None)) | None => {
             cache::rarely();
-            general()
+            out_of_line(general)
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn out_of_line(general: impl FnOnce() -> dtl_status_t) -> dtl_status_t {
+    general()
 }
 
 /// Inside, once the library lets calls pass, and whether the call is traced; else the status of the
 /// refusal.
 type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
 
-#[inline(always)]
-fn enter(entry: &'static str) -> Entered {
-    let inside = epoch::enter_cheaply();
-    if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, entry) }
-}
-
 /// The door of calls that are traced, come first or too late, or need a fence when they enter.
 #[cold]
 #[inline(never)]
-fn admit(inside: Guard, entry: &'static str) -> Entered {
+fn admit(inside: Guard, Entry(name): Entry) -> Entered {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
-    let is_to_trace = entry != UNTRACED && lifecycle::is_traced();
+    let is_to_trace = !name.is_empty() && lifecycle::is_traced();
     // Outside the epoch, as a tool's callback may take long.
     drop(inside);
     let _aside = epoch::aside();
     if trace::has_ended() {
         lifecycle::retrace();
     }
-    let is_traced = is_to_trace && trace::call_begin(entry);
+    let is_traced = is_to_trace && trace::call_begin(name);
     let inside = epoch::enter();
     if let Err(error) = lifecycle::admit(super::host::builtin) {
         drop(inside);
@@ -113,46 +123,54 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
     status
 }
 
-/// Runs an entry's work, beginning inside the epoch.
-#[inline(always)]
-fn run(entry: &'static str, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
-    match enter(entry) {
-        Ok((inside, is_traced)) => {
-            let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
-            if is_traced { traced(status) } else { status }
-        }
-        Err(status) => status,
+impl Entry {
+    #[inline(always)]
+    fn enter(self) -> Entered {
+        let inside = epoch::enter_cheaply();
+        if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) }
     }
-}
 
-/// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
-#[inline]
-pub(super) fn call(entry: &'static str, body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
-    run(entry, |inside| body(&inside))
-}
+    /// Runs an entry's work, beginning inside the epoch.
+    #[inline(always)]
+    fn run(self, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
+        match self.enter() {
+            Ok((inside, is_traced)) => {
+                let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
+                if is_traced { traced(status) } else { status }
+            }
+            Err(status) => status,
+        }
+    }
 
-/// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
-#[inline]
-pub(super) fn wait<T>(
-    entry: &'static str,
-    pin: impl FnOnce(&Guard) -> Result<T>,
-    body: impl FnOnce(T) -> Result<()>,
-) -> dtl_status_t {
-    run(entry, |inside| {
-        let pinned = pin(&inside)?;
-        let _waiting = inside.into_blocking();
-        body(pinned)
-    })
-}
+    /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
+    #[inline]
+    pub(super) fn call(self, body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
+        self.run(|inside| body(&inside))
+    }
 
-/// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
-#[inline]
-pub(super) fn hold<T>(
-    entry: &'static str,
-    hold: impl FnOnce(Guard) -> Result<HazardRef<T>>,
-    body: impl FnOnce(&T) -> Result<()>,
-) -> dtl_status_t {
-    run(entry, |inside| body(&*hold(inside)?))
+    /// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
+    #[inline]
+    pub(super) fn wait<T>(
+        self,
+        pin: impl FnOnce(&Guard) -> Result<T>,
+        body: impl FnOnce(T) -> Result<()>,
+    ) -> dtl_status_t {
+        self.run(|inside| {
+            let pinned = pin(&inside)?;
+            let _waiting = inside.into_blocking();
+            body(pinned)
+        })
+    }
+
+    /// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
+    #[inline]
+    pub(super) fn hold<T>(
+        self,
+        hold: impl FnOnce(Guard) -> Result<HazardRef<T>>,
+        body: impl FnOnce(&T) -> Result<()>,
+    ) -> dtl_status_t {
+        self.run(|inside| body(&*hold(inside)?))
+    }
 }
 
 /// Locks that an entry takes which works in every state of the library.

@@ -1,7 +1,8 @@
 //! The functions that plugins are handed, and what the layers below are handed in turn. Exports no
 //! symbol: plugins reach these through dtl_host_api_t.
 
-use super::{args, backend, dispatch, enums, environment, guard};
+use super::guard::{Locks, UNTRACED, always};
+use super::{args, backend, dispatch, enums, environment};
 use crate::abi::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t};
 use crate::abi::environment::dtl_environment_desc_t;
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
@@ -90,13 +91,13 @@ unsafe extern "C" fn host_register(
         owner.iter().for_each(|owner| owner.arm());
         Ok(())
     };
-    guard::call(guard::UNTRACED, |_| register().inspect_err(plugins::note_failure))
+    UNTRACED.call(|_| register().inspect_err(plugins::note_failure))
 }
 
 unsafe extern "C" fn host_environment_register(
     desc: *const dtl_environment_desc_t,
 ) -> dtl_status_t {
-    guard::call(guard::UNTRACED, |_| {
+    UNTRACED.call(|_| {
         // SAFETY: the caller's contract.
         plugins::register_environment(unsafe { environment::describe(desc) }?)
     })
@@ -104,7 +105,7 @@ unsafe extern "C" fn host_environment_register(
 
 unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status_t {
     if plugins::is_loading_here() {
-        return guard::call(guard::UNTRACED, |_| {
+        return UNTRACED.call(|_| {
             fail!(
                 DTL_ERROR_INVALID_STATE,
                 "dtl_host_api_t.environment_require inside a plugin's load: name what backends \
@@ -123,7 +124,7 @@ unsafe extern "C" fn host_dispatch_register(
     handler: *const dtl_dispatch_handler_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    guard::call(guard::UNTRACED, |inside| {
+    UNTRACED.call(|inside| {
         let out = args::Out::new(out, "out")?;
         out.set(plugins::register_handler(|| {
             // SAFETY: the caller's contract is dtl_dispatch_register's.
@@ -138,7 +139,7 @@ unsafe extern "C" fn host_dispatch_unregister(registration: dtl_registration_t) 
 }
 
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
+    always(Locks::Some, || {
         if !(DTL_LOG_ERROR..=DTL_LOG_DEBUG).contains(&level) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,

@@ -1,7 +1,8 @@
 //! Kernels: functions that streams run over a grid.
 
 use super::args::{self, Out};
-use super::{guard, stream};
+use super::guard::Entry;
+use super::stream;
 use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
     user: *mut c_void,
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t {
-    guard::call("dtl_kernel_from_function", |inside| {
+    Entry("dtl_kernel_from_function").call(|inside| {
         let out = Out::new(out, "out")?;
         let Some(function) = r#fn else {
             return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the kernel's function");
@@ -48,9 +49,8 @@ pub unsafe extern "C" fn dtl_kernel_from_function(
 /// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
-    guard::call("dtl_kernel_destroy", |inside| {
-        objects::remove::<Kernel>(inside, kernel.id).map(drop)
-    })
+    Entry("dtl_kernel_destroy")
+        .call(|inside| objects::remove::<Kernel>(inside, kernel.id).map(drop))
 }
 
 /// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn dtl_kernel_launch(
     count: u32,
 ) -> dtl_status_t {
     // SAFETY: passed on.
-    guard::call("dtl_kernel_launch", |inside| unsafe {
+    Entry("dtl_kernel_launch").call(|inside| unsafe {
         launch_by_schedule(inside, stream, kernel, launch, (args, sizes, count))
     })
 }

@@ -1,7 +1,7 @@
 //! Memory: allocate, free, describe, ask after a pointer.
 
 use super::args::{self, Out};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open, UNTRACED};
 use crate::abi::device::{dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -38,48 +38,28 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the
-    /// stack.
-    #[cold]
-    #[inline(never)]
-    extern "C" fn alloc(
-        backend: dtl_backend_t,
-        kind: dtl_enum_word_t,
-        size_bytes: u64,
-        alignment: u64,
-        out: *mut *mut c_void,
-    ) -> dtl_status_t {
-        guard::call("dtl_mem_alloc", |inside| {
-            let out = Out::new(out, "out")?;
-            out.set(
-                memory::alloc(
-                    memory::Owner::Program,
-                    device::backend(inside, backend)?,
-                    kind,
-                    size_bytes,
-                    alignment,
-                )?
-                .ptr(),
-            );
-            Ok(())
-        })
-    }
-
-    let is_usual = alignment == 0 || plain::is_usual(alignment);
-    let is_own = kind == DTL_MEMORY_HOST && !route::is_taken(DTL_OPERATION_ALLOC);
-    if !is_own || !is_usual || out.is_null() || !out.is_aligned() {
-        return alloc(backend, kind, size_bytes, alignment, out);
-    }
     guard::quick(
         Open::Memory(backend),
         |visit| {
+            let is_usual = alignment == 0 || plain::is_usual(alignment);
+            let is_own = kind == DTL_MEMORY_HOST && !route::is_taken(DTL_OPERATION_ALLOC);
+            if !is_own || !is_usual || out.is_null() || !out.is_aligned() {
+                return None;
+            }
             let quick = plain::quick_alloc(size_bytes)?;
             drop(visit);
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
             unsafe { out.write(quick.addr.ptr()) };
             Some(quick_end(quick.due))
         },
-        || alloc(backend, kind, size_bytes, alignment, out),
+        move || {
+            Entry("dtl_mem_alloc").call(|inside| {
+                let out = Out::new(out, "out")?;
+                let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
+                out.set(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr());
+                Ok(())
+            })
+        },
     )
 }
 
@@ -90,15 +70,6 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 ///         first byte, another backend's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-    /// Out of line, as `alloc`.
-    #[cold]
-    #[inline(never)]
-    extern "C" fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-        guard::call("dtl_mem_free", |inside| {
-            memory::free(memory::Owner::Program, device::backend(inside, backend)?, Addr::new(ptr))
-        })
-    }
-
     guard::quick(
         Open::Memory(backend),
         |visit| {
@@ -106,7 +77,12 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
             drop(visit);
             Some(quick_end(due))
         },
-        || free(backend, ptr),
+        move || {
+            Entry("dtl_mem_free").call(|inside| {
+                let backend = device::backend(inside, backend)?;
+                memory::free(memory::Owner::Program, backend, Addr::new(ptr))
+            })
+        },
     )
 }
 
@@ -120,7 +96,7 @@ fn quick_end(due: bool) -> dtl_status_t {
 #[cold]
 #[inline(never)]
 extern "C" fn afterwards() -> dtl_status_t {
-    guard::call(guard::UNTRACED, |_| {
+    UNTRACED.call(|_| {
         plain::look_after();
         Ok(())
     })
@@ -136,7 +112,7 @@ pub unsafe extern "C" fn dtl_mem_kind_info(
     kind: dtl_enum_word_t,
     out_info: *mut dtl_mem_kind_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_kind_info", |inside| {
+    Entry("dtl_mem_kind_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| memory::kind_info(backend, kind, info)) }
@@ -151,7 +127,7 @@ pub unsafe extern "C" fn dtl_mem_stats(
     backend: dtl_backend_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_stats", |inside| {
+    Entry("dtl_mem_stats").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_stats, |stats| memory::stats(backend, stats)) }
@@ -169,7 +145,7 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// Equivalent: malloc_trim.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
-    guard::call("dtl_mem_trim", |inside| memory::trim(device::backend(inside, backend)?))
+    Entry("dtl_mem_trim").call(|inside| memory::trim(device::backend(inside, backend)?))
 }
 
 /// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
@@ -198,7 +174,7 @@ pub unsafe extern "C" fn dtl_mem_query(
     ptr: *const c_void,
     out_info: *mut dtl_mem_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_query", |_| {
+    Entry("dtl_mem_query").call(|_| {
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| memory::query(Addr::new(ptr.cast_mut()), info)) }
     })
@@ -230,7 +206,7 @@ pub unsafe extern "C" fn dtl_mem_export(
     ptr: *const c_void,
     out: *mut dtl_mem_handle_t,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_export", |inside| {
+    Entry("dtl_mem_export").call(|inside| {
         let out = Out::new(out, "out")?;
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
@@ -276,7 +252,7 @@ pub unsafe extern "C" fn dtl_mem_import(
     out: *mut *mut c_void,
     out_size_bytes: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_import", |inside| {
+    Entry("dtl_mem_import").call(|inside| {
         let out = Out::new(out, "out")?;
         let out_size = match out_size_bytes.is_null() {
             true => None,

@@ -2,7 +2,7 @@
 //! Export of device memory to other drivers.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn dtl_mem_register_host(
     ptr: *mut c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_register_host", |inside| {
+    Entry("dtl_mem_register_host").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
         check_size(size_bytes)?;
         // SAFETY: the caller's contract: it holds size_bytes until it is unregistered.
@@ -66,7 +66,7 @@ pub extern "C" fn dtl_mem_unregister_host(
     backend: dtl_backend_t,
     ptr: *mut c_void,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_unregister_host", |inside| {
+    Entry("dtl_mem_unregister_host").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
         if ptr.is_null() {
             return Ok(());
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
     ptr: *mut c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_adopt", |inside| {
+    Entry("dtl_mem_adopt").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
         if ptr.is_null() {
             return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL: pass the first byte of the memory");
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 /// Threads: any. Does not block.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-    guard::call("dtl_mem_release", |inside| {
+    Entry("dtl_mem_release").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
         if ptr.is_null() {
             return Ok(());
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn dtl_mem_export_dmabuf(
     out_fd: *mut i32,
     out_offset_bytes: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_export_dmabuf", |inside| {
+    Entry("dtl_mem_export_dmabuf").call(|inside| {
         let (fd, offset) =
             (Out::new(out_fd, "out_fd")?, Out::new(out_offset_bytes, "out_offset_bytes")?);
         // SAFETY: the caller's contract: it holds size_bytes.

@@ -1,7 +1,8 @@
 //! Memory in a stream's order.
 
 use super::args::{self, Out};
-use super::{guard, stream};
+use super::guard::Entry;
+use super::stream;
 use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
@@ -31,7 +32,7 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_alloc_async", |inside| {
+    Entry("dtl_mem_alloc_async").call(|inside| {
         let out = Out::new(out, "out")?;
         let order = Order { handle: stream, stream: stream::find(inside, stream)? };
         out.set(
@@ -55,9 +56,8 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
 /// Threads: any. Equivalent: cudaFreeAsync.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_status_t {
-    guard::call("dtl_mem_free_async", |inside| {
-        ordered::free(inside, stream::find(inside, stream)?, Addr::new(ptr))
-    })
+    Entry("dtl_mem_free_async")
+        .call(|inside| ordered::free(inside, stream::find(inside, stream)?, Addr::new(ptr)))
 }
 
 /// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn dtl_mem_prefetch(
     size_bytes: u64,
     device: i32,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_prefetch", |inside| {
+    Entry("dtl_mem_prefetch").call(|inside| {
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract: it holds size_bytes.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;

@@ -1,7 +1,7 @@
 //! Modules: kernels from source.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_compile_t};
 use crate::abi::exec::{dtl_source_file_t, dtl_source_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t};
@@ -61,8 +61,7 @@ pub unsafe extern "C" fn dtl_module_compile(
     source: *const dtl_source_t,
     out: *mut dtl_module_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_module_compile",
+    Entry("dtl_module_compile").wait(
         |inside| {
             let out = Out::new(out, "out")?;
             let home = objects::home(inside, backend)?;
@@ -404,7 +403,7 @@ pub unsafe extern "C" fn dtl_module_log(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_module_log", |inside| {
+    Entry("dtl_module_log").call(|inside| {
         if module.id != 0 {
             let log = objects::find::<Module>(inside, module.id)?.log();
             // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
@@ -421,9 +420,8 @@ pub unsafe extern "C" fn dtl_module_log(
 /// Equivalent: cuModuleUnload.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
-    guard::call("dtl_module_destroy", |inside| {
-        objects::remove::<Module>(inside, module.id).map(drop)
-    })
+    Entry("dtl_module_destroy")
+        .call(|inside| objects::remove::<Module>(inside, module.id).map(drop))
 }
 
 /// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
@@ -453,7 +451,7 @@ pub unsafe extern "C" fn dtl_kernel_get(
     signature: *const c_char,
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t {
-    guard::call("dtl_kernel_get", |inside| {
+    Entry("dtl_kernel_get").call(|inside| {
         let out = Out::new(out, "out")?;
         let module: Arc<Module> = objects::pin(inside, module.id)?;
         // SAFETY: the caller's contract: a NUL-terminated text or null.

@@ -1,7 +1,7 @@
 //! Communicators over MPI's.
 
 use super::args::Out;
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::backend::mpi;
@@ -45,8 +45,7 @@ use crate::runtime::comm::open;
 /// MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_from_mpi_fint",
+    Entry("dtl_comm_from_mpi_fint").wait(
         |_| Out::new(out, "out"),
         |out| {
             // MPI knows the ranks: the launcher's environment need not be asked.

@@ -2,7 +2,7 @@
 
 use super::args::Out;
 use super::elements::{data, usual_data};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open};
 use crate::abi::comm::dtl_recv_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -90,8 +90,8 @@ unsafe fn send_any(
     tag: i32,
     mode: SendMode,
 ) -> dtl_status_t {
-    guard::hold(
-        if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" },
+    let entry = if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" };
+    Entry(entry).hold(
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: passed on.
@@ -169,8 +169,7 @@ unsafe fn recv_any(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_comm_recv",
+    Entry("dtl_comm_recv").hold(
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -217,8 +216,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
     dtype: dtl_dtype_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_comm_sendrecv",
+    Entry("dtl_comm_sendrecv").hold(
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -248,8 +246,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     rtag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_comm_sendrecv_replace",
+    Entry("dtl_comm_sendrecv_replace").hold(
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
@@ -272,8 +269,7 @@ pub unsafe extern "C" fn dtl_comm_probe(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_comm_probe",
+    Entry("dtl_comm_probe").hold(
         |inside| comm::hold(inside, comm),
         |comm| put_info(info, &probing::probe(comm, source, tag)?),
     )
@@ -292,7 +288,7 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
     out_found: *mut i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_iprobe", |inside| {
+    Entry("dtl_comm_iprobe").call(|inside| {
         let out = Out::new(out_found, "out_found")?;
         let found = probing::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
         if let Some(done) = &found {
@@ -320,8 +316,7 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
     out_message: *mut dtl_message_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_mprobe",
+    Entry("dtl_comm_mprobe").wait(
         |inside| {
             check_info(info)?;
             Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?))
@@ -348,7 +343,7 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     out_message: *mut dtl_message_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_improbe", |inside| {
+    Entry("dtl_comm_improbe").call(|inside| {
         check_info(info)?;
         let (out_found, out) =
             (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
@@ -376,8 +371,7 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
     dtype: dtl_dtype_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_comm_mrecv",
+    Entry("dtl_comm_mrecv").wait(
         |inside| {
             // SAFETY: the caller's contract.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
@@ -402,7 +396,7 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_imrecv", |inside| {
+    Entry("dtl_comm_imrecv").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;

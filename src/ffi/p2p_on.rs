@@ -2,7 +2,7 @@
 
 use super::args::Out;
 use super::elements::data;
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::{dtl_comm_t, dtl_event_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn dtl_comm_isend_on(
     event: dtl_event_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_isend_on", |inside| {
+    Entry("dtl_comm_isend_on").call(|inside| {
         let out = Out::new(out, "out")?;
         let (comm, event) = (comm::get(inside, comm)?, objects::pin(inside, event.id)?);
         // SAFETY: the caller's contract: `buf` stays until the request is done.

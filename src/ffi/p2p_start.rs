@@ -2,7 +2,7 @@
 
 use super::args::Out;
 use super::elements::{data, usual_data};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
@@ -79,33 +79,16 @@ unsafe extern "C" fn begin(
             let begun = request::begin(&found, comm, what, data, peer);
             Some(begun.map(|request| out.set(request)))
         },
-        // SAFETY: passed on.
-        move || unsafe { begin_any(comm, buf, count, dtype, peer, what, out) },
+        move || {
+            let entry = Entry(if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" });
+            // SAFETY: passed on.
+            unsafe {
+                start(entry, (comm, buf, count, dtype), out, |comm, data| {
+                    request::begin_any(comm, what, data, peer)
+                })
+            }
+        },
     )
-}
-
-/// Starts a send or a receive with any arguments.
-///
-/// # Safety
-/// As [`begin`].
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn begin_any(
-    comm: dtl_comm_t,
-    buf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    peer: i32,
-    what: Tagged,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    let entry = if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" };
-    // SAFETY: passed on.
-    unsafe {
-        start(entry, (comm, buf, count, dtype), out, |comm, data| {
-            request::begin_any(comm, what, data, peer)
-        })
-    }
 }
 
 /// Starts what `start` starts, with any arguments.
@@ -113,12 +96,12 @@ unsafe extern "C" fn begin_any(
 /// # Safety
 /// As [`begin`].
 unsafe fn start(
-    entry: &'static str,
+    entry: Entry,
     (comm, buf, count, dtype): (dtl_comm_t, *mut c_void, u64, dtl_dtype_t),
     out: *mut dtl_request_t,
     start: impl FnOnce(&Comm, Data) -> Result<dtl_request_t>,
 ) -> dtl_status_t {
-    guard::call(entry, |inside| {
+    entry.call(|inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: passed on.
@@ -143,7 +126,7 @@ pub unsafe extern "C" fn dtl_comm_issend(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
     unsafe {
-        start("dtl_comm_issend", (comm, buf.cast_mut(), count, dtype), out, |comm, data| {
+        start(Entry("dtl_comm_issend"), (comm, buf.cast_mut(), count, dtype), out, |comm, data| {
             request::issend(comm, data, dest, tag)
         })
     }
@@ -164,7 +147,7 @@ pub unsafe extern "C" fn dtl_comm_send_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_send_init", |inside| {
+    Entry("dtl_comm_send_init").call(|inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
@@ -189,7 +172,7 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_recv_init", |inside| {
+    Entry("dtl_comm_recv_init").call(|inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.

@@ -1,7 +1,7 @@
 //! Loading backends from plugin files, and what became of each file.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::plugin::dtl_plugin_info_t;
 use crate::abi::status::dtl_status_t;
@@ -44,8 +44,7 @@ pub unsafe extern "C" fn dtl_backend_load(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
     let path = unsafe { args::text(path, "path") };
-    guard::wait(
-        "dtl_backend_load",
+    Entry("dtl_backend_load").wait(
         |_| {
             let out = if out.is_null() { None } else { Some(Out::new(out, "out")?) };
             Ok((path?, out))
@@ -79,8 +78,7 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
     let path = unsafe { args::text(path, "path") };
-    guard::wait(
-        "dtl_backend_load_dir",
+    Entry("dtl_backend_load_dir").wait(
         |_| {
             let out =
                 if out_loaded.is_null() { None } else { Some(Out::new(out_loaded, "out_loaded")?) };
@@ -101,8 +99,7 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
 /// yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
-    guard::wait(
-        "dtl_plugin_count",
+    Entry("dtl_plugin_count").wait(
         |_| Out::new(out_count, "out_count"),
         |out| {
             plugins::search();
@@ -145,5 +142,5 @@ pub unsafe extern "C" fn dtl_plugin_at(
         Ok(())
     };
     // SAFETY: the caller's contract.
-    guard::wait("dtl_plugin_at", |_| Ok(()), |()| unsafe { args::fill(out_info, describe) })
+    Entry("dtl_plugin_at").wait(|_| Ok(()), |()| unsafe { args::fill(out_info, describe) })
 }

@@ -1,7 +1,7 @@
 //! Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::dtl_policy_t;
 use crate::abi::policy::*;
 use crate::abi::status::dtl_status_t;
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dtl_policy_create(
     opts: *const dtl_policy_opts_t,
     out: *mut dtl_policy_t,
 ) -> dtl_status_t {
-    guard::call("dtl_policy_create", |inside| {
+    Entry("dtl_policy_create").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a text.
         let name = unsafe { args::text(name, "name") }?;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
     opts: *const dtl_policy_opts_t,
     out: *mut dtl_policy_t,
 ) -> dtl_status_t {
-    guard::call("dtl_policy_create_custom", |inside| {
+    Entry("dtl_policy_create_custom").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a struct of the size it says.
         let ops = unsafe { args::take(ops) }?;
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn dtl_policy_initialize(
     count: u64,
     opts: *const dtl_policy_opts_t,
 ) -> dtl_status_t {
-    guard::call("dtl_policy_initialize", |inside| {
+    Entry("dtl_policy_initialize").call(|inside| {
         let policy = policy::find(inside, policy.id)?;
         // SAFETY: the caller's contract: a struct of the size it says, `count` elements.
         let opts = unsafe { options(opts) }?;
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn dtl_policy_initialize(
 /// One more share of a policy: the same handle, the same state, to be released once more.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t {
-    guard::call("dtl_policy_retain", |inside| policy::find(inside, policy.id)?.retain())
+    Entry("dtl_policy_retain").call(|inside| policy::find(inside, policy.id)?.retain())
 }
 
 /// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
@@ -129,8 +129,7 @@ pub extern "C" fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t {
 /// share goes.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_policy_release",
+    Entry("dtl_policy_release").wait(
         |inside| policy::release(inside, policy.id),
         |last| {
             if let Some(policy) = last {
@@ -158,7 +157,7 @@ pub unsafe extern "C" fn dtl_policy_resources(
     out_len: *mut u64,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract: room for `cap` elements.
-    guard::call("dtl_policy_resources", |inside| unsafe {
+    Entry("dtl_policy_resources").call(|inside| unsafe {
         give(&policy::find(inside, policy.id)?.resources()?, out, cap, out_len)
     })
 }
@@ -175,7 +174,7 @@ pub unsafe extern "C" fn dtl_policy_stats(
     out_len: *mut u64,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract: room for `cap` elements.
-    guard::call("dtl_policy_stats", |inside| unsafe {
+    Entry("dtl_policy_stats").call(|inside| unsafe {
         give(&policy::find(inside, policy.id)?.stats()?, out, cap, out_len)
     })
 }
@@ -188,7 +187,7 @@ pub unsafe extern "C" fn dtl_policy_traits(
     policy: dtl_policy_t,
     out: *mut dtl_policy_traits_t,
 ) -> dtl_status_t {
-    guard::call("dtl_policy_traits", |inside| {
+    Entry("dtl_policy_traits").call(|inside| {
         let policy = policy::find(inside, policy.id)?;
         // SAFETY: the caller's contract: a writable struct of the size it says.
         unsafe {

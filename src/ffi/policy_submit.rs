@@ -3,7 +3,7 @@
 //! through a share of the policy.
 
 use super::args::{self, Out};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open, UNTRACED};
 use crate::abi::handle::dtl_policy_t;
 use crate::abi::policy::*;
 use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_SUCCESS, dtl_status_t};
@@ -58,29 +58,16 @@ pub unsafe extern "C" fn dtl_policy_submit(
     timeout_ns: u64,
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
-    /// With its arguments one by one, so that the usual case keeps none of them in memory.
-    #[cold]
-    #[inline(never)]
-    extern "C" fn general(
-        policy: dtl_policy_t,
-        key: dtl_task_key_t,
-        task: dtl_policy_task_fn_t,
-        arg: *mut c_void,
-        timeout_ns: u64,
-        out: *mut dtl_submission_t,
-    ) -> dtl_status_t {
-        let call = Call { policy, key, function: task, arg, out };
-        guard::wait(
-            "dtl_policy_submit",
-            |inside| call.pin(inside),
-            |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
-        )
-    }
-
     guard::quick(
         Open::Library,
         |visit| quick(visit, Call { policy, key, function: task, arg, out }),
-        || general(policy, key, task, arg, timeout_ns, out),
+        move || {
+            let call = Call { policy, key, function: task, arg, out };
+            Entry("dtl_policy_submit").wait(
+                |inside| call.pin(inside),
+                |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
+            )
+        },
     )
 }
 
@@ -96,28 +83,14 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
     arg: *mut c_void,
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
-    /// As in dtl_policy_submit.
-    #[cold]
-    #[inline(never)]
-    extern "C" fn general(
-        policy: dtl_policy_t,
-        key: dtl_task_key_t,
-        task: dtl_policy_task_fn_t,
-        arg: *mut c_void,
-        out: *mut dtl_submission_t,
-    ) -> dtl_status_t {
-        let call = Call { policy, key, function: task, arg, out };
-        guard::wait(
-            "dtl_policy_try_submit",
-            |inside| call.pin(inside),
-            |pinned| call.submit(&pinned, None),
-        )
-    }
-
     guard::quick(
         Open::Library,
         |visit| quick(visit, Call { policy, key, function: task, arg, out }),
-        || general(policy, key, task, arg, out),
+        move || {
+            let call = Call { policy, key, function: task, arg, out };
+            Entry("dtl_policy_try_submit")
+                .wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None))
+        },
     )
 }
 
@@ -148,8 +121,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
         if status != DTL_SUCCESS || is_over {
             return Some(status);
         }
-        Some(guard::wait(
-            NAME,
+        Some(Entry(NAME).wait(
             |inside| {
                 Ok(if over.ticket == 0 { None } else { Some(policy::pin(inside, policy.id)?) })
             },
@@ -160,8 +132,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
         ))
     };
     guard::quick(Open::Library, end, || {
-        guard::wait(
-            NAME,
+        Entry(NAME).wait(
             |inside| call.pin(inside),
             |(task, policy)| policy.submit_and_wait(&task, Deadline::after(timeout_ns)),
         )
@@ -183,8 +154,7 @@ pub unsafe extern "C" fn dtl_submission_wait(
     submission: *mut dtl_submission_t,
     timeout_ns: u64,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_submission_wait",
+    Entry("dtl_submission_wait").wait(
         |inside| {
             // SAFETY: the caller's contract: a submission.
             let known = unsafe { args::read(submission, "submission") }?;
@@ -208,7 +178,7 @@ pub unsafe extern "C" fn dtl_submission_wait(
 /// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_release(submission: *mut dtl_submission_t) -> dtl_status_t {
-    guard::call("dtl_submission_release", |inside| {
+    Entry("dtl_submission_release").call(|inside| {
         // SAFETY: the caller's contract: a submission.
         let known = unsafe { args::read(submission, "submission") }?;
         if known.ticket != 0 {
@@ -227,7 +197,7 @@ pub unsafe extern "C" fn dtl_submission_resource(
     submission: *const dtl_submission_t,
     out: *mut dtl_resource_t,
 ) -> dtl_status_t {
-    guard::call("dtl_submission_resource", |inside| {
+    Entry("dtl_submission_resource").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a submission.
         let known = unsafe { args::read(submission, "submission") }?;
@@ -248,11 +218,8 @@ pub unsafe extern "C" fn dtl_submission_resource(
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_status_t {
-    guard::wait(
-        "dtl_policy_wait_all",
-        |inside| policy::pin(inside, policy.id),
-        |policy| policy.wait_all(timeout_ns),
-    )
+    Entry("dtl_policy_wait_all")
+        .wait(|inside| policy::pin(inside, policy.id), |policy| policy.wait_all(timeout_ns))
 }
 
 /// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
@@ -269,7 +236,7 @@ pub unsafe extern "C" fn dtl_selection_end(
     status: dtl_status_t,
     time_ns: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_selection_end", |inside| {
+    Entry("dtl_selection_end").call(|inside| {
         // SAFETY: the caller's contract: a selection.
         let selection = unsafe { args::read(selection, "selection") }?;
         policy::find(inside, selection.policy.id)?.end(selection.ticket, status, time_ns)
@@ -382,10 +349,7 @@ fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<Stopwatc
 /// done.
 #[inline(always)]
 fn at_end(policy: dtl_policy_t, report: impl FnOnce(Quick)) -> bool {
-    let report = |visit| {
-        report(policy::quick(visit, policy.id)?);
-        Some(DTL_SUCCESS)
-    };
+    let report = |visit| policy::quick(visit, policy.id).map(report);
     guard::quick(Open::Library, report, || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
 }
 
@@ -406,8 +370,7 @@ fn returned(
     (status, before): (dtl_status_t, Mark),
     left: dtl_waitable_t,
 ) -> dtl_status_t {
-    guard::wait(
-        guard::UNTRACED,
+    UNTRACED.wait(
         |inside| match policy::pin(inside, policy.id) {
             Ok(policy) => Ok(Some(policy)),
             // Released by the task itself, or meanwhile: nobody is left to be told.

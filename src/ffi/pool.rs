@@ -1,7 +1,7 @@
 //! Pools of memory: create, allocate, free, trim, count.
 
 use super::args::{self, Out};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open, UNTRACED};
 use crate::abi::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -37,8 +37,7 @@ pub unsafe extern "C" fn dtl_pool_create(
     desc: *const dtl_pool_desc_t,
     out: *mut dtl_pool_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_pool_create",
+    Entry("dtl_pool_create").wait(
         |inside| {
             let out = Out::new(out, "out")?;
             let mut keep = 0;
@@ -79,37 +78,26 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the
-    /// stack.
-    #[cold]
-    #[inline(never)]
-    extern "C" fn alloc(
-        pool: dtl_pool_t,
-        size_bytes: u64,
-        alignment: u64,
-        out: *mut *mut c_void,
-    ) -> dtl_status_t {
-        guard::call("dtl_pool_alloc", |inside| {
-            let out = Out::new(out, "out")?;
-            out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
-            Ok(())
-        })
-    }
-
-    let is_usual = alignment == 0 || plain::is_usual(alignment);
-    if !is_usual || out.is_null() || !out.is_aligned() {
-        return alloc(pool, size_bytes, alignment, out);
-    }
     guard::quick(
         Open::Memory(plain::home()),
         |visit| {
+            let is_usual = alignment == 0 || plain::is_usual(alignment);
+            if !is_usual || out.is_null() || !out.is_aligned() {
+                return None;
+            }
             let quick = pool::quick_alloc(pool.id, size_bytes)?;
             drop(visit);
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
             unsafe { out.write(quick.addr.ptr()) };
             Some(quick_end(pool, quick.due))
         },
-        || alloc(pool, size_bytes, alignment, out),
+        move || {
+            Entry("dtl_pool_alloc").call(|inside| {
+                let out = Out::new(out, "out")?;
+                out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
+                Ok(())
+            })
+        },
     )
 }
 
@@ -120,13 +108,6 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 ///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
-    /// Out of line, as `alloc`.
-    #[cold]
-    #[inline(never)]
-    extern "C" fn free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
-        guard::call("dtl_pool_free", |inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
-    }
-
     guard::quick(
         Open::Memory(plain::home()),
         |visit| {
@@ -134,7 +115,9 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
             drop(visit);
             Some(quick_end(pool, due))
         },
-        || free(pool, ptr),
+        move || {
+            Entry("dtl_pool_free").call(|inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
+        },
     )
 }
 
@@ -147,7 +130,7 @@ fn quick_end(pool: dtl_pool_t, due: bool) -> dtl_status_t {
 #[cold]
 #[inline(never)]
 extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
-    guard::call(guard::UNTRACED, |inside| pool::look_after(inside, pool.id))
+    UNTRACED.call(|inside| pool::look_after(inside, pool.id))
 }
 
 /// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
@@ -157,7 +140,7 @@ extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
 /// Equivalent: cudaMemPoolTrimTo.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status_t {
-    guard::call("dtl_pool_trim", |inside| pool::find(inside, pool.id)?.trim(keep_bytes))
+    Entry("dtl_pool_trim").call(|inside| pool::find(inside, pool.id)?.trim(keep_bytes))
 }
 
 /// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
@@ -169,7 +152,7 @@ pub unsafe extern "C" fn dtl_pool_stats(
     pool: dtl_pool_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t {
-    guard::call("dtl_pool_stats", |inside| {
+    Entry("dtl_pool_stats").call(|inside| {
         let pool = pool::find(inside, pool.id)?;
         let fill = |stats: &mut dtl_mem_stats_t| {
             pool.stats(stats);
@@ -186,5 +169,5 @@ pub unsafe extern "C" fn dtl_pool_stats(
 ///         block that another thread allocates at the same moment goes with the pool.)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t {
-    guard::call("dtl_pool_destroy", |inside| pool::destroy(inside, pool.id))
+    Entry("dtl_pool_destroy").call(|inside| pool::destroy(inside, pool.id))
 }

@@ -1,7 +1,7 @@
 //! Requests: start, wait, test, cancel, end.
 
 use super::args::Out;
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open};
 use super::p2p::{asked, put_info};
 use crate::abi::comm::{DTL_NO_INDEX, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
@@ -36,31 +36,22 @@ pub unsafe extern "C" fn dtl_request_wait(
             let is_over = wait::is_over(&visit, request, timeout_ns, &mut told);
             is_over.then(|| put_info(info, &told.0).and(told.1))
         },
-        move || wait_general(request, timeout_ns, info),
-    )
-}
-
-/// Waits for a request that may not be over, or not be one.
-#[inline(never)]
-fn wait_general(
-    request: dtl_request_t,
-    timeout_ns: u64,
-    info: *mut dtl_recv_info_t,
-) -> dtl_status_t {
-    guard::wait(
-        "dtl_request_wait",
-        |inside| {
-            let mut told = (asked(info), Ok(()));
-            let is_over = wait::test(inside, request, &mut told)?;
-            Ok((is_over, told))
-        },
-        |(is_over, mut told)| {
-            if !is_over {
-                wait::wait_on(request, timeout_ns, &mut told)?;
-            }
-            let (done, result) = told;
-            put_info(info, &done)?;
-            result
+        move || {
+            Entry("dtl_request_wait").wait(
+                |inside| {
+                    let mut told = (asked(info), Ok(()));
+                    let is_over = wait::test(inside, request, &mut told)?;
+                    Ok((is_over, told))
+                },
+                |(is_over, mut told)| {
+                    if !is_over {
+                        wait::wait_on(request, timeout_ns, &mut told)?;
+                    }
+                    let (done, result) = told;
+                    put_info(info, &done)?;
+                    result
+                },
+            )
         },
     )
 }
@@ -76,7 +67,7 @@ pub unsafe extern "C" fn dtl_request_test(
     out_done: *mut i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call("dtl_request_test", |inside| {
+    Entry("dtl_request_test").call(|inside| {
         let out_done = Out::new(out_done, "out_done")?;
         let mut told = wait::untold();
         let is_over = wait::test(inside, request, &mut told)?;
@@ -101,7 +92,7 @@ pub unsafe extern "C" fn dtl_request_test(
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
-    guard::call("dtl_request_cancel", |inside| request::cancel(inside, request))
+    Entry("dtl_request_cancel").call(|inside| request::cancel(inside, request))
 }
 
 /// Waits until all requests are done. Each finished one becomes null in the array, unless it is
@@ -121,8 +112,7 @@ pub unsafe extern "C" fn dtl_request_wait_all(
     timeout_ns: u64,
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_request_wait_all",
+    Entry("dtl_request_wait_all").wait(
         |_| check_array(count, requests),
         |count| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
@@ -144,8 +134,7 @@ pub unsafe extern "C" fn dtl_request_test_all(
     out_done: *mut i32,
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_request_test_all",
+    Entry("dtl_request_test_all").wait(
         |_| Ok((Out::new(out_done, "out_done")?, check_array(count, requests)?)),
         |(out_done, count)| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
@@ -173,8 +162,7 @@ pub unsafe extern "C" fn dtl_request_wait_any(
     out_index: *mut u64,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_request_wait_any",
+    Entry("dtl_request_wait_any").wait(
         |_| Ok((Out::new(out_index, "out_index")?, check_array(count, requests)?)),
         |(out_index, count)| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
@@ -211,8 +199,7 @@ pub unsafe extern "C" fn dtl_request_wait_some(
     indices: *mut u64,
     infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_request_wait_some",
+    Entry("dtl_request_wait_some").wait(
         |_| {
             if count > 0 {
                 Out::new(indices, "indices")?;
@@ -246,7 +233,7 @@ pub unsafe extern "C" fn dtl_request_wait_some(
 /// Equivalent: MPI_Start.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
-    guard::call("dtl_request_start", |inside| request::start(inside, request))
+    Entry("dtl_request_start").call(|inside| request::start(inside, request))
 }
 
 /// Starts persistent requests, in their order. Null ones are failures here.
@@ -258,7 +245,7 @@ pub unsafe extern "C" fn dtl_request_start_all(
     count: u64,
     requests: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call("dtl_request_start_all", |inside| {
+    Entry("dtl_request_start_all").call(|inside| {
         let count = check_array(count, requests)?;
         // SAFETY: the caller's contract: `count` handles, checked not to be null.
         let requests = unsafe { array(requests, count) };
@@ -282,7 +269,7 @@ pub unsafe extern "C" fn dtl_request_start_all(
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
-    guard::wait("dtl_request_destroy", |_| Ok(()), |()| request::destroy(request))
+    Entry("dtl_request_destroy").wait(|_| Ok(()), |()| request::destroy(request))
 }
 
 fn check_array(count: u64, requests: *mut dtl_request_t) -> Result<usize> {

@@ -1,7 +1,7 @@
 //! Library-wide entries: init, finalize, versions, texts, log.
 
 use super::args;
-use super::guard;
+use super::guard::{self, Entry};
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;
 use crate::error::{fail, status_message as message_of, status_name as name_of};
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn dtl_explain(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_explain", |_| {
+    Entry("dtl_explain").call(|_| {
         // SAFETY: the caller's contract.
         unsafe { args::put_text(&explain::text(), buf, cap, out_len) }
     })

@@ -1,7 +1,7 @@
 //! Streams: in-order queues of work.
 
 use super::args::Out;
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dtl_stream_create(
     flags: u64,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    guard::call("dtl_stream_create", |inside| {
+    Entry("dtl_stream_create").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = objects::home(inside, backend)?;
         objects::check_device(&backend, device)?;
@@ -66,8 +66,7 @@ pub unsafe extern "C" fn dtl_stream_create(
 /// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_stream_destroy",
+    Entry("dtl_stream_destroy").wait(
         |inside| objects::remove_stream(inside, stream.id),
         |stream| {
             if let Some(stream) = stream {
@@ -85,7 +84,7 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 /// Equivalent: cudaStreamSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
-    guard::hold("dtl_stream_synchronize", |inside| hold(inside, stream), Stream::synchronize)
+    Entry("dtl_stream_synchronize").hold(|inside| hold(inside, stream), Stream::synchronize)
 }
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
@@ -100,7 +99,7 @@ pub unsafe extern "C" fn dtl_stream_query(
     stream: dtl_stream_t,
     out_done: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_stream_query", |inside| {
+    Entry("dtl_stream_query").call(|inside| {
         let out = Out::new(out_done, "out_done")?;
         out.set(i32::from(find(inside, stream)?.query()?));
         Ok(())
@@ -115,8 +114,7 @@ pub unsafe extern "C" fn dtl_stream_query(
 /// Equivalent: cudaStreamWaitEvent.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_stream_wait_event",
+    Entry("dtl_stream_wait_event").wait(
         |inside| Ok((pin(inside, stream)?, objects::pin::<Event>(inside, event.id)?)),
         |(stream, event)| stream.wait_event(&event),
     )
@@ -133,7 +131,7 @@ pub unsafe extern "C" fn dtl_stream_default(
     device: i32,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    guard::call("dtl_stream_default", |inside| {
+    Entry("dtl_stream_default").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = objects::home(inside, backend)?;
         out.set(dtl_stream_t { id: objects::default_stream(inside, &backend, device)? });
@@ -154,7 +152,7 @@ pub unsafe extern "C" fn dtl_stream_wrap(
     native: *mut c_void,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t {
-    guard::call("dtl_stream_wrap", |inside| {
+    Entry("dtl_stream_wrap").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = objects::home(inside, backend)?;
         let device = device::get_or_first(&backend)?;
@@ -173,7 +171,7 @@ pub unsafe extern "C" fn dtl_stream_native(
     stream: dtl_stream_t,
     out_native: *mut *mut c_void,
 ) -> dtl_status_t {
-    guard::call("dtl_stream_native", |inside| {
+    Entry("dtl_stream_native").call(|inside| {
         let out = Out::new(out_native, "out_native")?;
         out.set(find(inside, stream)?.native()?.ptr());
         Ok(())
@@ -193,8 +191,7 @@ pub extern "C" fn dtl_stream_host_callback(
     r#fn: dtl_task_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t {
-    guard::wait(
-        "dtl_stream_host_callback",
+    Entry("dtl_stream_host_callback").wait(
         |inside| {
             if r#fn.is_none() {
                 return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the function to call");
@@ -212,8 +209,7 @@ pub extern "C" fn dtl_stream_host_callback(
 /// Equivalent: cudaDeviceSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) -> dtl_status_t {
-    guard::wait(
-        "dtl_device_synchronize",
+    Entry("dtl_device_synchronize").wait(
         |inside| {
             let backend = objects::home(inside, backend)?;
             objects::check_device(&backend, device)?;

@@ -1,7 +1,7 @@
 //! Communicators whose ranks are threads of one process.
 
 use super::args::Out;
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::comm::open;
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn dtl_comm_threads(
     timeout_ns: u64,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_threads", |inside| {
+    Entry("dtl_comm_threads").call(|inside| {
         Out::new(out, "out")?;
         for (rank, comm) in open::threads(inside, size, timeout_ns)?.into_iter().enumerate() {
             Out::new(out.wrapping_add(rank), "out")?.set(comm);

@@ -2,7 +2,7 @@
 //! calls.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::topology::*;
@@ -18,7 +18,7 @@ use crate::runtime::{comm, topology};
 /// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t {
-    guard::call("dtl_topology", |_| {
+    Entry("dtl_topology").call(|_| {
         let describe = |out: &mut dtl_topology_t| {
             *out = topology::node();
             Ok(())
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dtl_affinity(
     capacity: u64,
     out_count: *mut u64,
 ) -> dtl_status_t {
-    guard::call("dtl_affinity", |_| {
+    Entry("dtl_affinity").call(|_| {
         let count = Out::new(out_count, "out_count")?;
         if !(cpus.is_null() && capacity == 0) {
             Out::new(cpus, "cpus")?;
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn dtl_comm_topology(
     comm: dtl_comm_t,
     out_topology: *mut dtl_comm_topology_t,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_topology", |inside| {
+    Entry("dtl_comm_topology").call(|inside| {
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_topology, |out| topology::of_comm(&comm, out)) }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn dtl_comm_node_of(
     rank: i32,
     out_node: *mut i32,
 ) -> dtl_status_t {
-    guard::call("dtl_comm_node_of", |inside| {
+    Entry("dtl_comm_node_of").call(|inside| {
         let out = Out::new(out_node, "out_node")?;
         out.set(topology::node_of(&*comm::pin(inside, comm)?, rank)?);
         Ok(())

@@ -1,7 +1,7 @@
 //! Tracing: a file for people, functions for other tools.
 
 use super::args;
-use super::guard;
+use super::guard::UNTRACED;
 use crate::abi::status::dtl_status_t;
 use crate::abi::trace::dtl_trace_callbacks_t;
 use crate::error::fail;
@@ -32,8 +32,7 @@ use std::ffi::c_char;
 /// forked child does not write to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
-    guard::wait(
-        guard::UNTRACED,
+    UNTRACED.wait(
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         |_| Ok(unsafe { args::text(path, "path") }?.to_owned()),
         |path| {
@@ -55,8 +54,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
-    guard::wait(
-        guard::UNTRACED,
+    UNTRACED.wait(
         |_| Ok(()),
         |()| {
             let ended = trace::stop();
@@ -79,8 +77,7 @@ pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
 pub unsafe extern "C" fn dtl_trace_set_callbacks(
     callbacks: *const dtl_trace_callbacks_t,
 ) -> dtl_status_t {
-    guard::wait(
-        guard::UNTRACED,
+    UNTRACED.wait(
         |_| {
             if callbacks.is_null() {
                 return Ok(None);

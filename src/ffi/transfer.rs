@@ -1,7 +1,7 @@
 //! Copies and fills.
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_MEMORY_DEVICE;
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn dtl_mem_copy(
     src: *const c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_copy", |inside| {
+    Entry("dtl_mem_copy").call(|inside| {
         // SAFETY: the caller's contract: both sides hold size_bytes.
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;
         // SAFETY: as above.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dtl_mem_copy_2d(
     width_bytes: u64,
     height: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_copy_2d", |inside| {
+    Entry("dtl_mem_copy_2d").call(|inside| {
         // SAFETY: the caller's contract: both sides hold `height` rows.
         let dst = unsafe { rows(dst, dst_pitch_bytes, width_bytes, height, "dst") }?;
         // SAFETY: as above.
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn dtl_mem_copy_strided(
     ndim: u32,
     element_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_copy_strided", |inside| {
+    Entry("dtl_mem_copy_strided").call(|inside| {
         let sides = (dst, dst_strides_bytes, src, src_strides_bytes);
         // SAFETY: passed on.
         unsafe { strided(inside, sides, (shape, ndim), element_bytes) }
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn dtl_mem_fill(
     value: u8,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_fill", |inside| {
+    Entry("dtl_mem_fill").call(|inside| {
         // SAFETY: the caller's contract.
         transfer::fill(inside, unsafe { args::region(dst, size_bytes, "dst") }?, value)
     })
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn dtl_mem_to_device(
     size_bytes: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_to_device", |inside| {
+    Entry("dtl_mem_to_device").call(|inside| {
         let out = Out::new(out, "out")?;
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn dtl_mem_to_host(
     host: *mut c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_to_host", |inside| {
+    Entry("dtl_mem_to_host").call(|inside| {
         // SAFETY: the caller's contract.
         let from = unsafe { args::region(device_memory, size_bytes, "device_memory") }?;
         // SAFETY: as above.

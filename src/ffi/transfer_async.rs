@@ -1,6 +1,7 @@
 //! Copies and fills in a stream's order.
 
-use super::{args, guard, stream};
+use super::guard::Entry;
+use super::{args, stream};
 use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::exec::copy;
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn dtl_mem_copy_async(
     src: *const c_void,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_copy_async", |inside| {
+    Entry("dtl_mem_copy_async").call(|inside| {
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract: both sides hold size_bytes until the copy is done.
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn dtl_mem_fill_async(
     value: u8,
     size_bytes: u64,
 ) -> dtl_status_t {
-    guard::call("dtl_mem_fill_async", |inside| {
+    Entry("dtl_mem_fill_async").call(|inside| {
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract.
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;

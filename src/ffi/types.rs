@@ -2,7 +2,7 @@
 //! dtl_enum_register.)
 
 use super::args::{self, Out};
-use super::guard;
+use super::guard::Entry;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t, dtl_reduce_op_t};
 use crate::runtime::comm::types;
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn dtl_dtype_create(
     name: *const c_char,
     out: *mut dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::call("dtl_dtype_create", |_| {
+    Entry("dtl_dtype_create").call(|_| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn dtl_dtype_create(
 ///         destroyed before. Threads: any. Equivalent: MPI_Type_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
-    guard::call("dtl_dtype_destroy", |_| types::destroy_dtype(dtype))
+    Entry("dtl_dtype_destroy").call(|_| types::destroy_dtype(dtype))
 }
 
 /// Size of an element of a dtype, built-in or the program's own.
@@ -51,7 +51,7 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 /// Threads: any. Equivalent: MPI_Type_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t {
-    guard::call("dtl_dtype_size", |_| {
+    Entry("dtl_dtype_size").call(|_| {
         let out = Out::new(size_bytes, "size_bytes")?;
         out.set(types::element_size(dtype)? as u64);
         Ok(())
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn dtl_dtype_name(
     dtype: dtl_dtype_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    guard::call("dtl_dtype_name", |_| {
+    Entry("dtl_dtype_name").call(|_| {
         let out = Out::new(name, "name")?;
         out.set(types::dtype_name(dtype)?.as_ptr());
         Ok(())
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn dtl_op_create(
     name: *const c_char,
     out: *mut dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::call("dtl_op_create", |_| {
+    Entry("dtl_op_create").call(|_| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn dtl_op_create(
 ///         DTL_ERROR_INVALID_HANDLE: destroyed before. Threads: any. Equivalent: MPI_Op_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t {
-    guard::call("dtl_op_destroy", |_| types::destroy_op(op))
+    Entry("dtl_op_destroy").call(|_| types::destroy_op(op))
 }
 
 /// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn dtl_op_name(
     op: dtl_reduce_op_t,
     name: *mut *const c_char,
 ) -> dtl_status_t {
-    guard::call("dtl_op_name", |_| {
+    Entry("dtl_op_name").call(|_| {
         let out = Out::new(name, "name")?;
         out.set(types::op_name(op)?.as_ptr());
         Ok(())

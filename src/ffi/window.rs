@@ -1,14 +1,13 @@
 //! Windows: create, destroy, describe; fences, locks, flushes.
 
 use super::args::{self, Out};
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open};
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::dtl_status_t;
 use crate::abi::window::dtl_win_info_t;
 use crate::error::Result;
 use crate::runtime::comm;
 use crate::runtime::comm::window::{self, Offer, quick, sync};
-use crate::sys::cache::out_of_line;
 use crate::sys::epoch::Visit;
 use std::ffi::c_void;
 
@@ -65,8 +64,7 @@ pub unsafe extern "C" fn dtl_win_create(
     disp_unit: u64,
     out_win: *mut dtl_win_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_create",
+    Entry("dtl_win_create").hold(
         |inside| comm::hold(inside, comm),
         |comm| {
             let out = Out::new(out_win, "out_win");
@@ -95,8 +93,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
     out_base: *mut *mut c_void,
     out_win: *mut dtl_win_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_allocate",
+    Entry("dtl_win_allocate").hold(
         |inside| comm::hold(inside, comm),
         |comm| {
             let out = Out::new(out_base, "out_base")
@@ -125,8 +122,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
-    guard::wait(
-        "dtl_win_destroy",
+    Entry("dtl_win_destroy").wait(
         |inside| window::pin_to_destroy(inside, win),
         |window| window.map_or(Ok(()), |window| window::destroy(&window, win)),
     )
@@ -145,8 +141,7 @@ pub unsafe extern "C" fn dtl_win_info(
     rank: i32,
     out_info: *mut dtl_win_info_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_info",
+    Entry("dtl_win_info").hold(
         |inside| window::hold(inside, win),
         |window| {
             Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
@@ -174,7 +169,7 @@ pub unsafe extern "C" fn dtl_win_info(
 ///          MPI_Win_fence(0, win).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
-    guard::hold("dtl_win_fence", |inside| window::hold(inside, win), |window| sync::fence(window))
+    Entry("dtl_win_fence").hold(|inside| window::hold(inside, win), |window| sync::fence(window))
 }
 
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
@@ -197,11 +192,8 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_lock",
-        |inside| window::hold(inside, win),
-        |window| sync::lock(window, r#type, target),
-    )
+    Entry("dtl_win_lock")
+        .hold(|inside| window::hold(inside, win), |window| sync::lock(window, r#type, target))
 }
 
 /// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
@@ -214,11 +206,8 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_unlock",
-        |inside| window::hold(inside, win),
-        |window| sync::unlock(window, target),
-    )
+    Entry("dtl_win_unlock")
+        .hold(|inside| window::hold(inside, win), |window| sync::unlock(window, target))
 }
 
 /// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
@@ -228,11 +217,8 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_lock_all",
-        |inside| window::hold(inside, win),
-        |window| sync::lock_all(window),
-    )
+    Entry("dtl_win_lock_all")
+        .hold(|inside| window::hold(inside, win), |window| sync::lock_all(window))
 }
 
 /// Ends the epoch of dtl_win_lock_all.
@@ -240,11 +226,8 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_unlock_all",
-        |inside| window::hold(inside, win),
-        |window| sync::unlock_all(window),
-    )
+    Entry("dtl_win_unlock_all")
+        .hold(|inside| window::hold(inside, win), |window| sync::unlock_all(window))
 }
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
@@ -258,15 +241,10 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
-    let fast = |visit: Visit| quick::flush(&visit, win, target, false).map(|()| DTL_SUCCESS);
+    let fast = |visit: Visit| quick::flush(&visit, win, target, false);
     guard::quick(Open::Library, fast, || {
-        out_of_line(|| {
-            guard::hold(
-                "dtl_win_flush",
-                |inside| window::hold(inside, win),
-                |window| sync::flush(window, target, false),
-            )
-        })
+        Entry("dtl_win_flush")
+            .hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, false))
     })
 }
 
@@ -276,15 +254,10 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
-    let fast = |visit: Visit| quick::flush(&visit, win, target, true).map(|()| DTL_SUCCESS);
+    let fast = |visit: Visit| quick::flush(&visit, win, target, true);
     guard::quick(Open::Library, fast, || {
-        out_of_line(|| {
-            guard::hold(
-                "dtl_win_flush_local",
-                |inside| window::hold(inside, win),
-                |window| sync::flush(window, target, true),
-            )
-        })
+        Entry("dtl_win_flush_local")
+            .hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, true))
     })
 }
 
@@ -293,11 +266,8 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_flush_all",
-        |inside| window::hold(inside, win),
-        |window| sync::flush_all(window, false),
-    )
+    Entry("dtl_win_flush_all")
+        .hold(|inside| window::hold(inside, win), |window| sync::flush_all(window, false))
 }
 
 /// As dtl_win_flush_local, for all targets.
@@ -305,9 +275,6 @@ pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_flush_local_all",
-        |inside| window::hold(inside, win),
-        |window| sync::flush_all(window, true),
-    )
+    Entry("dtl_win_flush_local_all")
+        .hold(|inside| window::hold(inside, win), |window| sync::flush_all(window, true))
 }

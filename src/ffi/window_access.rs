@@ -2,9 +2,9 @@
 
 use super::args::Out;
 use super::elements;
-use super::guard::{self, Open};
+use super::guard::{self, Entry, Open};
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::dtl_status_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
 use crate::runtime::backend::Swap;
@@ -12,7 +12,6 @@ use crate::runtime::comm::types;
 use crate::runtime::comm::window::access::{self, Place};
 use crate::runtime::comm::window::{self, quick};
 use crate::sys::buf::{Addr, Region};
-use crate::sys::cache::out_of_line;
 use std::ffi::c_void;
 
 /// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:
@@ -81,22 +80,16 @@ pub unsafe extern "C" fn dtl_win_put(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| {
-            quick::put(&visit, win, few(buf, count, dtype)?, Place { target, disp })
-                .map(|()| DTL_SUCCESS)
-        },
+        |visit| quick::put(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
         || {
-            out_of_line(|| {
-                guard::hold(
-                    "dtl_win_put",
-                    |inside| window::hold(inside, win),
-                    |window| {
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
-                        access::put(window, from, Place { target, disp })
-                    },
-                )
-            })
+            Entry("dtl_win_put").hold(
+                |inside| window::hold(inside, win),
+                |window| {
+                    // SAFETY: the caller's contract: it stays until the operation is over.
+                    let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
+                    access::put(window, from, Place { target, disp })
+                },
+            )
         },
     )
 }
@@ -117,22 +110,16 @@ pub unsafe extern "C" fn dtl_win_get(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| {
-            quick::get(&visit, win, few(buf, count, dtype)?, Place { target, disp })
-                .map(|()| DTL_SUCCESS)
-        },
+        |visit| quick::get(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
         || {
-            out_of_line(|| {
-                guard::hold(
-                    "dtl_win_get",
-                    |inside| window::hold(inside, win),
-                    |window| {
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
-                        access::get(window, into, Place { target, disp })
-                    },
-                )
-            })
+            Entry("dtl_win_get").hold(
+                |inside| window::hold(inside, win),
+                |window| {
+                    // SAFETY: the caller's contract: it stays until the operation is over.
+                    let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
+                    access::get(window, into, Place { target, disp })
+                },
+            )
         },
     )
 }
@@ -157,8 +144,7 @@ pub unsafe extern "C" fn dtl_win_rput(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_rput",
+    Entry("dtl_win_rput").hold(
         |inside| window::hold(inside, win),
         |window| {
             let out = Out::new(out_request, "out_request")
@@ -185,8 +171,7 @@ pub unsafe extern "C" fn dtl_win_rget(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::hold(
-        "dtl_win_rget",
+    Entry("dtl_win_rget").hold(
         |inside| window::hold(inside, win),
         |window| {
             let out = Out::new(out_request, "out_request")
@@ -233,22 +218,18 @@ pub unsafe extern "C" fn dtl_win_accumulate(
                 (dtype, op),
                 Place { target, disp },
             )
-            .map(|()| DTL_SUCCESS)
         },
         || {
-            out_of_line(|| {
-                guard::hold(
-                    "dtl_win_accumulate",
-                    |inside| window::hold(inside, win),
-                    |window| {
-                        let by = access::change("dtl_win_accumulate", dtype, op)?;
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let from =
-                            unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
-                        access::accumulate(window, from, Place { target, disp }, &by)
-                    },
-                )
-            })
+            Entry("dtl_win_accumulate").hold(
+                |inside| window::hold(inside, win),
+                |window| {
+                    let by = access::change("dtl_win_accumulate", dtype, op)?;
+                    // SAFETY: the caller's contract: it stays until the operation is over.
+                    let from =
+                        unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
+                    access::accumulate(window, from, Place { target, disp }, &by)
+                },
+            )
         },
     )
 }
@@ -273,8 +254,7 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     const NAME: &str = "dtl_win_get_accumulate";
-    guard::hold(
-        "dtl_win_get_accumulate",
+    Entry("dtl_win_get_accumulate").hold(
         |inside| window::hold(inside, win),
         |window| {
             let by = access::change(NAME, dtype, op)?;
@@ -308,30 +288,26 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
         |visit| {
             let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
             quick::fetch_op(&visit, win, buffers, (dtype, op), Place { target, disp })
-                .map(|()| DTL_SUCCESS)
         },
         || {
-            out_of_line(|| {
-                guard::hold(
-                    "dtl_win_fetch_op",
-                    |inside| window::hold(inside, win),
-                    |window| {
-                        const NAME: &str = "dtl_win_fetch_op";
-                        let by = access::change(NAME, dtype, op)?;
-                        // SAFETY: the caller's contract: it stays until the operation is over.
-                        let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
-                        // SAFETY: as above.
-                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                        access::get_accumulate(
-                            window,
-                            NAME,
-                            (from, result),
-                            Place { target, disp },
-                            &by,
-                        )
-                    },
-                )
-            })
+            Entry("dtl_win_fetch_op").hold(
+                |inside| window::hold(inside, win),
+                |window| {
+                    const NAME: &str = "dtl_win_fetch_op";
+                    let by = access::change(NAME, dtype, op)?;
+                    // SAFETY: the caller's contract: it stays until the operation is over.
+                    let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
+                    // SAFETY: as above.
+                    let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                    access::get_accumulate(
+                        window,
+                        NAME,
+                        (from, result),
+                        Place { target, disp },
+                        &by,
+                    )
+                },
+            )
         },
     )
 }
@@ -361,30 +337,26 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
         |visit| {
             let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
             quick::compare_and_swap(&visit, win, dtype, buffers, Place { target, disp })
-                .map(|()| DTL_SUCCESS)
         },
         || {
-            out_of_line(|| {
-                guard::hold(
-                    "dtl_win_compare_and_swap",
-                    |inside| window::hold(inside, win),
-                    |window| {
-                        const NAME: &str = "dtl_win_compare_and_swap";
-                        access::check_swapped(dtype)?;
-                        // SAFETY: the caller's contract: they stay until the operation is over.
-                        let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
-                        // SAFETY: as above.
-                        let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
-                        // SAFETY: as above.
-                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                        access::compare_and_swap(
-                            window,
-                            Swap { value, expected, result, dtype },
-                            Place { target, disp },
-                        )
-                    },
-                )
-            })
+            Entry("dtl_win_compare_and_swap").hold(
+                |inside| window::hold(inside, win),
+                |window| {
+                    const NAME: &str = "dtl_win_compare_and_swap";
+                    access::check_swapped(dtype)?;
+                    // SAFETY: the caller's contract: they stay until the operation is over.
+                    let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
+                    // SAFETY: as above.
+                    let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
+                    // SAFETY: as above.
+                    let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                    access::compare_and_swap(
+                        window,
+                        Swap { value, expected, result, dtype },
+                        Place { target, disp },
+                    )
+                },
+            )
         },
     )
 }

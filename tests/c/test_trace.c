@@ -229,7 +229,7 @@ static void names(void) {
         status = entries[i].call(&handles, &outputs);
         tried++;
         if (told != 1 || strcmp(begun, entries[i].name) != 0 || begun != ended || status != ended_with || depth != 0) {
-            fprintf(stderr, "%s: told %d: %s, %s with %s (nothing told: see name_of in src/ffi/guard.rs)\n", entries[i].name, told, begun, ended, dtl_status_name(ended_with));
+            fprintf(stderr, "%s: told %d: %s, %s with %s (nothing told: see admit in src/ffi/guard.rs)\n", entries[i].name, told, begun, ended, dtl_status_name(ended_with));
             exit(1);
         }
     }

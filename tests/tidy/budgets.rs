@@ -326,13 +326,13 @@ fn largest_trait(tree: &Tree) -> Measured {
     most
 }
 
-/// Functions of ffi that run an entry's closure: those that take a closure which returns a result of
-/// the entry, by name.
+/// Functions of ffi that run an entry's closure, as methods too.
 fn wrappers(file: &File) -> Vec<String> {
     if !file.path.contains("/guard") {
         return Vec::new();
     }
     let lines = file.text.lines().filter(|line| {
+        let line = line.trim_start();
         ["pub fn ", "pub(crate) fn ", "pub(super) fn "].iter().any(|start| line.starts_with(start))
     });
     lines.map(|line| format!("{}: {line}", file.path)).collect()
