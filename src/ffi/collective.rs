@@ -19,13 +19,13 @@ use std::ptr;
 unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| {
+        move |visit| {
             let comm = comm::keep(visit, comm)?;
             // SAFETY: passed on.
             Some(unsafe { run(&comm, args) })
         },
         // SAFETY: passed on.
-        || unsafe { general(entry, comm, args) },
+        move || unsafe { general(entry, comm, args) },
     )
 }
 
@@ -36,7 +36,8 @@ unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
 #[cold]
 #[inline(never)]
 unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
-    entry.hold(|inside| comm::hold(inside, comm),
+    entry.hold(
+        |inside| comm::hold(inside, comm),
         // SAFETY: passed on.
         |comm| unsafe { run(comm, args) },
     )
@@ -139,13 +140,13 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let args = || {
+    let args = move || {
         let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
         CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) }
     };
     guard::quick(
         Open::Library,
-        |visit| {
+        move |visit| {
             let comm = comm::keep(visit, comm)?;
             // SAFETY: the caller's contract.
             let usual = unsafe { arguments::usual_allreduce(&comm, sbuf, rbuf, count, dtype, op) };
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
             Some(usual.unwrap_or_else(|| unsafe { run(&comm, &args()) }))
         },
         // SAFETY: as above.
-        || unsafe { general(Entry("dtl_comm_allreduce"), comm, &args()) },
+        move || unsafe { general(Entry("dtl_comm_allreduce"), comm, &args()) },
     )
 }
 

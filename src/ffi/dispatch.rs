@@ -377,7 +377,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         let look = Tables::search_quickly;
         guard::quick(
             Open::Library,
-            |visit| match at_hand(&visit, dispatcher, query, out, look)? {
+            move |visit| match at_hand(&visit, dispatcher, query, out, look)? {
                 Quick::Found(_) => Some(()),
                 _ => None,
             },
@@ -388,7 +388,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     let look = Tables::look_quickly;
     guard::quick(
         Open::Library,
-        |visit| match at_hand(&visit, dispatcher, query, out, look)? {
+        move |visit| match at_hand(&visit, dispatcher, query, out, look)? {
             Quick::Found(_) => Some(DTL_SUCCESS),
             Quick::Search => {
                 drop(visit);

@@ -31,7 +31,7 @@ impl Open {
     #[inline(always)]
     fn is_open(self) -> bool {
         match self {
-            Open::Library => cache::usually(lifecycle::is_open_for_quick()),
+            Open::Library => lifecycle::is_open_for_quick(),
             Open::Memory(backend) => lifecycle::is_open_for(backend),
         }
     }
@@ -65,27 +65,26 @@ impl Outcome for dtl_status_t {
 
 /// Fast path of an entry. `fast` runs inside the epoch and ends the visit itself if it goes on
 /// outside. It returns `None`, with nothing done, where the fast path does not apply: then
-/// `general` is the entry, out of line, so that the fast path needs no stack space for it.
+/// `general` is the entry, out of line, so that the fast path needs no stack space for it. Both are
+/// `move` closures: what is captured by reference would have to be in memory.
 #[inline(always)]
 pub(super) fn quick<R: Outcome>(
     open: Open,
     fast: impl FnOnce(Visit) -> Option<R>,
     general: impl FnOnce() -> dtl_status_t,
 ) -> dtl_status_t {
-    let visit = cache::usual(epoch::step_in()).filter(|_| open.is_open());
+    let visit = epoch::step_in().filter(|_| open.is_open());
     match visit.map(|visit| catch_unwind(AssertUnwindSafe(|| fast(visit)))) {
         Some(Ok(Some(outcome))) => outcome.into_status(),
         Some(Err(panic)) => panicked(panic.as_ref()),
-        Some(Ok(None)) | None => {
-            cache::rarely();
-            out_of_line(general)
-        }
+        Some(Ok(None)) | None => out_of_line(general),
     }
 }
 
+/// By C's convention, so that it cannot unwind: it is then the last thing that its caller does.
 #[cold]
 #[inline(never)]
-fn out_of_line(general: impl FnOnce() -> dtl_status_t) -> dtl_status_t {
+extern "C" fn out_of_line<F: FnOnce() -> dtl_status_t>(general: F) -> dtl_status_t {
     general()
 }
 

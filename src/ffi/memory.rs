@@ -40,7 +40,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 ) -> dtl_status_t {
     guard::quick(
         Open::Memory(backend),
-        |visit| {
+        move |visit| {
             let is_usual = alignment == 0 || plain::is_usual(alignment);
             let is_own = kind == DTL_MEMORY_HOST && !route::is_taken(DTL_OPERATION_ALLOC);
             if !is_own || !is_usual || out.is_null() || !out.is_aligned() {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     guard::quick(
         Open::Memory(backend),
-        |visit| {
+        move |visit| {
             let due = plain::quick_free(Addr::new(ptr))?;
             drop(visit);
             Some(quick_end(due))

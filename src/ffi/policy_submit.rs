@@ -60,7 +60,7 @@ pub unsafe extern "C" fn dtl_policy_submit(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| quick(visit, Call { policy, key, function: task, arg, out }),
+        move |visit| quick(visit, Call { policy, key, function: task, arg, out }),
         move || {
             let call = Call { policy, key, function: task, arg, out };
             Entry("dtl_policy_submit").wait(
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| quick(visit, Call { policy, key, function: task, arg, out }),
+        move |visit| quick(visit, Call { policy, key, function: task, arg, out }),
         move || {
             let call = Call { policy, key, function: task, arg, out };
             Entry("dtl_policy_try_submit")
@@ -113,7 +113,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
     let mut over = dtl_submission_t { policy, ticket: 0, resource: 0, status: DTL_SUCCESS };
     let call = Call { policy, key, function: task, arg, out: &raw mut over };
     let before = Mark::now();
-    let end = |visit| {
+    let end = move |visit| {
         let status = quick(visit, call)?;
         // SAFETY: `over` outlives the call, and `quick` has written it for the last time.
         let over = unsafe { call.out.read() };
@@ -131,7 +131,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
             },
         ))
     };
-    guard::quick(Open::Library, end, || {
+    guard::quick(Open::Library, end, move || {
         Entry(NAME).wait(
             |inside| call.pin(inside),
             |(task, policy)| policy.submit_and_wait(&task, Deadline::after(timeout_ns)),
@@ -349,8 +349,8 @@ fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<Stopwatc
 /// done.
 #[inline(always)]
 fn at_end(policy: dtl_policy_t, report: impl FnOnce(Quick)) -> bool {
-    let report = |visit| policy::quick(visit, policy.id).map(report);
-    guard::quick(Open::Library, report, || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
+    let report = move |visit| policy::quick(visit, policy.id).map(report);
+    guard::quick(Open::Library, report, move || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
 }
 
 /// A task's key: its function's address, if the caller gave none.

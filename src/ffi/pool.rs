@@ -80,7 +80,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 ) -> dtl_status_t {
     guard::quick(
         Open::Memory(plain::home()),
-        |visit| {
+        move |visit| {
             let is_usual = alignment == 0 || plain::is_usual(alignment);
             if !is_usual || out.is_null() || !out.is_aligned() {
                 return None;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
     guard::quick(
         Open::Memory(plain::home()),
-        |visit| {
+        move |visit| {
             let due = pool::quick_free(pool.id, Addr::new(ptr))?;
             drop(visit);
             Some(quick_end(pool, due))

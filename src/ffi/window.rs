@@ -241,8 +241,8 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
-    let fast = |visit: Visit| quick::flush(&visit, win, target, false);
-    guard::quick(Open::Library, fast, || {
+    let fast = move |visit: Visit| quick::flush(&visit, win, target, false);
+    guard::quick(Open::Library, fast, move || {
         Entry("dtl_win_flush")
             .hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, false))
     })
@@ -254,8 +254,8 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
-    let fast = |visit: Visit| quick::flush(&visit, win, target, true);
-    guard::quick(Open::Library, fast, || {
+    let fast = move |visit: Visit| quick::flush(&visit, win, target, true);
+    guard::quick(Open::Library, fast, move || {
         Entry("dtl_win_flush_local")
             .hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, true))
     })

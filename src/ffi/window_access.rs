@@ -80,8 +80,8 @@ pub unsafe extern "C" fn dtl_win_put(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| quick::put(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
-        || {
+        move |visit| quick::put(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
+        move || {
             Entry("dtl_win_put").hold(
                 |inside| window::hold(inside, win),
                 |window| {
@@ -110,8 +110,8 @@ pub unsafe extern "C" fn dtl_win_get(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| quick::get(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
-        || {
+        move |visit| quick::get(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
+        move || {
             Entry("dtl_win_get").hold(
                 |inside| window::hold(inside, win),
                 |window| {
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn dtl_win_accumulate(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| {
+        move |visit| {
             quick::accumulate(
                 &visit,
                 win,
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn dtl_win_accumulate(
                 Place { target, disp },
             )
         },
-        || {
+        move || {
             Entry("dtl_win_accumulate").hold(
                 |inside| window::hold(inside, win),
                 |window| {
@@ -285,11 +285,11 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| {
+        move |visit| {
             let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
             quick::fetch_op(&visit, win, buffers, (dtype, op), Place { target, disp })
         },
-        || {
+        move || {
             Entry("dtl_win_fetch_op").hold(
                 |inside| window::hold(inside, win),
                 |window| {
@@ -334,11 +334,11 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
 ) -> dtl_status_t {
     guard::quick(
         Open::Library,
-        |visit| {
+        move |visit| {
             let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
             quick::compare_and_swap(&visit, win, dtype, buffers, Place { target, disp })
         },
-        || {
+        move || {
             Entry("dtl_win_compare_and_swap").hold(
                 |inside| window::hold(inside, win),
                 |window| {
