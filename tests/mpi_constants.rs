@@ -322,7 +322,7 @@ fn wheels() -> PathBuf {
 /// The names that may be wrong are those that are.
 fn prove(label: &str, mpicc: Option<Mpicc>, tables: &Tables, known: &[&str]) {
     let Some(mpicc) = mpicc else {
-        // `./run test` looks for the names of required MPIs in what skipped tests say: Debian's, not the wheels'.
+        // tests/skips.txt allows that the wheels are missing, but not that Debian's MPIs are.
         let folder = wheels();
         match label.strip_prefix("debian_") {
             Some(mpi) => println!("skipped: mpicc.{mpi} is not installed"),
