@@ -1,9 +1,11 @@
-//! Parts of the library that its own programs (`tools/`) need and that the C interface does not offer.
+//! Parts of the library that its own programs (`tools/`) need and that the C interface does not
+//! offer.
 //!
-//! The programs use the C interface (package `dtl-sys`) for everything else, and nothing of the library
-//! beside these. They are linked with this crate instead of libdtl.so: a process must not have two
-//! copies of the library's state, and loading a plugin step by step or choosing a kind without opening
-//! it needs that state. Not for programs of users: it may change with every version.
+//! The programs use the C interface (package `dtl-sys`) for everything else, and nothing of the
+//! library beside these. They are linked with this crate instead of libdtl.so: a process must not
+//! have two copies of the library's state, and loading a plugin step by step or choosing a kind
+//! without opening it needs that state. Not for programs of users: it may change with every
+//! version.
 //!
 //! | item | used by | not in the C interface because |
 //! |---|---|---|
@@ -23,7 +25,8 @@ use crate::runtime::{environment, lifecycle, registry};
 
 pub use crate::error::{Error, Result, is_status};
 
-/// Environment variables: their table, what is wrong with the present ones, values as they have them.
+/// Environment variables: their table, what is wrong with the present ones, values as they have
+/// them.
 pub mod settings {
     pub use crate::runtime::settings::{
         VARIABLES, complaints, distance, duration, from_environment, withhold,

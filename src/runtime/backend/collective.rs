@@ -1,5 +1,5 @@
-//! Collectives in one piece, of transports that run them themselves. Not here: the arguments, and how
-//! the library runs one (`runtime::comm::coll`).
+//! Collectives in one piece, of transports that run them themselves. Not here: the arguments, and
+//! how the library runs one (`runtime::comm::coll`).
 
 use super::{OpId, Transport};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -31,8 +31,8 @@ impl Reductions {
     }
 }
 
-/// Collectives of a transport's own, and communicators of its own for them. All ranks have the group
-/// or none has it.
+/// Collectives of a transport's own, and communicators of its own for them. All ranks have the
+/// group or none has it.
 pub trait NativeCollectives: Send + Sync {
     /// Whether it runs this one. Decided from what is equal on all ranks.
     fn takes(&self, args: &CollArgs) -> bool;

@@ -1,5 +1,5 @@
-//! Kinds of operations of a communicator: messages, collectives, one-sided operations, and what makes
-//! a communicator.
+//! Kinds of operations of a communicator: messages, collectives, one-sided operations, and what
+//! makes a communicator.
 
 macro_rules! kinds {
     ($($name:ident $text:literal),+ $(,)?) => {

@@ -5,10 +5,11 @@
 //! and taken, `request` what is in flight (`persistent`: what is started again), `wait` waits for
 //! it. `coll` begins collectives and picks from `algorithms`, `schedule` has what they list, `flat`
 //! those of a few bytes between ranks that share memory; `plan` shows what would run. `staging` has
-//! messages of memory that the host cannot reach, `gated` sends that wait for an event. `window` is memory that other ranks read and change.
-//! `recorder` and `report` record which rank is in which operation; `absence` has the live ranks
-//! that do not take part (`left`: those that destroyed it); `posted` is memory of the library with
-//! the operation posted into it; `progress` moves everything on while a call waits.
+//! messages of memory that the host cannot reach, `gated` sends that wait for an event. `window` is
+//! memory that other ranks read and change. `recorder` and `report` record which rank is in which
+//! operation; `absence` has the live ranks that do not take part (`left`: those that destroyed it);
+//! `posted` is memory of the library with the operation posted into it; `progress` moves everything
+//! on while a call waits.
 
 mod absence;
 pub mod agree;

@@ -95,8 +95,8 @@ pub(in crate::runtime::comm) fn alltoallv(
     Ok(())
 }
 
-/// One block to each of `out`'s ranks, one from each of `into`'s. The n-th block to this rank itself
-/// is the n-th from itself.
+/// One block to each of `out`'s ranks, one from each of `into`'s. The n-th block to this rank
+/// itself is the n-th from itself.
 pub(in crate::runtime::comm) fn neighbor_alltoallv(
     s: &mut dyn Steps,
     g: Group,

@@ -59,8 +59,8 @@ impl Row {
         self.send == Extent::Varied || self.recv == Extent::Varied
     }
 
-    /// Bytes by which an algorithm is selected, of `bytes` that a rank passes. All ranks must select
-    /// alike, so nothing depends on sizes that differ between them.
+    /// Bytes by which an algorithm is selected, of `bytes` that a rank passes. All ranks must
+    /// select alike, so nothing depends on sizes that differ between them.
     #[inline]
     pub(in crate::runtime::comm) fn deciding_bytes(&self, bytes: usize) -> usize {
         let is_equal = self.reduces || !self.is_varied();

@@ -114,8 +114,8 @@ impl Part {
     }
 }
 
-/// Begins a collective if its buffers are of the communicator's device. `None`: it has none, or they
-/// are not, or it is to be staged.
+/// Begins a collective if its buffers are of the communicator's device. `None`: it has none, or
+/// they are not, or it is to be staged.
 pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<Begun>> {
     let Some(part) = &comm.device else { return Ok(None) };
     if !part.holds(args)? {

@@ -6,7 +6,6 @@
 mod lost;
 mod questions;
 
-use crate::runtime::comm::flat::{self, Flat};
 use super::staging::Stage;
 use super::{Begun, CollArgs, device, native};
 use crate::abi::status::*;
@@ -14,6 +13,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::OpId;
 use crate::runtime::comm::algorithms::Group;
 use crate::runtime::comm::call::Call;
+use crate::runtime::comm::flat::{self, Flat};
 use crate::runtime::comm::left::Turns;
 use crate::runtime::comm::recorder::Ticket;
 use crate::runtime::comm::report::{self, Inquiry};

@@ -1,10 +1,10 @@
-//! Collectives. One value, [`CollArgs`], describes a call; it is built once, from what C passes, and
-//! goes through the stages until one of them handles it.
+//! Collectives. One value, [`CollArgs`], describes a call; it is built once, from what C passes,
+//! and goes through the stages until one of them handles it.
 //!
 //! In reading order: `algorithms::args` is that value, and `algorithms::table` has a row for each
 //! collective. `start` has the stages and what a call waits for. The stages: `device` (a library of
-//! the devices' own), `staging` (host memory that stands for device memory), `native` (collectives of
-//! the transport), and last the steps of `algorithms`, or the board (`flat`). `exec` brings a
+//! the devices' own), `staging` (host memory that stands for device memory), `native` (collectives
+//! of the transport), and last the steps of `algorithms`, or the board (`flat`). `exec` brings a
 //! collective to its end.
 
 pub(super) mod device;
