@@ -48,7 +48,7 @@ unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t 
 unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
     // SAFETY: passed on.
     let args = unsafe { arguments::build(comm, args) }?;
-    coll::wait(comm, coll::begin(comm, CallMode::Blocking, args))
+    coll::wait(comm, coll::begin(comm, CallMode::Blocking, &args))
 }
 
 /// Returns once every rank has called it.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::NONE, Side::new("buf", buf, count));
+    let (send, recv) = (Side::NONE, Side::new(buf, count));
     let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_bcast"), comm, &args) }
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce"), comm, &args) }
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     let args = move || {
-        let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+        let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
         CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) }
     };
     guard::quick(
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce_scatter_block"), comm, &args) }
@@ -196,8 +196,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::blocks("sbuf", sbuf, rcounts, ptr::null()), Side::new("rbuf", rbuf, 0));
+    let (send, recv) = (Side::blocks(sbuf, rcounts, ptr::null()), Side::new(rbuf, 0));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_reduce_scatter"), comm, &args) }
@@ -216,7 +215,7 @@ pub unsafe extern "C" fn dtl_comm_scan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scan"), comm, &args) }
@@ -235,7 +234,7 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_exscan"), comm, &args) }
@@ -256,8 +255,7 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_gather"), comm, &args) }
@@ -280,8 +278,7 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
     let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_gatherv"), comm, &args) }
@@ -303,8 +300,7 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scatter"), comm, &args) }
@@ -326,8 +322,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::blocks("sbuf", sbuf, scounts, sdispls), Side::new("rbuf", rbuf, rcount));
+    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::new(rbuf, rcount));
     let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_scatterv"), comm, &args) }
@@ -346,8 +341,7 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Allgather, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_allgather"), comm, &args) }
@@ -368,8 +362,7 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_allgatherv"), comm, &args) }
@@ -388,8 +381,7 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_alltoall"), comm, &args) }
@@ -415,10 +407,7 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) = (
-        Side::blocks("sbuf", sbuf, scounts, sdispls),
-        Side::blocks("rbuf", rbuf, rcounts, rdispls),
-    );
+    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_alltoallv"), comm, &args) }
@@ -449,8 +438,8 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
     let (send, recv) = (
-        Side::blocks("sbuf", sbuf, scounts, sdispls).of("dests", dest_count, dests),
-        Side::blocks("rbuf", rbuf, rcounts, rdispls).of("sources", source_count, sources),
+        Side::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
+        Side::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
     );
     let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.

@@ -16,42 +16,36 @@ use std::ptr;
 /// One of the two buffers, as C describes it.
 #[derive(Clone, Copy)]
 pub(super) struct Side {
-    name: &'static str,
     buf: *const c_void,
-    /// Elements of a rank's part, or of one block; of blocks with their own sizes: NULL, or where
-    /// their sizes and places are.
+    /// Elements of a rank's part, or of one block; of a neighborhood collective: blocks.
     count: u64,
+    /// Sizes and places of blocks that have their own.
     counts: *const u64,
     displs: *const u64,
     /// Ranks of the blocks, of a neighborhood collective.
-    neighbors: Option<(&'static str, u64, *const i32)>,
+    ranks: *const i32,
 }
 
 impl Side {
     /// A buffer that the collective does not have.
-    pub(super) const NONE: Side = Side::new("", ptr::null(), 0);
+    pub(super) const NONE: Side = Side::new(ptr::null(), 0);
 
     /// One with `count` elements, or with so many for each rank.
     #[inline(always)]
-    pub(super) const fn new(name: &'static str, buf: *const c_void, count: u64) -> Side {
-        Side { name, buf, count, counts: ptr::null(), displs: ptr::null(), neighbors: None }
+    pub(super) const fn new(buf: *const c_void, count: u64) -> Side {
+        Side { buf, count, counts: ptr::null(), displs: ptr::null(), ranks: ptr::null() }
     }
 
     /// One of blocks with their own sizes and places.
     #[inline(always)]
-    pub(super) fn blocks(
-        name: &'static str,
-        buf: *const c_void,
-        counts: *const u64,
-        displs: *const u64,
-    ) -> Side {
-        Side { counts, displs, ..Side::new(name, buf, 0) }
+    pub(super) fn blocks(buf: *const c_void, counts: *const u64, displs: *const u64) -> Side {
+        Side { counts, displs, ..Side::new(buf, 0) }
     }
 
-    /// The same for chosen ranks; `noun` is the name of their list.
+    /// One of blocks for chosen ranks.
     #[inline(always)]
-    pub(super) fn of(self, noun: &'static str, count: u64, ranks: *const i32) -> Side {
-        Side { neighbors: Some((noun, count, ranks)), ..self }
+    pub(super) fn of(self, count: u64, ranks: *const i32) -> Side {
+        Side { count, ranks, ..self }
     }
 }
 
@@ -77,47 +71,82 @@ impl CArgs {
 ///
 /// # Safety
 /// The buffers stay valid until the collective is over; the lists are read before this returns.
+#[inline]
 pub(super) unsafe fn build(comm: &Comm, c: &CArgs) -> Result<CollArgs> {
     let row = c.kind.row();
-    let mut args = CollArgs { root: c.root, ..CollArgs::new(c.kind) };
     if row.recv == Extent::Nothing {
-        return Ok(args);
+        return Ok(CollArgs::new(c.kind));
     }
-    args.dtype = c.dtype;
-    if row.reduces {
-        args.reduction = Some(reduction(c.dtype, c.op)?);
-    }
+    let reduction = if row.reduces { Some(reduction(c.dtype, c.op)?) } else { None };
     let place = if row.root == Root::Send { c.recv.buf } else { c.send.buf };
-    // Where a neighborhood collective has DTL_IN_PLACE, its blocks refuse it.
-    args.in_place = is_in_place(place) && c.send.neighbors.is_none();
-    if row.is_varied() {
+    let mut args = CollArgs {
+        in_place: is_in_place(place),
+        root: c.root,
+        dtype: c.dtype,
+        reduction,
+        ..CollArgs::new(c.kind)
+    };
+    if (row.send, row.recv) == (Extent::Own, Extent::Own) && row.root == Root::None {
         // SAFETY: passed on.
-        return unsafe { build_varied(comm, c, args) };
+        unsafe { set_pair(&mut args, c) }?;
+    } else if row.is_varied() {
+        // SAFETY: passed on.
+        unsafe { set_varied(comm, &mut args, c) }?;
+    } else {
+        // SAFETY: passed on.
+        unsafe { set_even(comm, &mut args, c) }?;
     }
+    Ok(args)
+}
+
+/// Two buffers of `count` elements on all ranks.
+///
+/// # Safety
+/// As [`build`].
+#[inline(always)]
+unsafe fn set_pair(args: &mut CollArgs, c: &CArgs) -> Result<()> {
+    let mut send = Region::EMPTY;
+    if !args.in_place {
+        // SAFETY: passed on.
+        send = unsafe { elements(c.send.buf, c.send.count, c.dtype, "sbuf") }?;
+    }
+    // SAFETY: passed on.
+    let recv = unsafe { elements(c.recv.buf, c.recv.count, c.dtype, "rbuf") }?;
+    let send = if args.in_place { recv } else { send };
+    (args.count, args.bytes) = (c.recv.count, recv.len());
+    (args.send, args.recv) = (Buffer::Whole(send), Buffer::Whole(recv));
+    Ok(())
+}
+
+/// Buffers of `count` elements, or of so many for each rank.
+///
+/// # Safety
+/// As [`build`].
+unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
+    let (row, is_root) = (args.row(), comm.rank() == c.root);
     args.count = c.recv.count;
     let has_blocks = row.send == Extent::All || row.recv == Extent::All;
-    let all = if has_blocks {
-        let all = for_all(comm, row.reduces, args.count)?;
+    let all = if has_blocks { for_all(comm, row.reduces, args.count)? } else { 0 };
+    if has_blocks {
         args.bytes = bytes_of(args.count, c.dtype)?;
-        all
-    } else {
-        0
-    };
-    let elements_of = |extent| if extent == Extent::All { all } else { args.count };
-    let is_root = comm.rank() == c.root;
-    let (mut send, mut recv) = (Region::EMPTY, Region::EMPTY);
-    if row.send != Extent::Nothing && (row.root != Root::Send || is_root) {
-        // The data of a reduction in place whose result is a block lie where that goes.
-        let is_within = args.in_place && row.reduces && has_blocks;
-        let from = if is_within { &c.recv } else { &c.send };
-        if is_within || !args.in_place || row.root == Root::Send {
-            // SAFETY: passed on.
-            send = unsafe { elements(from.buf, elements_of(row.send), c.dtype, from.name) }?;
-        }
     }
-    if (row.root != Root::Recv || is_root) && !(args.in_place && row.root == Root::Send) {
+    let elements_of = |extent| if extent == Extent::All { all } else { args.count };
+    let (mut send, mut recv) = (Region::EMPTY, Region::EMPTY);
+    // The data of a reduction in place whose result is a block lie where that goes.
+    let is_within = args.in_place && row.reduces && has_blocks;
+    let sends = match row.root {
+        Root::Send => is_root,
+        _ => row.send != Extent::Nothing && (!args.in_place || is_within),
+    };
+    if sends {
+        let (from, name) = if is_within { (c.recv.buf, "rbuf") } else { (c.send.buf, "sbuf") };
         // SAFETY: passed on.
-        recv = unsafe { elements(c.recv.buf, elements_of(row.recv), c.dtype, c.recv.name) }?;
+        send = unsafe { elements(from, elements_of(row.send), c.dtype, name) }?;
+    }
+    if receives(row.root, is_root, args.in_place) {
+        let name = if row.send == Extent::Nothing { "buf" } else { "rbuf" };
+        // SAFETY: passed on.
+        recv = unsafe { elements(c.recv.buf, elements_of(row.recv), c.dtype, name) }?;
     }
     if !has_blocks {
         args.bytes = bytes_of(args.count, c.dtype)?;
@@ -126,7 +155,16 @@ pub(super) unsafe fn build(comm: &Comm, c: &CArgs) -> Result<CollArgs> {
     if args.in_place {
         args.set_place(comm.rank());
     }
-    Ok(args)
+    Ok(())
+}
+
+/// Whether this rank passes a buffer for the result.
+fn receives(root: Root, is_root: bool, in_place: bool) -> bool {
+    match root {
+        Root::Recv => is_root,
+        Root::Send => !in_place,
+        _ => true,
+    }
 }
 
 /// Those with blocks of their own sizes and places.
@@ -134,8 +172,8 @@ pub(super) unsafe fn build(comm: &Comm, c: &CArgs) -> Result<CollArgs> {
 /// # Safety
 /// As [`build`].
 #[inline(never)]
-unsafe fn build_varied(comm: &Comm, c: &CArgs, mut args: CollArgs) -> Result<CollArgs> {
-    let (row, rank) = (c.kind.row(), comm.rank());
+unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
+    let (row, rank) = (args.row(), comm.rank());
     let (mut out, mut into) = (c.send, c.recv);
     if row.reduces {
         // SAFETY: passed on.
@@ -145,11 +183,14 @@ unsafe fn build_varied(comm: &Comm, c: &CArgs, mut args: CollArgs) -> Result<Col
             out.buf = into.buf;
         }
     }
-    if let (Some(dests), Some(sources)) = (out.neighbors, into.neighbors) {
+    let is_neighborhood = args.kind == Kind::NeighborAlltoallv;
+    if is_neighborhood {
+        // Its blocks refuse DTL_IN_PLACE.
+        args.in_place = false;
         // SAFETY: passed on.
-        let dests = unsafe { neighbors("dest_count", dests) }?;
+        let dests = unsafe { neighbors("dests", "dest_count", &out) }?;
         // SAFETY: passed on.
-        let sources = unsafe { neighbors("source_count", sources) }?;
+        let sources = unsafe { neighbors("sources", "source_count", &into) }?;
         args.neighbors = Some(Box::new(Neighbors { dests, sources }));
     }
     let is_root = rank == c.root;
@@ -157,15 +198,13 @@ unsafe fn build_varied(comm: &Comm, c: &CArgs, mut args: CollArgs) -> Result<Col
         Root::Send => is_root,
         _ => !args.in_place || row.reduces,
     };
-    let receives = match row.root {
-        Root::Recv => is_root,
-        Root::Send => !args.in_place,
-        _ => true,
-    };
+    let receives = receives(row.root, is_root, args.in_place);
+    let blocks = |side: &Side| if is_neighborhood { side.count as usize } else { ranks(comm) };
     // SAFETY: passed on.
-    let (send, sent) = unsafe { buffer(comm, &out, (row.send, c.dtype), sends, false) }?;
+    let (send, sent) = unsafe { buffer(&out, (row.send, c.dtype), blocks(&out), sends, false) }?;
     // SAFETY: passed on.
-    let (recv, received) = unsafe { buffer(comm, &into, (row.recv, c.dtype), receives, true) }?;
+    let (recv, received) =
+        unsafe { buffer(&into, (row.recv, c.dtype), blocks(&into), receives, true) }?;
     (args.send, args.recv) = (send, recv);
     args.count = match (row.send, row.recv) {
         (Extent::Own, _) => out.count,
@@ -176,10 +215,10 @@ unsafe fn build_varied(comm: &Comm, c: &CArgs, mut args: CollArgs) -> Result<Col
     args.bytes = bytes_of(args.count, c.dtype)?;
     if args.in_place {
         args.set_place(rank);
-    } else if args.neighbors.is_none() {
-        check_own(&args, rank)?;
+    } else if !is_neighborhood {
+        check_own(args, rank)?;
     }
-    Ok(args)
+    Ok(())
 }
 
 /// A buffer of a collective with blocks, and how many elements it has.
@@ -187,9 +226,9 @@ unsafe fn build_varied(comm: &Comm, c: &CArgs, mut args: CollArgs) -> Result<Col
 /// # Safety
 /// As [`build`].
 unsafe fn buffer(
-    comm: &Comm,
     side: &Side,
     (extent, dtype): (Extent, dtl_dtype_t),
+    blocks: usize,
     is_passed: bool,
     receives: bool,
 ) -> Result<(Buffer, u64)> {
@@ -197,15 +236,14 @@ unsafe fn buffer(
         element_size(dtype)?;
         return Ok((Buffer::NONE, 0));
     }
+    let name = if receives { "rbuf" } else { "sbuf" };
     if extent == Extent::Own {
         // SAFETY: passed on.
-        let own = unsafe { elements(side.buf, side.count, dtype, side.name) }?;
+        let own = unsafe { elements(side.buf, side.count, dtype, name) }?;
         return Ok((Buffer::Whole(own), side.count));
     }
-    let count = side.neighbors.map_or(ranks(comm), |(_, count, _)| count as usize);
     // SAFETY: passed on.
-    let blocks =
-        unsafe { Blocks::new(side.buf, side.counts, side.displs, count, dtype, side.name) }?;
+    let blocks = unsafe { Blocks::new(side.buf, side.counts, side.displs, blocks, dtype, name) }?;
     // SAFETY: passed on.
     Ok((Buffer::Blocks(unsafe { blocks.regions(receives) }?), blocks.total()))
 }
@@ -243,16 +281,16 @@ fn ranks(comm: &Comm) -> usize {
 ///
 /// # Safety
 /// As [`array`].
-unsafe fn neighbors(
-    count_name: &str,
-    (noun, count, ranks): (&str, u64, *const i32),
-) -> Result<Vec<i32>> {
-    match usize::try_from(count) {
+unsafe fn neighbors(noun: &str, count_name: &str, side: &Side) -> Result<Vec<i32>> {
+    match usize::try_from(side.count) {
         // SAFETY: passed on.
-        Ok(count) if count <= 1 << 20 => unsafe { array(ranks, count, noun) }.map(<[i32]>::to_vec),
+        Ok(count) if count <= 1 << 20 => {
+            unsafe { array(side.ranks, count, noun) }.map(<[i32]>::to_vec)
+        }
         _ => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{count_name} is {count}: at most {} neighbours",
+            "{count_name} is {}: at most {} neighbours",
+            side.count,
             1 << 20
         ),
     }

@@ -27,7 +27,7 @@ unsafe fn start(
         let comm = comm::get(inside, comm)?;
         // SAFETY: passed on.
         let args = unsafe { arguments::build(comm, args) }?;
-        let begun = coll::begin(comm, CallMode::Request, args)?;
+        let begun = coll::begin(comm, CallMode::Request, &args)?;
         out.set(request::collective(comm, begun)?);
         Ok(())
     })
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::NONE, Side::new("buf", buf, count));
+    let (send, recv) = (Side::NONE, Side::new(buf, count));
     let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
@@ -136,8 +136,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::blocks("sbuf", sbuf, rcounts, ptr::null()), Side::new("rbuf", rbuf, 0));
+    let (send, recv) = (Side::blocks(sbuf, rcounts, ptr::null()), Side::new(rbuf, 0));
     let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
@@ -171,7 +170,7 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     op: dtl_reduce_op_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (Side::new("sbuf", sbuf, count), Side::new("rbuf", rbuf, count));
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
     let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
@@ -188,8 +187,7 @@ pub unsafe extern "C" fn dtl_comm_igather(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
@@ -208,8 +206,7 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
     let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
@@ -226,8 +223,7 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
@@ -246,8 +242,7 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     root: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::blocks("sbuf", sbuf, scounts, sdispls), Side::new("rbuf", rbuf, rcount));
+    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::new(rbuf, rcount));
     let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
@@ -263,8 +258,7 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Allgather, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
@@ -282,8 +276,7 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, scount), Side::blocks("rbuf", rbuf, rcounts, rdispls));
+    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
@@ -299,8 +292,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) =
-        (Side::new("sbuf", sbuf, count_per_rank), Side::new("rbuf", rbuf, count_per_rank));
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
     let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
@@ -319,10 +311,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (
-        Side::blocks("sbuf", sbuf, scounts, sdispls),
-        Side::blocks("rbuf", rbuf, rcounts, rdispls),
-    );
+    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::blocks(rbuf, rcounts, rdispls));
     let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
@@ -347,8 +336,8 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     let (send, recv) = (
-        Side::blocks("sbuf", sbuf, scounts, sdispls).of("dests", dest_count, dests),
-        Side::blocks("rbuf", rbuf, rcounts, rdispls).of("sources", source_count, sources),
+        Side::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
+        Side::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
     );
     let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.

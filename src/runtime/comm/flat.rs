@@ -87,8 +87,14 @@ impl Flat {
 
 /// One on its way.
 pub(super) struct Steps {
-    args: CollArgs,
+    kind: Kind,
+    root: i32,
+    send: Region,
+    recv: Region,
+    reduction: Option<Reduction>,
     number: u64,
+    /// Bytes of a rank's part.
+    len: usize,
     /// What its posts are called.
     what: u32,
     is_posted: bool,
@@ -100,15 +106,27 @@ pub(super) struct Steps {
 impl Steps {
     /// `what` tells it from other collectives.
     #[inline]
-    pub(super) fn new(comm: &Comm, flat: &Flat, args: CollArgs, what: u32) -> Self {
-        let root = args.root;
-        let (next, end) = match args.kind {
+    pub(super) fn new(comm: &Comm, flat: &Flat, args: &CollArgs, what: u32) -> Self {
+        let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
+        let (next, end) = match kind {
             Kind::Bcast if root != comm.rank => (root, root + 1),
             Kind::Reduce if root != comm.rank => (0, 0),
             Kind::Bcast => (0, 0),
             _ => (0, comm.size),
         };
-        Steps { args, number: flat.next_number(), what, is_posted: false, next, end }
+        Steps {
+            kind,
+            root,
+            send: args.send.whole(),
+            recv: args.recv.whole(),
+            reduction,
+            number: flat.next_number(),
+            len,
+            what,
+            is_posted: false,
+            next,
+            end,
+        }
     }
 
     /// Moves it on as far as it goes without waiting.
@@ -127,7 +145,7 @@ impl Steps {
             self.next += 1;
         }
         self.conclude(comm, flat);
-        let met = !matches!(self.args.kind, Kind::Bcast | Kind::Reduce);
+        let met = !matches!(self.kind, Kind::Bcast | Kind::Reduce);
         flat.board.finish(self.number, met);
         flat.over.store(self.number, Ordering::Release);
         Ok(Advance::Done)
@@ -148,9 +166,9 @@ impl Steps {
             // One before it has failed: it never comes to its turn.
             return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
         }
-        let data = match self.args.kind {
-            Kind::Bcast if self.args.root == comm.rank => self.args.recv.whole(),
-            _ => self.args.send.whole(),
+        let data = match self.kind {
+            Kind::Bcast if self.root == comm.rank => self.recv,
+            _ => self.send,
         };
         self.is_posted = flat.board.post(self.number, self.what, data);
         Ok(self.is_posted)
@@ -158,7 +176,7 @@ impl Steps {
 
     #[inline]
     fn check(&self, post: &Post) -> Result<()> {
-        if post.what == self.what && post.data.len() == self.args.bytes {
+        if post.what == self.what && post.data.len() == self.len {
             return Ok(());
         }
         self.explain(post)
@@ -180,7 +198,7 @@ impl Steps {
              the same collective?",
             self.next,
             post.data.len(),
-            self.args.bytes
+            self.len
         )
     }
 
@@ -188,9 +206,8 @@ impl Steps {
     fn conclude(&self, comm: &Comm, flat: &Flat) {
         let part =
             |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
-        let CollArgs { kind, root, reduction, .. } = &self.args;
-        let (recv, root, len) = (self.args.recv.whole(), *root, self.args.bytes);
-        match (kind, reduction) {
+        let (recv, root, len) = (self.recv, self.root, self.len);
+        match (self.kind, &self.reduction) {
             (Kind::Bcast, _) if root != comm.rank => recv.copy_from(part(root)),
             (Kind::Allgather, _) => {
                 for rank in 0..comm.size {

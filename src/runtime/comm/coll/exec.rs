@@ -172,10 +172,10 @@ impl Comm {
     #[inline]
     pub(in crate::runtime::comm) fn prepare_flat(
         &self,
-        args: CollArgs,
+        args: &CollArgs,
         flat: &Flat,
     ) -> Result<Begun> {
-        let call = Call::of(&args);
+        let call = Call::of(args);
         let turn = self.enter(&call)?;
         let begin = self.begin(call, turn);
         let mut steps = flat::Steps::new(self, flat, args, begin.tag());

@@ -120,8 +120,8 @@ fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
 
 /// Begins a collective.
 #[inline]
-pub fn begin(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
-    check(comm, &args)?;
+pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+    check(comm, args)?;
     if hidden::is_any() { begin_hidden(comm, mode, args) } else { begin_on_host(comm, mode, args) }
 }
 
@@ -129,28 +129,28 @@ pub fn begin(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
 /// collectives of that device, else on host memory that stands for them.
 #[cold]
 #[inline(never)]
-fn begin_hidden(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
-    if let Some(begun) = device::begin(comm, &args)? {
+fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+    if let Some(begun) = device::begin(comm, args)? {
         return Ok(begun);
     }
-    let (args, stage) = staging::stage(comm, args)?;
-    let begun = begin_on_host(comm, mode, args)?;
+    let (args, stage) = staging::stage(comm, args.clone())?;
+    let begun = begin_on_host(comm, mode, &args)?;
     if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
 }
 
 /// Begins one of memory that the host reaches: by the transport's own, if it has it, else by steps.
 #[inline]
-fn begin_on_host(comm: &Comm, mode: CallMode, args: CollArgs) -> Result<Begun> {
+fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     if let Some(native) = &comm.native_collectives {
-        if let Some(begun) = native::begin(comm, native.part(), mode, &args)? {
+        if let Some(begun) = native::begin(comm, native.part(), mode, args)? {
             return Ok(begun);
         }
     }
-    let how = comm.choose(&args);
+    let how = comm.choose(args);
     if let Some(flat) = comm.flat.as_ref().filter(|_| how == Algorithm::Flat) {
         return comm.prepare_flat(args, flat);
     }
-    begin_by_steps(comm, how, &args)
+    begin_by_steps(comm, how, args)
 }
 
 #[inline(never)]
@@ -164,7 +164,7 @@ fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Begun>
 pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
     let args = CollArgs::new(kind);
     match &comm.flat {
-        Some(flat) => comm.prepare_flat(args, flat),
+        Some(flat) => comm.prepare_flat(&args, flat),
         None => comm.prepare(Call::of(&args), None, |s, g| algorithm::barrier(s, g)),
     }
 }

@@ -223,7 +223,7 @@ impl Ranks {
             neighbors: is_neighborhood.then(|| Box::new(neighbors())),
             ..CollArgs::new(row.kind)
         };
-        coll::begin(comm, CallMode::Request, args)
+        coll::begin(comm, CallMode::Request, &args)
     }
 }
 
