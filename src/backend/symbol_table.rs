@@ -1,5 +1,5 @@
-//! Tables of C functions that are found by name in a library that was loaded: one list is the type
-//! of the table, what finds them, and what a test compares with the C header.
+//! Tables of C functions that are found by name in a library that was loaded: one list of names is
+//! the type of the table and finds them.
 
 use crate::error::Result;
 use crate::sys::buf::Addr;
@@ -35,46 +35,27 @@ pub trait SymbolTable: Sized + Send + Sync + 'static {
 }
 
 macro_rules! function_table {
+    // Functions whose types `sys` has, which is generated.
+    (
+        sys;
+        required { $($name:ident)+ }
+        optional { $($maybe:ident)* }
+    ) => {
+        $crate::backend::symbol_table::function_table! {
+            types;
+            $($name: sys::$name,)+;
+            $($maybe: sys::$maybe,)*
+        }
+    };
+    // Functions with their signatures, which a test compares with the header.
     (
         required { $($name:ident($($type:ident),*) -> $result:ident;)+ }
         optional { $($maybe:ident($($maybe_type:ident),*) -> $maybe_result:ident;)+ }
     ) => {
-        /// The functions. Those in `Option` are not in every library.
-        #[repr(C)]
-        #[derive(Clone, Copy)]
-        #[allow(missing_docs, reason = "named and specified by the standard")]
-        #[allow(non_snake_case, reason = "the standard's own names, so that nobody has to \
-            translate")]
-        pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($type),*) -> $result,)+
-            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>,)+
-        }
-
-        impl $crate::backend::symbol_table::SymbolTable for Functions {
-            unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
-                -> $crate::error::Result<Self> {
-                Ok(Functions {
-                    $($name: match find($crate::backend::symbol_table::c_name(
-                        concat!(stringify!($name), "\0"),
-                    )) {
-                        // SAFETY: the function of this name has this signature in the standard.
-                        Some(at) => unsafe {
-                            std::mem::transmute::<*mut std::ffi::c_void,
-                                unsafe extern "C" fn($($type),*) -> $result>(at.ptr())
-                        },
-                        None => return $crate::error::fail!(DTL_ERROR_UNAVAILABLE, "it has no \
-                            function {}", stringify!($name)),
-                    },)+
-                    $($maybe: find($crate::backend::symbol_table::c_name(concat!(stringify!($maybe),
-                        "\0"))).map(|at| {
-                        // SAFETY: the function of this name has this signature in the standard.
-                        unsafe {
-                            std::mem::transmute::<*mut std::ffi::c_void,
-                                unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>(at.ptr())
-                        }
-                    }),)+
-                })
-            }
+        $crate::backend::symbol_table::function_table! {
+            types;
+            $($name: unsafe extern "C" fn($($type),*) -> $result,)+;
+            $($maybe: unsafe extern "C" fn($($maybe_type),*) -> $maybe_result,)+
         }
 
         /// The list, for the test.
@@ -93,19 +74,50 @@ macro_rules! function_table {
             },)+
         ];
     };
+    (
+        types;
+        $($name:ident: $type:ty,)+;
+        $($maybe:ident: $maybe_type:ty,)*
+    ) => {
+        /// The functions. Those in `Option` are not in every library.
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        #[allow(missing_docs, reason = "named and specified by the standard")]
+        #[allow(non_snake_case, reason = "the standard's own names, so that nobody has to \
+            translate")]
+        pub struct Functions {
+            $(pub $name: $type,)+
+            $(pub $maybe: Option<$maybe_type>,)*
+        }
+
+        impl $crate::backend::symbol_table::SymbolTable for Functions {
+            unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
+                -> $crate::error::Result<Self> {
+                Ok(Functions {
+                    $($name: match find($crate::backend::symbol_table::c_name(concat!(
+                        stringify!($name), "\0"))) {
+                        // SAFETY: the function of this name has this signature in the standard.
+                        Some(at) => unsafe {
+                            std::mem::transmute::<*mut std::ffi::c_void, $type>(at.ptr())
+                        },
+                        None => return $crate::error::fail!(DTL_ERROR_UNAVAILABLE, "it has no \
+                            function {}", stringify!($name)),
+                    },)+
+                    $($maybe: find($crate::backend::symbol_table::c_name(concat!(
+                        stringify!($maybe), "\0"))).map(|at| {
+                        // SAFETY: the function of this name has this signature in the standard.
+                        unsafe {
+                            std::mem::transmute::<*mut std::ffi::c_void, $maybe_type>(at.ptr())
+                        }
+                    }),)*
+                })
+            }
+        }
+    };
 }
 pub(crate) use function_table;
 
-/// A constant of the library's C header: its name and value.
-pub type Constant = (&'static str, i64);
-
-macro_rules! constants {
-    ($($name:ident = $value:expr;)+) => {
-        $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
-
-        /// The list, for the test.
-        pub const CONSTANTS: &[$crate::backend::symbol_table::Constant] = &[$((stringify!($name),
-            $name),)+];
-    };
+macro_rules! constant_names {
+    ($($name:ident)+) => { &[$(($name, stringify!($name)),)+] };
 }
-pub(crate) use constants;
+pub(crate) use constant_names;

@@ -1,7 +1,6 @@
 //! Properties of devices.
 
 use super::driver::{Driver, text};
-use super::errors::SUCCESS;
 use super::symbols::*;
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::word::DTL_DEVICE_GPU;
@@ -24,7 +23,7 @@ impl Devices for Driver {
     fn default_device(&self) -> i32 {
         let mut id = 0;
         // SAFETY: room for a device.
-        if unsafe { (self.cuda.cuCtxGetDevice)(&raw mut id) } != SUCCESS {
+        if unsafe { (self.cuda.cuCtxGetDevice)(&raw mut id) } != CUDA_SUCCESS {
             return 0;
         }
         self.cards.iter().position(|card| card.id == id).unwrap_or(0) as i32

@@ -6,7 +6,6 @@
 //! context current in its thread and leaves the thread as it was.
 
 use super::device::CHOSEN;
-use super::errors::{NO_DEVICE, SUCCESS};
 use super::memory::Origin;
 use super::modules::Module;
 use super::stream::Queue;
@@ -48,7 +47,7 @@ pub struct Driver {
 /// A device.
 pub struct Card {
     /// Its `CUdevice`.
-    pub(super) id: Device,
+    pub(super) id: CUdevice,
     /// Its name.
     pub(super) name: String,
     context: TryOnce<Addr>,
@@ -78,7 +77,7 @@ pub(super) fn enter(cuda: &'static Functions, context: Addr) -> Result<Inside> {
     let mut current = ptr::null_mut();
     // SAFETY: room for a context.
     let code = unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) };
-    if code == SUCCESS && current == context.ptr() {
+    if code == CUDA_SUCCESS && current == context.ptr() {
         return Ok(Inside { cuda, pushed: false });
     }
     // SAFETY: a context that its owner keeps meanwhile.
@@ -125,7 +124,7 @@ impl driver::Driver for Driver {
         }
         // SAFETY: takes no pointers.
         let code = unsafe { (cuda.cuInit)(0) };
-        if code == NO_DEVICE {
+        if code == CUDA_ERROR_NO_DEVICE {
             return Err("the CUDA driver finds no device: permissions of /dev/nvidia…, \
                 CUDA_VISIBLE_DEVICES, or none is \
                         plugged in"
@@ -204,12 +203,11 @@ impl Driver {
     }
 
     /// A number that a device tells; 0 if it does not know the question.
-    pub(super) fn attribute(&self, card: &Card, what: i64) -> i32 {
+    pub(super) fn attribute(&self, card: &Card, what: CUdevice_attribute) -> i32 {
         let mut value = 0;
         // SAFETY: a device of the driver's and room for an int.
-        let code =
-            unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, what as Int, card.id) };
-        if code == SUCCESS { value } else { 0 }
+        let code = unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, what, card.id) };
+        if code == CUDA_SUCCESS { value } else { 0 }
     }
 }
 
@@ -250,7 +248,7 @@ impl Drop for Driver {
 pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     let mut stream = ptr::null_mut();
     // SAFETY: room for a stream.
-    let code = unsafe { (cuda.cuStreamCreate)(&raw mut stream, CU_STREAM_NON_BLOCKING as Uint) };
+    let code = unsafe { (cuda.cuStreamCreate)(&raw mut stream, CU_STREAM_NON_BLOCKING) };
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))
 }
 
@@ -269,13 +267,12 @@ fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
     if driver.attribute(card, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == 0 {
         return Ok(None);
     }
-    let properties = PoolProps {
-        allocation_type: CU_MEM_ALLOCATION_TYPE_PINNED as Uint,
-        handle_types: CU_MEM_HANDLE_TYPE_NONE as Uint,
-        location_type: CU_MEM_LOCATION_TYPE_DEVICE as Uint,
-        location: card.id,
-        security: ptr::null_mut(),
-        max_size: 0,
+    let properties = CUmemPoolProps {
+        allocType: CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: CU_MEM_HANDLE_TYPE_NONE,
+        location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: card.id },
+        win32SecurityAttributes: ptr::null_mut(),
+        maxSize: 0,
         usage: 0,
         reserved: [0; 54],
     };
@@ -283,8 +280,7 @@ fn new_pool(driver: &Driver, card: &Card) -> Result<Option<Addr>> {
     // SAFETY: a description in a local, and room for a pool.
     cuda.check(unsafe { create(&raw mut pool, &raw const properties) }, "cuMemPoolCreate")?;
     // SAFETY: a pool, and the 64-bit number that this attribute is.
-    let code =
-        unsafe { set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as Int, (&raw mut keep).cast()) };
+    let code = unsafe { set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut keep).cast()) };
     cuda.check(code, "cuMemPoolSetAttribute").map(|()| Some(Addr::new(pool)))
 }
 
@@ -300,7 +296,7 @@ pub(super) fn is_in_use() -> bool {
     let Ok(cuda) = open() else { return false };
     let mut current = ptr::null_mut();
     // SAFETY: the output is writable; before cuInit the call returns an error code.
-    unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == SUCCESS }
+    unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
 }
 
 fn open() -> std::result::Result<&'static Functions, String> {
@@ -328,9 +324,9 @@ fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
 }
 
 /// A text; what cannot be had is empty.
-pub(super) fn text<const ROOM: usize>(ask: impl Fn(Int, TextOut) -> Code) -> String {
+pub(super) fn text<const ROOM: usize>(ask: impl Fn(c_int, *mut c_char) -> CUresult) -> String {
     let mut bytes = [0u8; ROOM];
-    if ask(ROOM as Int, bytes.as_mut_ptr().cast()) != SUCCESS {
+    if ask(ROOM as c_int, bytes.as_mut_ptr().cast()) != CUDA_SUCCESS {
         return String::new();
     }
     CStr::from_bytes_until_nul(&bytes)

@@ -1,7 +1,6 @@
 //! A CUevent as an object that gives back what it has.
 
 use super::driver::{Driver, enter};
-use super::errors::{NOT_READY, SUCCESS};
 use super::symbols::*;
 use crate::backend::driver;
 use crate::error::{Error, Result, fail};
@@ -27,11 +26,11 @@ impl Event {
         driver: &Arc<Driver>,
         context: Addr,
         device: i32,
-        flags: i64,
+        flags: c_uint,
     ) -> Result<Self> {
         let mut id = ptr::null_mut();
         // SAFETY: room for an event.
-        let code = unsafe { (driver.cuda.cuEventCreate)(&raw mut id, flags as Uint) };
+        let code = unsafe { (driver.cuda.cuEventCreate)(&raw mut id, flags) };
         driver.cuda.check(code, "cuEventCreate")?;
         Ok(Event { driver: Arc::clone(driver), id: Addr::new(id), context, device })
     }
@@ -57,7 +56,7 @@ impl driver::Event for Event {
         let cuda = self.driver.cuda;
         // SAFETY: an event that is alive.
         match unsafe { (cuda.cuEventQuery)(self.id.ptr()) } {
-            NOT_READY => Ok(false),
+            CUDA_ERROR_NOT_READY => Ok(false),
             code => cuda.check(code, "work before an event (cuEventQuery)").map(|()| true),
         }
     }
@@ -93,8 +92,8 @@ impl driver::Event for Event {
         };
         drop(inside);
         match code {
-            SUCCESS => Ok(Some((f64::from(milliseconds) * 1e6).round() as i64)),
-            NOT_READY => Ok(None),
+            CUDA_SUCCESS => Ok(Some((f64::from(milliseconds) * 1e6).round() as i64)),
+            CUDA_ERROR_NOT_READY => Ok(None),
             code => Err(cuda.error(code, "cuEventElapsedTime")),
         }
     }

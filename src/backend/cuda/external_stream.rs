@@ -43,7 +43,7 @@ impl ExternalStream {
 
     /// Its CUstream.
     #[must_use]
-    pub fn stream(&self) -> Object {
+    pub fn stream(&self) -> CUstream {
         self.queue().native().ptr()
     }
 
@@ -57,7 +57,7 @@ impl ExternalStream {
     pub fn copy(&self, into: Region, from: Region) -> Result<()> {
         let cuda = self.queue().driver.cuda;
         let _inside = self.enter()?;
-        let number = |of: Region| of.addr().get() as Ptr;
+        let number = |of: Region| of.addr().get() as CUdeviceptr;
         // SAFETY: memory of the device, which the caller keeps until a later point is reached.
         let code =
             unsafe { (cuda.cuMemcpyAsync)(number(into), number(from), into.len(), self.stream()) };
@@ -93,6 +93,6 @@ impl Point {
 
 /// An address of a device as another library takes it.
 #[must_use]
-pub fn address(region: Region) -> Object {
+pub fn address(region: Region) -> *mut c_void {
     if region.is_empty() { Addr::NULL.ptr() } else { region.addr().ptr() }
 }

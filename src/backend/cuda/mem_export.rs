@@ -3,7 +3,6 @@
 
 use super::Cuda;
 use super::driver::Driver;
-use super::errors::{IS_GONE, OF_THIS_PROCESS};
 use super::memory::{Block, Origin, address};
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
@@ -22,7 +21,7 @@ impl Cuda {
         };
         let device = self.current(&driver);
         let inside = driver.enter(device)?;
-        let flags = (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) as Uint;
+        let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: memory that the caller keeps until it is unregistered; the driver refuses what is
         // none.
         let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
@@ -58,11 +57,13 @@ pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> R
     };
     let page = page_size();
     let offset = region.addr().get() % page;
-    let (first, len) =
-        ((region.addr().get() - offset) as Ptr, (offset + region.len()).next_multiple_of(page));
+    let (first, len) = (
+        (region.addr().get() - offset) as CUdeviceptr,
+        (offset + region.len()).next_multiple_of(page),
+    );
     let _inside = driver.enter(block.device)?;
-    let mut fd: Int = -1;
-    let kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD as Uint;
+    let mut fd: c_int = -1;
+    let kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
     // SAFETY: room for a descriptor; the driver refuses a range that it cannot give.
     let code = unsafe { get((&raw mut fd).cast(), first, len, kind, 0) };
     driver
@@ -72,7 +73,7 @@ pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> R
 }
 
 /// Lets go of what another process has.
-pub(super) fn close(driver: &Driver, number: Ptr) -> Result<()> {
+pub(super) fn close(driver: &Driver, number: CUdeviceptr) -> Result<()> {
     let Some(close) = driver.cuda.cuIpcCloseMemHandle else { return absent("cuIpcCloseMemHandle") };
     // SAFETY: what cuIpcOpenMemHandle gave, closed once; its context is current, nothing uses it.
     driver.cuda.check_release(unsafe { close(number) }, "cuIpcCloseMemHandle")
@@ -96,8 +97,7 @@ impl Exports for Cuda {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "memory aligned to {} cannot be exported by CUDA, which aligns it to {} where it \
-                 is \
-                 opened: ask for that or less",
+                 is opened: ask for that or less",
                 extent.align,
                 Driver::ALIGNMENT
             );
@@ -106,12 +106,13 @@ impl Exports for Cuda {
             return absent("cuIpcGetMemHandle");
         };
         let _inside = driver.enter(block.device)?;
-        let mut handle = IpcHandle { bytes: [0; 64] };
+        let mut handle = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: room for a handle, the first byte of an allocation.
-        let code = unsafe { export(&raw mut handle, block.base.get() as Ptr) };
+        let code = unsafe { export(&raw mut handle, block.base.get() as CUdeviceptr) };
         driver.cuda.check(code, "exporting (cuIpcGetMemHandle)")?;
         let mut ticket = Ticket::default();
-        for (word, bytes) in ticket.iter_mut().zip(handle.bytes.chunks_exact(8)) {
+        let bytes = handle.reserved.map(|byte| byte as u8);
+        for (word, bytes) in ticket.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = bytes.try_into().map_or(0, u64::from_ne_bytes);
         }
         Ok(ticket)
@@ -124,16 +125,16 @@ impl Exports for Cuda {
         };
         let device = self.current(&driver);
         let inside = driver.enter(device)?;
-        let mut handle = IpcHandle { bytes: [0; 64] };
-        for (bytes, word) in handle.bytes.chunks_exact_mut(8).zip(ticket) {
-            bytes.copy_from_slice(&word.to_ne_bytes());
+        let mut handle = CUipcMemHandle { reserved: [0; 64] };
+        let bytes = ticket.iter().flat_map(|word| word.to_ne_bytes());
+        for (to, byte) in handle.reserved.iter_mut().zip(bytes) {
+            *to = byte as c_char;
         }
         let mut number = 0;
         // SAFETY: room for a device pointer, a handle that another process' driver wrote.
-        let code =
-            unsafe { open(&raw mut number, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as Uint) };
+        let code = unsafe { open(&raw mut number, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) };
         match code {
-            OF_THIS_PROCESS => {
+            CUDA_ERROR_INVALID_CONTEXT => {
                 return fail!(
                     DTL_ERROR_NOT_SUPPORTED,
                     "CUDA does not open what this very process exported: use the memory itself \
@@ -141,7 +142,7 @@ impl Exports for Cuda {
                     driver.cuda.words(code)
                 );
             }
-            IS_GONE => {
+            CUDA_ERROR_INVALID_HANDLE => {
                 return fail!(
                     DTL_ERROR_INVALID_HANDLE,
                     "stale: the exporter has freed it or has ended; free only when all have \

@@ -5,7 +5,7 @@
 //! waited for.
 
 use super::driver::{Driver, Use};
-use super::errors::{INVALID_VALUE, NO_CONTEXT, SUCCESS, is_lost};
+use super::errors::is_lost;
 use super::symbols::*;
 use super::{Cuda, mem_export};
 use crate::abi::device::*;
@@ -88,13 +88,13 @@ impl Cuda {
             DTL_MEMORY_MANAGED => {
                 // SAFETY: room for a device pointer.
                 let code = unsafe {
-                    (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL as Uint)
+                    (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL)
                 };
                 cuda.check(code, "cuMemAllocManaged")?;
                 Origin::Managed
             }
             _ => {
-                let flags = (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) as Uint;
+                let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
                 // SAFETY: room for a pointer.
                 let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut pointer, room, flags) };
                 cuda.check(code, "cuMemHostAlloc")?;
@@ -146,7 +146,7 @@ impl Cuda {
 }
 
 /// A device pointer as an address. The host may not be able to read there.
-pub(super) fn address(number: Ptr) -> Addr {
+pub(super) fn address(number: CUdeviceptr) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(number as usize))
 }
 
@@ -200,7 +200,7 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_DEVICE_LOST => return Ok(()),
         inside => inside?,
     };
-    let number = block.base.get() as Ptr;
+    let number = block.base.get() as CUdeviceptr;
     let (code, what) = match (block.origin, cuda.cuMemFreeAsync) {
         (Origin::Pool, Some(free)) => {
             let stream = driver.own_stream(block.device, Use::Memory)?;
@@ -293,7 +293,7 @@ impl Memory for Arc<Cuda> {
             self.blocks.remove(addr);
             // SAFETY: what the pool gave, given back once; what is queued later does not use it, as
             // the caller says.
-            let code = unsafe { free(block.base.get() as Ptr, queue.id.ptr()) };
+            let code = unsafe { free(block.base.get() as CUdeviceptr, queue.id.ptr()) };
             queue.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
                 self.blocks.insert(addr, block);
             })
@@ -369,24 +369,23 @@ impl Memory for Arc<Cuda> {
 /// If the context is lost, so is all device memory, and a program must still be able to send from
 /// host memory: every address is unknown then. Any other failure is the result.
 fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
-    let (mut kind, mut managed, mut ordinal): (Uint, Uint, Int) = (0, 0, 0);
-    let (mut base, mut size): (Ptr, Size) = (0, 0);
+    let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, 0);
+    let (mut base, mut size): (CUdeviceptr, usize) = (0, 0);
     let mut names = [
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         CU_POINTER_ATTRIBUTE_IS_MANAGED,
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
         CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-    ]
-    .map(|name| name as Uint);
-    let mut places: [*mut std::ffi::c_void; 5] = [
+    ];
+    let mut places: [*mut c_void; 5] = [
         (&raw mut kind).cast(),
         (&raw mut managed).cast(),
         (&raw mut ordinal).cast(),
         (&raw mut base).cast(),
         (&raw mut size).cast(),
     ];
-    let (count, number) = (names.len() as Uint, addr.get() as Ptr);
+    let (count, number) = (names.len() as c_uint, addr.get() as CUdeviceptr);
     let mut ask = || {
         // SAFETY: five names, and for each room for its value; any address may be queried.
         unsafe {
@@ -401,17 +400,17 @@ fn identify(driver: &Driver, addr: Addr) -> Result<Option<Found>> {
     // Addresses are the same in all contexts (unified addressing), so the query needs no context of
     // its own. Retaining a primary context would cost device memory and time.
     let code = match ask() {
-        NO_CONTEXT => {
+        CUDA_ERROR_INVALID_CONTEXT => {
             let Some(_inside) = driver.enter_any() else { return Ok(None) };
             ask()
         }
         code => code,
     };
-    if code == INVALID_VALUE || is_lost(code) {
+    if code == CUDA_ERROR_INVALID_VALUE || is_lost(code) {
         return Ok(None);
     }
     driver.cuda.check(code, "cuPointerGetAttributes")?;
-    let kind = match i64::from(kind) {
+    let kind = match kind {
         _ if managed != 0 => DTL_MEMORY_MANAGED,
         CU_MEMORYTYPE_DEVICE => DTL_MEMORY_DEVICE,
         CU_MEMORYTYPE_HOST => DTL_MEMORY_PINNED,
@@ -439,7 +438,7 @@ fn trim(driver: &Driver, device: i32) -> bool {
     }
     // SAFETY: the library's own pool.
     let code = unsafe { trim(pool.ptr(), 0) };
-    code == SUCCESS
+    code == CUDA_SUCCESS
 }
 
 /// What is known of the device when an allocation fails.
@@ -452,8 +451,11 @@ fn explain(driver: &Driver, device: i32, size: u64, error: Error) -> Error {
     let _inside = driver.enter(device);
     // SAFETY: room for two sizes.
     let code = unsafe { (driver.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
-    let known =
-        if code == SUCCESS { format!(" of {total} bytes {free} are free") } else { String::new() };
+    let known = if code == CUDA_SUCCESS {
+        format!(" of {total} bytes {free} are free")
+    } else {
+        String::new()
+    };
     let name = driver.card(device).map_or("?", |card| card.name.as_str());
     error.within(&format!("{size} bytes on device {device} ({name}){known}"))
 }

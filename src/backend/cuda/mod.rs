@@ -1,11 +1,14 @@
 //! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is loaded when this backend
 //! is first needed. The code that other drivers' backends have too is in [`super::driver`].
 //!
-//! Reading order: `symbols` has the functions of the driver, `errors` its results, `driver` the
-//! devices and their contexts, `device` their properties, `event` CUevents, `stream` CUstreams,
-//! `memory` allocations, `mem_export` memory that other processes and devices reach, `transfer`
-//! copies, `modules` kernels, `external_stream` a stream for another library's work.
+//! Reading order: `symbols` has the functions of the driver (`cuda_sys` their types), `errors` its
+//! results, `driver` the devices and their contexts, `device` their properties, `event` CUevents,
+//! `stream` CUstreams, `memory` allocations, `mem_export` memory that other processes and devices
+//! reach, `transfer` copies, `modules` kernels, `external_stream` a stream for another library's
+//! work.
 
+#[rustfmt::skip]
+pub mod cuda_sys;
 mod device;
 mod driver;
 pub mod errors;

@@ -9,7 +9,6 @@
 //! meanwhile.
 
 use super::driver::{Driver, Inside, enter, new_stream};
-use super::errors::{NOT_READY, NOT_SUPPORTED};
 use super::event::Event;
 use super::symbols::*;
 use crate::backend::driver::stream_callbacks::Hold;
@@ -106,7 +105,7 @@ impl Queue {
         enter(self.driver.cuda, self.context)
     }
 
-    fn new_event(&self, flags: i64) -> Result<Event> {
+    fn new_event(&self, flags: c_uint) -> Result<Event> {
         Event::create(&self.driver, self.context, self.device, flags)
     }
 }
@@ -160,8 +159,7 @@ impl driver::Queue for Queue {
         let _inside = self.enter()?;
         let (cuda, mut at) = (self.driver.cuda, ptr::null_mut());
         // SAFETY: room for a pointer; the context is current.
-        let code =
-            unsafe { (cuda.cuMemHostAlloc)(&raw mut at, 64, CU_MEMHOSTALLOC_DEVICEMAP as Uint) };
+        let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut at, 64, CU_MEMHOSTALLOC_DEVICEMAP) };
         cuda.check(code, "a page-locked word for a stream's host callbacks (cuMemHostAlloc)")?;
         let driver = Arc::clone(&self.driver);
         let word = Arc::new(Word { driver, context: self.context, at: Addr::new(at) });
@@ -181,11 +179,11 @@ impl driver::Queue for Queue {
         let before = self.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC)?;
         before.record(self.id)?;
         let value = gate.last.wrapping_add(1);
-        let (at, flags) = (gate.word.at.get() as Ptr, CU_STREAM_WAIT_VALUE_GEQ as Uint);
+        let (at, flags) = (gate.word.at.get() as CUdeviceptr, CU_STREAM_WAIT_VALUE_GEQ);
         // SAFETY: a stream, and a word of page-locked memory that lives until the stream was
         // released.
         let code = unsafe { wait_value(self.id.ptr(), at, value, flags) };
-        if code == NOT_SUPPORTED {
+        if code == CUDA_ERROR_NOT_SUPPORTED {
             return Ok(None);
         }
         self.driver.cuda.check(code, "cuStreamWaitValue32")?;
@@ -206,7 +204,7 @@ impl driver::Queue for Queue {
         // SAFETY: a live stream.
         let code = unsafe { (self.driver.cuda.cuStreamQuery)(self.id.ptr()) };
         drop(inside);
-        if code == NOT_READY {
+        if code == CUDA_ERROR_NOT_READY {
             return Ok(false);
         }
         self.driver.cuda.check(code, "work of a stream (cuStreamQuery)").map(|()| true)

@@ -54,7 +54,8 @@ impl Cuda {
 /// Queues a copy on a stream, whose context is current.
 fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> Result<()> {
     let cuda = driver.cuda;
-    let (to, from, stream) = (dst.addr().get() as Ptr, src.addr().get() as Ptr, stream.ptr());
+    let (to, from, stream) =
+        (dst.addr().get() as CUdeviceptr, src.addr().get() as CUdeviceptr, stream.ptr());
     match *way {
         Way::On(_) => {
             // SAFETY: two ranges of this length that the caller has given to this copy until it has
@@ -76,7 +77,7 @@ fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> 
 
 /// Queues setting every byte on a stream, whose context is current.
 fn queue_fill(driver: &Driver, stream: Addr, dst: Region, value: u8) -> Result<()> {
-    let to = dst.addr().get() as Ptr;
+    let to = dst.addr().get() as CUdeviceptr;
     // SAFETY: a range that the caller has given to this call until it has ended.
     let code = unsafe { (driver.cuda.cuMemsetD8Async)(to, value, dst.len(), stream.ptr()) };
     driver.cuda.check(code, "a fill (cuMemsetD8Async)")
@@ -165,23 +166,23 @@ impl Transfer for Arc<Cuda> {
             if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
                 return Ok(false);
             }
-            let rows = Rows {
-                source_x: 0,
-                source_y: 0,
-                source_type: CU_MEMORYTYPE_UNIFIED as Uint,
-                source_host: ptr::null(),
-                source: src.region.addr().get() as Ptr,
-                source_array: ptr::null_mut(),
-                source_pitch: src_pitch as usize,
-                target_x: 0,
-                target_y: 0,
-                target_type: CU_MEMORYTYPE_UNIFIED as Uint,
-                target_host: ptr::null_mut(),
-                target: dst.region.addr().get() as Ptr,
-                target_array: ptr::null_mut(),
-                target_pitch: dst_pitch as usize,
-                width: width as usize,
-                height: height as usize,
+            let rows = CUDA_MEMCPY2D {
+                srcXInBytes: 0,
+                srcY: 0,
+                srcMemoryType: CU_MEMORYTYPE_UNIFIED,
+                srcHost: ptr::null(),
+                srcDevice: src.region.addr().get() as CUdeviceptr,
+                srcArray: ptr::null_mut(),
+                srcPitch: src_pitch as usize,
+                dstXInBytes: 0,
+                dstY: 0,
+                dstMemoryType: CU_MEMORYTYPE_UNIFIED,
+                dstHost: ptr::null_mut(),
+                dstDevice: dst.region.addr().get() as CUdeviceptr,
+                dstArray: ptr::null_mut(),
+                dstPitch: dst_pitch as usize,
+                WidthInBytes: width as usize,
+                Height: height as usize,
             };
             let queue = |stream: Addr| {
                 // SAFETY: rows within two ranges that the caller has given to this copy until it
@@ -228,9 +229,9 @@ impl Transfer for Arc<Cuda> {
             if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
                 return Ok(());
             }
-            let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU as Device } else { mover.id };
+            let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU } else { mover.id };
             let _inside = on.enter()?;
-            let (at, len) = (place.region.addr().get() as Ptr, place.region.len());
+            let (at, len) = (place.region.addr().get() as CUdeviceptr, place.region.len());
             // SAFETY: a range of managed memory, a stream whose context is current.
             let code = unsafe { prefetch(at, len, to, on.id.ptr()) };
             driver.cuda.check(code, "cuMemPrefetchAsync")

@@ -81,7 +81,7 @@ impl<D: Driver> Record<D> {
     pub fn new(stream: &Arc<Stream<D>>, is_timed: bool) -> Result<Self> {
         let log = stream.log.lock();
         let event = stream.queue.record(is_timed)?;
-        let (after, upto) = (log.told, log.last);
+        let (after, upto) = (log.reported, log.last);
         drop(log);
         Ok(Record { stream: Arc::clone(stream), event, after, upto })
     }
@@ -93,7 +93,7 @@ impl<D: Driver> Record<D> {
         if !stream.queue.record_again(&self.event)? {
             return Ok(false);
         }
-        (self.after, self.upto) = (log.told, log.last);
+        (self.after, self.upto) = (log.reported, log.last);
         drop(log);
         self.stream = Arc::clone(stream);
         Ok(true)
@@ -210,7 +210,7 @@ impl<D: Driver> Stream<D> {
         let upto = self.log.lock().last;
         self.queue.synchronize()?;
         collect(&self.log, upto);
-        self.log.lock().tell(upto)
+        self.log.lock().report(upto)
     }
 
     /// Whether all work queued so far is done; its failure, which stays.
@@ -224,7 +224,7 @@ impl<D: Driver> Stream<D> {
         collect(&self.log, upto);
         let mut log = self.log.lock();
         log.ended = log.ended.max(upto);
-        log.untold(upto).map(|()| true)
+        log.unreported(upto).map(|()| true)
     }
 
     /// Finishes the queued work, unless the stream's own work is the caller, and ends the thread.

@@ -1,10 +1,10 @@
-//! What backends keep beside a driver's queues: numbers of the work that was queued, how it failed,
-//! and a thread for host callbacks.
+//! State beside a driver's queue: numbers of the queued work, how it failed, and a thread for host
+//! callbacks.
 //!
-//! Drivers tell of some failures by one command's event alone, and of a host callback's not at all.
-//! So each piece of work that can fail so has a number; pieces are kept in the order of the numbers
-//! until somebody who waits takes the ended ones out and notes their failures under their numbers.
-//! A record knows which numbers lie before it.
+//! A driver may report a failure by one command's event alone, and it never has the status of a
+//! host callback. So each command that can fail has a number. Commands are kept in the order of
+//! their numbers until a caller that waits takes out the ended ones and files their failures under
+//! their numbers. A record has the range of numbers that lie before it.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -35,25 +35,31 @@ pub trait Piece {
 pub struct Log<P> {
     /// Number of the latest piece of work.
     pub last: u64,
-    /// Work that nobody has looked at since it ended, if it has.
+    /// Work that was not seen to have ended.
     unfinished: VecDeque<(u64, Arc<P>)>,
     failures: VecDeque<Failure>,
-    /// Up to where failures were told by a synchronize.
-    pub told: u64,
-    /// Up to where work is known to have ended.
+    /// Failures up to this number were returned by a synchronize.
+    pub reported: u64,
+    /// Work up to this number has ended.
     pub ended: u64,
 }
 
 struct Failure {
     number: u64,
-    /// It is a callback's: the runtime has it, too, and tells it to who synchronizes.
+    /// Failure of a callback: the runtime has it, too, and returns it from synchronize.
     known: bool,
     error: Error,
 }
 
 impl<P> Default for Log<P> {
     fn default() -> Self {
-        Log { last: 0, unfinished: VecDeque::new(), failures: VecDeque::new(), told: 0, ended: 0 }
+        Log {
+            last: 0,
+            unfinished: VecDeque::new(),
+            failures: VecDeque::new(),
+            reported: 0,
+            ended: 0,
+        }
     }
 }
 
@@ -64,7 +70,7 @@ impl<P: Piece> Log<P> {
         self.last
     }
 
-    /// The same for one that is asked later how it ended.
+    /// Numbers and keeps a command whose end is queried later.
     pub fn add(&mut self, piece: P) {
         let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
@@ -88,25 +94,25 @@ impl<P: Piece> Log<P> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// The first failure up to a number that no synchronize has told and the runtime does not know
-    /// of.
-    pub fn untold(&self, upto: u64) -> Result<()> {
-        match self.first(self.told, upto) {
+    /// The first failure up to a number that no synchronize has returned and the runtime does not
+    /// have.
+    pub fn unreported(&self, upto: u64) -> Result<()> {
+        match self.first(self.reported, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
             _ => Ok(()),
         }
     }
 
-    /// The same; from now on it is told, and the work is known to have ended.
-    pub fn tell(&mut self, upto: u64) -> Result<()> {
-        let result = self.untold(upto);
-        (self.told, self.ended) = (self.told.max(upto), self.ended.max(upto));
+    /// Returns that failure once; the work up to the number has ended.
+    pub fn report(&mut self, upto: u64) -> Result<()> {
+        let result = self.unreported(upto);
+        (self.reported, self.ended) = (self.reported.max(upto), self.ended.max(upto));
         result
     }
 }
 
 /// Takes work that has ended out of the list, up to a number, and notes its failures. Without the
-/// lock while a piece is asked, which may ask another stream, which may ask this one.
+/// lock while a piece is queried, which may query another stream, which may query this one.
 pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();
@@ -141,7 +147,7 @@ pub trait Hold: Send {
 pub enum Task {
     /// A callback.
     Call(dtl_task_fn_t, Addr),
-    /// Something of the backend's own, whose failure the runtime does not know of.
+    /// Work of the backend, whose failure the runtime does not have.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 
@@ -179,7 +185,7 @@ impl Worker {
         self.thread == std::thread::current().id()
     }
 
-    /// Hands it a task, whose number the log gave. The queue is held already.
+    /// Queues a task with its number in the log. The queue is held already.
     pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: Task) -> Result<()> {
         self.jobs.send(Job { number, hold, task }).or_else(|mpsc::SendError(job)| {
             job.hold.release();
@@ -187,7 +193,7 @@ impl Worker {
         })
     }
 
-    /// Ends it when it has done what it has, and waits for that unless it is the one who asks.
+    /// Ends it when its tasks are done, and waits for that unless it is the caller.
     pub fn end(self) {
         let is_calling = self.is_calling();
         drop(self.jobs); // the end of its loop

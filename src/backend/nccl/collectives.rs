@@ -1,7 +1,6 @@
 //! Our collectives in NCCL's terms. Data that is only moved travels as bytes; those that NCCL does
 //! not have are groups of its sends and receives where these do the same.
 
-use super::errors::SUCCESS;
 use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::cuda::external_stream::address;
@@ -13,8 +12,8 @@ use std::ptr;
 /// Where calls go.
 pub(super) struct Target {
     pub(super) calls: &'static Functions,
-    pub(super) comm: Object,
-    pub(super) stream: Object,
+    pub(super) comm: *mut c_void,
+    pub(super) stream: *mut c_void,
     pub(super) rank: i32,
     pub(super) size: i32,
 }
@@ -56,32 +55,32 @@ fn refuses_reduction(args: &CollArgs) -> Option<String> {
 }
 
 /// Dtype and operation of a reduction that is not refused.
-fn terms(by: &Reduction) -> (Kind, Kind) {
-    (kind(by.dtype).unwrap_or(UINT8), operation(by.op).unwrap_or(SUM))
+fn terms(by: &Reduction) -> (c_uint, c_uint) {
+    (kind(by.dtype).unwrap_or(ncclUint8), operation(by.op).unwrap_or(ncclSum))
 }
 
-fn kind(dtype: dtl_dtype_t) -> Option<Kind> {
+fn kind(dtype: dtl_dtype_t) -> Option<c_uint> {
     Some(match dtype {
-        DTL_DTYPE_INT8 => INT8,
-        DTL_DTYPE_UINT8 => UINT8,
-        DTL_DTYPE_INT32 => INT32,
-        DTL_DTYPE_UINT32 => UINT32,
-        DTL_DTYPE_INT64 => INT64,
-        DTL_DTYPE_UINT64 => UINT64,
-        DTL_DTYPE_FLOAT16 => FLOAT16,
-        DTL_DTYPE_BFLOAT16 => BFLOAT16,
-        DTL_DTYPE_FLOAT32 => FLOAT32,
-        DTL_DTYPE_FLOAT64 => FLOAT64,
+        DTL_DTYPE_INT8 => ncclInt8,
+        DTL_DTYPE_UINT8 => ncclUint8,
+        DTL_DTYPE_INT32 => ncclInt32,
+        DTL_DTYPE_UINT32 => ncclUint32,
+        DTL_DTYPE_INT64 => ncclInt64,
+        DTL_DTYPE_UINT64 => ncclUint64,
+        DTL_DTYPE_FLOAT16 => ncclFloat16,
+        DTL_DTYPE_BFLOAT16 => ncclBfloat16,
+        DTL_DTYPE_FLOAT32 => ncclFloat32,
+        DTL_DTYPE_FLOAT64 => ncclFloat64,
         _ => return None,
     })
 }
 
-fn operation(op: dtl_reduce_op_t) -> Option<Kind> {
+fn operation(op: dtl_reduce_op_t) -> Option<c_uint> {
     Some(match op {
-        DTL_OP_SUM => SUM,
-        DTL_OP_PROD => PROD,
-        DTL_OP_MIN => MIN,
-        DTL_OP_MAX => MAX,
+        DTL_OP_SUM => ncclSum,
+        DTL_OP_PROD => ncclProd,
+        DTL_OP_MIN => ncclMin,
+        DTL_OP_MAX => ncclMax,
         _ => return None,
     })
 }
@@ -96,7 +95,7 @@ fn block(all: Region, rank: i32, len: usize) -> Region {
 
 impl Target {
     /// Queues one that is not refused.
-    pub(super) fn queue(&self, args: &CollArgs) -> (Code, Behind) {
+    pub(super) fn queue(&self, args: &CollArgs) -> (ncclResult_t, Behind) {
         let (send, recv) = (args.send.whole(), args.recv.whole());
         let code = match (args.kind, &args.reduction) {
             (coll::Kind::Bcast, _) => self.broadcast(recv, args.root),
@@ -109,19 +108,19 @@ impl Target {
             (coll::Kind::Gather, _) => self.grouped(|| self.gather(args)),
             (coll::Kind::Scatter, _) => self.grouped(|| self.scatter(args)),
             (coll::Kind::Alltoall, _) => self.grouped(|| self.exchange(send, recv, args.bytes)),
-            _ => SUCCESS,
+            _ => ncclSuccess,
         };
         (code, None)
     }
 
-    fn broadcast(&self, data: Region, root: i32) -> Code {
+    fn broadcast(&self, data: Region, root: i32) -> ncclResult_t {
         let (at, comm, stream) = (address(data), self.comm, self.stream);
         // SAFETY: a communicator and a stream that are there; memory of the device until the
         // collective is over.
-        unsafe { (self.calls.ncclBroadcast)(at, at, data.len(), UINT8, root, comm, stream) }
+        unsafe { (self.calls.ncclBroadcast)(at, at, data.len(), ncclUint8, root, comm, stream) }
     }
 
-    fn reduce(&self, args: &CollArgs, by: &Reduction) -> Code {
+    fn reduce(&self, args: &CollArgs, by: &Reduction) -> ncclResult_t {
         let (comm, stream, root, (kind, op)) = (self.comm, self.stream, args.root, terms(by));
         let recv = args.recv.whole();
         let into = if self.rank == root { address(recv) } else { ptr::null_mut() };
@@ -130,7 +129,7 @@ impl Target {
         unsafe { (self.calls.ncclReduce)(from, into, count, kind, op, root, comm, stream) }
     }
 
-    fn allreduce(&self, args: &CollArgs, by: &Reduction) -> Code {
+    fn allreduce(&self, args: &CollArgs, by: &Reduction) -> ncclResult_t {
         let (comm, stream, (kind, op)) = (self.comm, self.stream, terms(by));
         let (from, into) = (address(args.send.whole()), address(args.recv.whole()));
         let count = args.bytes / args.element();
@@ -139,7 +138,7 @@ impl Target {
     }
 
     /// In place, NCCL leaves a rank's result where its block was; ours lies at the beginning.
-    fn reduce_scatter(&self, args: &CollArgs, by: &Reduction) -> (Code, Behind) {
+    fn reduce_scatter(&self, args: &CollArgs, by: &Reduction) -> (ncclResult_t, Behind) {
         let block = |rank| args.send.block(rank, args.bytes);
         let (first, own, (kind, op)) = (block(0), block(self.rank), terms(by));
         let into = if args.in_place { own } else { args.recv.whole() };
@@ -153,30 +152,32 @@ impl Target {
         (code, is_elsewhere.then_some((own, first)))
     }
 
-    fn allgather(&self, send: Region, recv: Region) -> Code {
+    fn allgather(&self, send: Region, recv: Region) -> ncclResult_t {
         let (from, into) = (address(send), address(recv));
         // SAFETY: as in `broadcast`.
-        unsafe { (self.calls.ncclAllGather)(from, into, send.len(), UINT8, self.comm, self.stream) }
+        unsafe {
+            (self.calls.ncclAllGather)(from, into, send.len(), ncclUint8, self.comm, self.stream)
+        }
     }
 
     /// Sends and receives that go at once.
-    fn grouped(&self, list: impl FnOnce() -> Code) -> Code {
+    fn grouped(&self, list: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
         // SAFETY: takes nothing; ended below.
         let begun = unsafe { (self.calls.ncclGroupStart)() };
-        if begun != SUCCESS {
+        if begun != ncclSuccess {
             return begun;
         }
         let listed = list();
         // SAFETY: ends what has just been begun, by this thread.
         let ended = unsafe { (self.calls.ncclGroupEnd)() };
-        if listed == SUCCESS { ended } else { listed }
+        if listed == ncclSuccess { ended } else { listed }
     }
 
-    fn gather(&self, args: &CollArgs) -> Code {
+    fn gather(&self, args: &CollArgs) -> ncclResult_t {
         let (root, block) = (args.root, |rank| args.recv.block(rank, args.bytes));
         // In place, the root's own block is where it belongs.
         let own = args.send.whole();
-        let sent = if args.in_place { SUCCESS } else { self.send(own, root) };
+        let sent = if args.in_place { ncclSuccess } else { self.send(own, root) };
         if self.rank != root {
             return sent;
         }
@@ -184,10 +185,10 @@ impl Target {
         others.fold(sent, |code, rank| first(code, || self.recv(block(rank), rank)))
     }
 
-    fn scatter(&self, args: &CollArgs) -> Code {
+    fn scatter(&self, args: &CollArgs) -> ncclResult_t {
         let (root, block) = (args.root, |rank| args.send.block(rank, args.bytes));
         let own = args.recv.whole();
-        let received = if args.in_place { SUCCESS } else { self.recv(own, root) };
+        let received = if args.in_place { ncclSuccess } else { self.recv(own, root) };
         if self.rank != root {
             return received;
         }
@@ -195,29 +196,36 @@ impl Target {
         others.fold(received, |code, rank| first(code, || self.send(block(rank), rank)))
     }
 
-    fn exchange(&self, send: Region, recv: Region, len: usize) -> Code {
-        (0..self.size).fold(SUCCESS, |code, rank| {
+    fn exchange(&self, send: Region, recv: Region, len: usize) -> ncclResult_t {
+        (0..self.size).fold(ncclSuccess, |code, rank| {
             let code = first(code, || self.send(block(send, rank, len), rank));
             first(code, || self.recv(block(recv, rank, len), rank))
         })
     }
 
-    fn send(&self, data: Region, to: i32) -> Code {
+    fn send(&self, data: Region, to: i32) -> ncclResult_t {
         // SAFETY: as in `broadcast`.
         unsafe {
-            (self.calls.ncclSend)(address(data), data.len(), UINT8, to, self.comm, self.stream)
+            (self.calls.ncclSend)(address(data), data.len(), ncclUint8, to, self.comm, self.stream)
         }
     }
 
-    fn recv(&self, data: Region, from: i32) -> Code {
+    fn recv(&self, data: Region, from: i32) -> ncclResult_t {
         // SAFETY: as in `broadcast`.
         unsafe {
-            (self.calls.ncclRecv)(address(data), data.len(), UINT8, from, self.comm, self.stream)
+            (self.calls.ncclRecv)(
+                address(data),
+                data.len(),
+                ncclUint8,
+                from,
+                self.comm,
+                self.stream,
+            )
         }
     }
 }
 
 /// The first result that is no success.
-fn first(code: Code, next: impl FnOnce() -> Code) -> Code {
-    if code == SUCCESS { next() } else { code }
+fn first(code: ncclResult_t, next: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
+    if code == ncclSuccess { next() } else { code }
 }

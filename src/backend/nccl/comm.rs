@@ -6,9 +6,8 @@
 //! end in that order, and their numbers tell which are over.
 
 use super::collectives::{Behind, Target, refuses};
-use super::errors::{IN_PROGRESS, SUCCESS};
 use super::find::Nccl;
-use super::symbols::{Code, Config, Int, UniqueId};
+use super::symbols::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
 use crate::backend::cuda::Cuda;
@@ -85,15 +84,15 @@ impl NcclComm {
     }
 
     /// How the communicator fares.
-    fn ask(&self, state: &State) -> Code {
-        let mut code = SUCCESS;
+    fn ask(&self, state: &State) -> ncclResult_t {
+        let mut code = ncclSuccess;
         // SAFETY: a communicator of NCCL's that is there, and room for a code.
         let asked =
             unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
-        if asked == SUCCESS { code } else { asked }
+        if asked == ncclSuccess { code } else { asked }
     }
 
-    fn error(&self, code: Code, what: &str) -> Error {
+    fn error(&self, code: ncclResult_t, what: &str) -> Error {
         self.nccl.calls.error(code, what)
     }
 
@@ -106,15 +105,15 @@ impl NcclComm {
             }
             // What NCCL has given up reaches its end, too.
             match self.ask(state) {
-                SUCCESS | IN_PROGRESS => state.over += 1,
+                ncclSuccess | ncclInProgress => state.over += 1,
                 code => return Err(self.error(code, "a collective of NCCL's")),
             }
             self.queue.recycle(point);
         }
         loop {
             match self.ask(state) {
-                IN_PROGRESS => return Ok(()),
-                SUCCESS => {}
+                ncclInProgress => return Ok(()),
+                ncclSuccess => {}
                 code => return Err(self.error(code, "a collective of NCCL's")),
             }
             if let Some(behind) = state.entering.take() {
@@ -132,8 +131,8 @@ impl NcclComm {
             let (code, behind) = target.queue(&args);
             drop(inside);
             match code {
-                SUCCESS => self.behind(state, behind)?,
-                IN_PROGRESS => state.entering = Some(behind),
+                ncclSuccess => self.behind(state, behind)?,
+                ncclInProgress => state.entering = Some(behind),
                 code => return Err(self.error(code, "queueing a collective of NCCL's")),
             }
         }
@@ -161,7 +160,7 @@ impl NcclComm {
         // SAFETY: a communicator of NCCL's, given up once; its kernels end by themselves.
         let code = unsafe { (self.nccl.calls.ncclCommAbort)(comm.ptr()) };
         drop(inside);
-        if ![SUCCESS, IN_PROGRESS].contains(&code) {
+        if ![ncclSuccess, ncclInProgress].contains(&code) {
             log::warning!("{}", self.error(code, "ncclCommAbort"));
         }
         self.drain(state);
@@ -194,17 +193,17 @@ impl NcclComm {
         // SAFETY: a communicator of NCCL's without work.
         let mut code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
         let (deadline, mut backoff) = (Deadline::after(LEAVE_NS), Backoff::new());
-        while code == IN_PROGRESS && !deadline.passed() {
+        while code == ncclInProgress && !deadline.passed() {
             backoff.pause();
             code = self.ask(state);
         }
-        if code != SUCCESS {
+        if code != ncclSuccess {
             return false;
         }
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
         // SAFETY: as above, finalized, given up once.
         let code = unsafe { (self.nccl.calls.ncclCommDestroy)(comm.ptr()) };
-        if ![SUCCESS, IN_PROGRESS].contains(&code) {
+        if ![ncclSuccess, ncclInProgress].contains(&code) {
             log::warning!("{}", self.error(code, "ncclCommDestroy"));
         }
         true
@@ -236,35 +235,43 @@ impl DeviceComm for NcclComm {
     }
 
     fn invitation(&self) -> Result<Invitation> {
-        let mut id = UniqueId { bytes: [0; 128] };
+        let mut id = ncclUniqueId { internal: [0; 128] };
         let _inside = self.queue.enter()?;
         // SAFETY: room for an id.
         let code = unsafe { (self.nccl.calls.ncclGetUniqueId)(&raw mut id) };
-        if code != SUCCESS {
+        if code != ncclSuccess {
             return Err(self.error(code, "ncclGetUniqueId"));
         }
         let mut words = Invitation::default();
-        for (word, bytes) in words.iter_mut().zip(id.bytes.chunks_exact(8)) {
+        let bytes = id.internal.map(|byte| byte as u8);
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = bytes.try_into().map_or(0, u64::from_ne_bytes);
         }
         Ok(words)
     }
 
     fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()> {
-        let mut id = UniqueId { bytes: [0; 128] };
-        for (bytes, word) in id.bytes.chunks_exact_mut(8).zip(invitation) {
-            bytes.copy_from_slice(&word.to_ne_bytes());
+        let mut id = ncclUniqueId { internal: [0; 128] };
+        let bytes = invitation.iter().flat_map(|word| word.to_ne_bytes());
+        for (to, byte) in id.internal.iter_mut().zip(bytes) {
+            *to = byte as c_char;
         }
         let _inside = self.queue.enter()?;
         let (mut comm, mut config, mut state) =
             (ptr::null_mut(), Config::NON_BLOCKING, self.state.lock());
-        let (ranks, own): (Int, Int) = (size, rank);
+        let (ranks, own): (c_int, c_int) = (size, rank);
         // SAFETY: room for a communicator, and a description in a local, which the call copies.
         let code = unsafe {
-            (self.nccl.calls.ncclCommInitRankConfig)(&raw mut comm, ranks, id, own, &raw mut config)
+            (self.nccl.calls.ncclCommInitRankConfig)(
+                &raw mut comm,
+                ranks,
+                id,
+                own,
+                (&raw mut config).cast(),
+            )
         };
         (state.comm, state.rank, state.size) = (Addr::new(comm), rank, size);
-        if [SUCCESS, IN_PROGRESS].contains(&code) {
+        if [ncclSuccess, ncclInProgress].contains(&code) {
             return Ok(());
         }
         Err(self.error(code, "ncclCommInitRankConfig"))
@@ -272,8 +279,8 @@ impl DeviceComm for NcclComm {
 
     fn has_met(&self) -> Result<bool> {
         match self.ask(&self.state.lock()) {
-            SUCCESS => Ok(true),
-            IN_PROGRESS => Ok(false),
+            ncclSuccess => Ok(true),
+            ncclInProgress => Ok(false),
             code => Err(self.error(code, "ncclCommInitRankConfig")),
         }
     }

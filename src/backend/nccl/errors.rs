@@ -1,56 +1,42 @@
 //! What NCCL's results mean: which status of the library each is. Texts are NCCL's own.
 
-use super::symbols::{Code, Functions};
+use super::symbols::*;
 use crate::abi::status::*;
+use crate::backend::symbol_table::constant_names;
 use crate::error::Error;
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-/// All is well.
-pub const SUCCESS: Code = 0;
-/// The call goes on by itself.
-pub const IN_PROGRESS: Code = 7;
-/// Another rank, or the way to it, is gone.
-const REMOTE_ERROR: Code = 6;
-/// A call that goes against NCCL's rules.
-const INVALID_USAGE: Code = 5;
-
-/// All codes, by nccl.h.
-pub const NAMES: &[(Code, &str)] = &[
-    (SUCCESS, "ncclSuccess"),
-    (1, "ncclUnhandledCudaError"),
-    (2, "ncclSystemError"),
-    (3, "ncclInternalError"),
-    (4, "ncclInvalidArgument"),
-    (INVALID_USAGE, "ncclInvalidUsage"),
-    (REMOTE_ERROR, "ncclRemoteError"),
-    (IN_PROGRESS, "ncclInProgress"),
-];
+/// All results.
+const NAMES: &[(ncclResult_t, &str)] = constant_names! {
+    ncclSuccess ncclUnhandledCudaError ncclSystemError ncclInternalError ncclInvalidArgument
+    ncclInvalidUsage ncclRemoteError ncclInProgress
+};
 
 impl Functions {
     /// The error of a code; `what` was done.
     #[cold]
     #[must_use]
-    pub fn error(&self, code: Code, what: &str) -> Error {
+    pub fn error(&self, code: ncclResult_t, what: &str) -> Error {
         let (status, advice) = match code {
-            1 => (
+            ncclUnhandledCudaError => (
                 DTL_ERROR_NCCL,
                 "; a call of CUDA's failed within it: is the driver that the loader finds \
                  (libcuda.so.1) the one of backend \
                  cuda, and new enough for this NCCL? NCCL_DEBUG=WARN tells more",
             ),
-            2 => (
+            ncclSystemError => (
                 DTL_ERROR_NCCL,
                 "; a system call failed within it: NCCL_DEBUG=WARN tells which (memory locked, \
                  files, network)",
             ),
-            INVALID_USAGE => (
+            ncclInvalidUsage => (
                 DTL_ERROR_INVALID_ARGUMENT,
                 "; each rank needs a device of its own: choose it with dtl_backend_set_device (or \
                  CUDA_VISIBLE_DEVICES) before \
                  the communicator is opened",
             ),
-            REMOTE_ERROR => (
+            ncclRemoteError => (
                 DTL_ERROR_CONNECTION_LOST,
                 "; another rank has died or cannot be reached: dtl_comm_shrink, or end the job",
             ),
@@ -60,7 +46,7 @@ impl Functions {
     }
 
     /// "NCCL says ncclX (17), its text (what it said last)".
-    fn words(&self, code: Code) -> String {
+    fn words(&self, code: ncclResult_t) -> String {
         let name = NAMES
             .iter()
             .find(|(known, _)| *known == code)

@@ -1,12 +1,10 @@
 //! Which NCCL: found by name, its version looked at.
 
-use super::errors::SUCCESS;
-use super::symbols::{Functions, OLDEST, TOO_NEW};
+use super::symbols::*;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::dl;
-use std::ffi::c_void;
 use std::path::PathBuf;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
@@ -58,7 +56,7 @@ pub fn find() -> std::result::Result<Nccl, String> {
     let mut version = 0;
     // SAFETY: room for an int.
     let code = unsafe { (calls.ncclGetVersion)(&raw mut version) };
-    if code != SUCCESS {
+    if code != ncclSuccess {
         return Err(calls.error(code, "ncclGetVersion").text().to_owned());
     }
     let nccl = Nccl { calls, version };

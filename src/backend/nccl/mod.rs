@@ -1,14 +1,18 @@
 //! Kind "nccl": collectives of the memory of NVIDIA's devices by NCCL, beside a communicator of
 //! another kind. The library is found when somebody asks for this kind.
 //!
-//! Order of the files: `functions` what NCCL has, `codes` what it answers, `find` which NCCL;
-//! `clique` one rank's part of a communicator of NCCL's and what runs on it, `calls` our
-//! collectives in NCCL's terms.
+//! Reading order: `symbols` has the functions of NCCL (`nccl_sys` their types), `errors` its
+//! results, `find` opens the library; `comm` is one rank's part of a communicator of NCCL,
+//! `collectives` starts our collectives on it.
+
+#![allow(non_upper_case_globals, reason = "constants have NCCL's names, in patterns too")]
 
 mod collectives;
 mod comm;
 pub mod errors;
 pub mod find;
+#[rustfmt::skip]
+pub mod nccl_sys;
 pub mod symbols;
 
 use super::cuda::Cuda;

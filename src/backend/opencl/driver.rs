@@ -5,7 +5,7 @@
 //! between them without the host. Devices are counted GPUs first, then accelerators, then CPUs;
 //! among equals as the loader lists them.
 
-use super::errors::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, check, error};
+use super::errors::{check, error};
 use super::memory::Origin;
 use super::program::Program;
 use super::queue::Queue;
@@ -130,14 +130,14 @@ impl Driver {
         };
         let context = platform.context.get_or_make(|| {
             let properties = [CL_CONTEXT_PLATFORM as isize, platform.id.get() as isize, 0];
-            let ids: Vec<Object> = platform.devices.iter().map(|id| id.ptr()).collect();
+            let ids: Vec<*mut c_void> = platform.devices.iter().map(|id| id.ptr()).collect();
             let mut code = 0;
             // SAFETY: a list that ends with 0, and an array of devices of that platform with its
             // length; all locals.
             let context = unsafe {
                 (self.cl.clCreateContext)(
                     properties.as_ptr(),
-                    ids.len() as Uint,
+                    ids.len() as cl_uint,
                     ids.as_ptr(),
                     None,
                     std::ptr::null_mut(),
@@ -169,7 +169,7 @@ impl Driver {
     }
 
     /// A number that a device tells.
-    pub(super) fn number<T: Plain>(&self, card: &Card, what: i64) -> Result<T> {
+    pub(super) fn number<T: Plain>(&self, card: &Card, what: cl_uint) -> Result<T> {
         device_number(self.cl, card.id, what)
     }
 }
@@ -196,7 +196,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, 
     });
     let ids = match ids {
         Ok(ids) if !ids.is_empty() => ids,
-        Ok(_) | Err(PLATFORM_NOT_FOUND) => return Err(no_driver.into()),
+        Ok(_) | Err(CL_PLATFORM_NOT_FOUND_KHR) => return Err(no_driver.into()),
         Err(code) => return Err(error(code, "clGetPlatformIDs").text().into()),
     };
     let mut driver = Driver {
@@ -210,11 +210,11 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, 
     for id in ids {
         let name = text(|room, out, size| {
             // SAFETY: a platform of the loader's, and room for as many bytes as are said.
-            unsafe { (cl.clGetPlatformInfo)(id.ptr(), CL_PLATFORM_NAME as Uint, room, out, size) }
+            unsafe { (cl.clGetPlatformInfo)(id.ptr(), CL_PLATFORM_NAME, room, out, size) }
         });
         match devices(cl, id) {
             Ok(devices) if !devices.is_empty() => add(&mut driver, id, &name, devices),
-            Ok(_) | Err(DEVICE_NOT_FOUND) => without.push(name),
+            Ok(_) | Err(CL_DEVICE_NOT_FOUND) => without.push(name),
             Err(code) => without.push(format!("{name} ({})", error(code, "clGetDeviceIDs").text())),
         }
     }
@@ -235,12 +235,12 @@ fn add(driver: &mut Driver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
     for &device in &devices {
         let name = text(|room, out, size| {
             // SAFETY: a device of the platform's, and room for as many bytes as are said.
-            unsafe { (cl.clGetDeviceInfo)(device.ptr(), CL_DEVICE_NAME as Uint, room, out, size) }
+            unsafe { (cl.clGetDeviceInfo)(device.ptr(), CL_DEVICE_NAME, room, out, size) }
         });
         // What a device does not tell it has not.
-        let kind = match device_number::<u64>(cl, device, CL_DEVICE_TYPE).unwrap_or(0) as i64 {
-            bits if bits & CL_DEVICE_TYPE_GPU != 0 => DTL_DEVICE_GPU,
-            bits if bits & CL_DEVICE_TYPE_CPU != 0 => DTL_DEVICE_CPU,
+        let kind = match device_number::<u64>(cl, device, CL_DEVICE_TYPE).unwrap_or(0) {
+            bits if bits & u64::from(CL_DEVICE_TYPE_GPU) != 0 => DTL_DEVICE_GPU,
+            bits if bits & u64::from(CL_DEVICE_TYPE_CPU) != 0 => DTL_DEVICE_CPU,
             _ => DTL_DEVICE_ACCELERATOR,
         };
         let has_calls = cl.clSVMAlloc.is_some()
@@ -260,15 +260,25 @@ fn add(driver: &mut Driver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
     driver.platforms.push(Platform { id, devices, context: TryOnce::default() });
 }
 
-fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, Int> {
+fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, cl_int> {
     ids(|room, out, count| {
         // SAFETY: a platform of the loader's, and room for as many as are said.
-        unsafe { (cl.clGetDeviceIDs)(platform.ptr(), CL_DEVICE_TYPE_ALL as Bits, room, out, count) }
+        unsafe {
+            (cl.clGetDeviceIDs)(
+                platform.ptr(),
+                cl_ulong::from(CL_DEVICE_TYPE_ALL),
+                room,
+                out,
+                count,
+            )
+        }
     })
 }
 
 /// Asks how many there are, then for all of them.
-fn ids(ask: impl Fn(Uint, ObjectsOut, UintOut) -> Int) -> std::result::Result<Vec<Addr>, Int> {
+fn ids(
+    ask: impl Fn(cl_uint, *mut *mut c_void, *mut cl_uint) -> cl_int,
+) -> std::result::Result<Vec<Addr>, cl_int> {
     let mut count = 0;
     let code = ask(0, std::ptr::null_mut(), &raw mut count);
     if code < 0 {
@@ -286,7 +296,7 @@ fn ids(ask: impl Fn(Uint, ObjectsOut, UintOut) -> Int) -> std::result::Result<Ve
 pub(super) const UNTOLD: &str = "?";
 
 /// A text; what cannot be had is "?".
-pub(super) fn text(ask: impl Fn(Size, Out, SizeOut) -> Int) -> String {
+pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> String {
     let mut size = 0;
     if ask(0, std::ptr::null_mut(), &raw mut size) < 0 {
         return UNTOLD.into();
@@ -305,15 +315,13 @@ impl Plain for u64 {}
 impl Plain for usize {}
 impl Plain for [usize; 3] {}
 
-fn device_number<T: Plain>(cl: &Functions, device: Addr, what: i64) -> Result<T> {
+fn device_number<T: Plain>(cl: &Functions, device: Addr, what: cl_uint) -> Result<T> {
     // More room than needed: a device may have more dimensions than three.
     let mut values = [T::default(); 8];
     let (room, out) = (size_of_val(&values), values.as_mut_ptr().cast());
     // SAFETY: a device of the loader's, and room for as many bytes as are said, of a type without
     // wrong values.
-    let code = unsafe {
-        (cl.clGetDeviceInfo)(device.ptr(), what as Uint, room, out, std::ptr::null_mut())
-    };
+    let code = unsafe { (cl.clGetDeviceInfo)(device.ptr(), what, room, out, std::ptr::null_mut()) };
     check(code, &format!("clGetDeviceInfo({what:#x})"))?;
     Ok(values.first().copied().unwrap_or_default())
 }

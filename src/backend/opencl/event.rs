@@ -1,6 +1,6 @@
 //! An event of a command as an object that gives back what it has.
 
-use super::errors::{WAIT_LIST_FAILED, check, error};
+use super::errors::{check, error};
 use super::symbols::*;
 use crate::backend::driver;
 use crate::error::{Error, Result, fail};
@@ -18,14 +18,14 @@ pub struct Event {
 
 impl Event {
     /// Its command's state: CL_COMPLETE, above it = not there yet, below it = failed.
-    fn code(&self) -> Int {
-        let mut state: Int = 0;
+    fn code(&self) -> cl_int {
+        let mut state: cl_int = 0;
         // SAFETY: a live event, and room for the `cl_int` that is asked for.
         let code = unsafe {
             (self.cl.clGetEventInfo)(
                 self.id.ptr(),
-                CL_EVENT_COMMAND_EXECUTION_STATUS as Uint,
-                size_of::<Int>(),
+                CL_EVENT_COMMAND_EXECUTION_STATUS,
+                size_of::<cl_int>(),
                 (&raw mut state).cast(),
                 ptr::null_mut(),
             )
@@ -35,7 +35,7 @@ impl Event {
 
     /// Whether the command has ended, well or not.
     pub(super) fn has_ended(&self) -> bool {
-        i64::from(self.code()) <= CL_COMPLETE
+        self.code() <= CL_COMPLETE as cl_int
     }
 
     /// Waits, and fails if the command did.
@@ -48,7 +48,7 @@ impl Event {
     pub(super) fn complete(&self) {
         // SAFETY: a live event of the host's. It is completed once; a second time were an error
         // code.
-        let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as Int) };
+        let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as cl_int) };
     }
 
     /// When the command ended, by the device's clock, in nanoseconds.
@@ -58,7 +58,7 @@ impl Event {
         let code = unsafe {
             (self.cl.clGetEventProfilingInfo)(
                 self.id.ptr(),
-                CL_PROFILING_COMMAND_END as Uint,
+                CL_PROFILING_COMMAND_END,
                 size_of::<u64>(),
                 (&raw mut at).cast(),
                 ptr::null_mut(),
@@ -77,7 +77,8 @@ impl driver::Event for Event {
         let id = self.id.ptr();
         // SAFETY: one live event, in a local.
         match unsafe { (self.cl.clWaitForEvents)(1, &raw const id) } {
-            WAIT_LIST_FAILED => Ok(()), // `failure` returns that of the command
+            // `failure` returns that of the command.
+            CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
             code => check(code, "clWaitForEvents"),
         }
     }

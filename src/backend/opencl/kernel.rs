@@ -5,7 +5,7 @@
 //! launch is queued, and goes back.
 
 use super::driver::{Driver, Plain, text};
-use super::errors::{BAD_BLOCK, check, error};
+use super::errors::{check, error};
 use super::program::Program;
 use super::source;
 use super::symbols::*;
@@ -38,28 +38,22 @@ impl Drop for Instance {
 
 impl Instance {
     /// One that was made.
-    pub(super) fn new(cl: &'static Functions, id: Object) -> Self {
+    pub(super) fn new(cl: &'static Functions, id: *mut c_void) -> Self {
         Instance { cl, id: Addr::new(id) }
     }
 
-    fn argument_count(&self) -> Result<Uint> {
-        let mut count: Uint = 0;
-        let (room, out) = (size_of::<Uint>(), (&raw mut count).cast());
+    fn argument_count(&self) -> Result<cl_uint> {
+        let mut count: cl_uint = 0;
+        let (room, out) = (size_of::<cl_uint>(), (&raw mut count).cast());
         // SAFETY: a live kernel, and room for the `cl_uint` that is asked for.
         let code = unsafe {
-            (self.cl.clGetKernelInfo)(
-                self.id.ptr(),
-                CL_KERNEL_NUM_ARGS as Uint,
-                room,
-                out,
-                ptr::null_mut(),
-            )
+            (self.cl.clGetKernelInfo)(self.id.ptr(), CL_KERNEL_NUM_ARGS, room, out, ptr::null_mut())
         };
         check(code, "clGetKernelInfo").map(|()| count)
     }
 
     /// What holds for its blocks on a device.
-    fn group_info<T: Plain>(&self, card: Addr, what: i64) -> Result<T> {
+    fn group_info<T: Plain>(&self, card: Addr, what: cl_uint) -> Result<T> {
         let mut value = T::default();
         let (room, out) = (size_of::<T>(), (&raw mut value).cast());
         // SAFETY: a live kernel, its device, and room for as many bytes as are said, of a type
@@ -68,7 +62,7 @@ impl Instance {
             (self.cl.clGetKernelWorkGroupInfo)(
                 self.id.ptr(),
                 card.ptr(),
-                what as Uint,
+                what,
                 room,
                 out,
                 ptr::null_mut(),
@@ -78,7 +72,7 @@ impl Instance {
     }
 
     /// How an argument is passed, and its size (0: not known). Not every program can be asked.
-    fn argument(&self, index: Uint) -> Result<(Pass, u64)> {
+    fn argument(&self, index: cl_uint) -> Result<(Pass, u64)> {
         let place = self.told(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
         if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
             return Ok((Pass::Shared, POINTER));
@@ -90,29 +84,22 @@ impl Instance {
             return Ok((Pass::Pointer, POINTER));
         }
         let name = text(|room, out, size| {
-            let what = CL_KERNEL_ARG_TYPE_NAME as Uint;
+            let what = CL_KERNEL_ARG_TYPE_NAME;
             // SAFETY: a live kernel, one of its arguments, and room for as many bytes as are said.
             unsafe { (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, size) }
         });
         Ok((Pass::Value, source::size_of_type(&name)))
     }
 
-    fn told(&self, index: Uint, what: i64) -> Result<i64> {
-        let mut word: Uint = 0;
-        let (room, out) = (size_of::<Uint>(), (&raw mut word).cast());
+    fn told(&self, index: cl_uint, what: cl_uint) -> Result<cl_uint> {
+        let mut word: cl_uint = 0;
+        let (room, out) = (size_of::<cl_uint>(), (&raw mut word).cast());
         // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is asked
         // for.
         let code = unsafe {
-            (self.cl.clGetKernelArgInfo)(
-                self.id.ptr(),
-                index,
-                what as Uint,
-                room,
-                out,
-                ptr::null_mut(),
-            )
+            (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, ptr::null_mut())
         };
-        check(code, "clGetKernelArgInfo").map(|()| i64::from(word))
+        check(code, "clGetKernelArgInfo").map(|()| word)
     }
 }
 
@@ -269,12 +256,12 @@ impl Kernel {
     fn set(
         &self,
         id: Addr,
-        index: Uint,
+        index: cl_uint,
         pass: Pass,
         arg: Addr,
         size: u64,
         shared: u32,
-    ) -> Result<Int> {
+    ) -> Result<cl_int> {
         let cl = self.program.cl;
         let (value, bytes) = match pass {
             Pass::Value => (arg.ptr().cast_const(), size as usize),
@@ -297,7 +284,7 @@ impl Kernel {
             }
             Pass::Pointer => {
                 // SAFETY: an argument of a pointer's size, copied to anywhere.
-                let pointer = unsafe { arg.ptr().cast::<In>().read_unaligned() };
+                let pointer = unsafe { arg.ptr().cast::<*const c_void>().read_unaligned() };
                 if !pointer.is_null() {
                     let Some(set) = cl.clSetKernelArgSVMPointer else {
                         return Err(super::queue::absent("clSetKernelArgSVMPointer"));
@@ -359,9 +346,9 @@ impl Ready<'_> {
 
     /// The error of a launch that was not queued.
     #[cold]
-    pub(super) fn refused(&self, code: Int, block: [u32; 3]) -> Error {
+    pub(super) fn refused(&self, code: cl_int, block: [u32; 3]) -> Error {
         let what = format!("launching kernel '{}' (clEnqueueNDRangeKernel)", self.kernel.shown);
-        if code != BAD_BLOCK {
+        if code != CL_INVALID_WORK_GROUP_SIZE {
             return error(code, &what);
         }
         let largest = self.instance.as_ref().map(|instance| {
@@ -403,7 +390,7 @@ fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
     }
 }
 
-fn check_argument(code: Int, index: Uint, kernel: &str) -> Result<()> {
+fn check_argument(code: cl_int, index: cl_uint, kernel: &str) -> Result<()> {
     if code >= 0 {
         return Ok(());
     }

@@ -40,7 +40,7 @@ impl OpenCl {
 }
 
 /// The flags of clSVMAlloc for a kind on a device.
-fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
+fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<cl_ulong> {
     if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -49,7 +49,7 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
             describe(kind)
         );
     }
-    let has = |bit: i64| card.sharing & bit as u64 != 0;
+    let has = |bit: u32| card.sharing & u64::from(bit) != 0;
     if !has(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -60,7 +60,7 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
         );
     }
     if kind == DTL_MEMORY_DEVICE {
-        return Ok(CL_MEM_READ_WRITE as Bits);
+        return Ok(cl_ulong::from(CL_MEM_READ_WRITE));
     }
     if !has(CL_DEVICE_SVM_FINE_GRAIN_BUFFER) {
         return fail!(
@@ -71,7 +71,7 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
         );
     }
     let atomics = if has(CL_DEVICE_SVM_ATOMICS) { CL_MEM_SVM_ATOMICS } else { 0 };
-    Ok((CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER | atomics) as Bits)
+    Ok(cl_ulong::from(CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER | atomics))
 }
 
 impl Memory for Arc<OpenCl> {
@@ -89,7 +89,7 @@ impl Memory for Arc<OpenCl> {
         let room = room_for::<Driver>(size, align);
         let context = driver.context(card.platform)?;
         // SAFETY: a context, one of whose devices has shared memory of this kind.
-        let base = unsafe { alloc(context.ptr(), flags, room, Driver::ALIGNMENT as Uint) };
+        let base = unsafe { alloc(context.ptr(), flags, room, Driver::ALIGNMENT as cl_uint) };
         if base.is_null() {
             return no_memory(&driver, card, size, align);
         }
@@ -155,7 +155,7 @@ impl OpenCl {
             return Ok(());
         }
         out.properties |= DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
-        if flags & CL_MEM_SVM_ATOMICS as Bits != 0 {
+        if flags & cl_ulong::from(CL_MEM_SVM_ATOMICS) != 0 {
             out.properties |= DTL_MEMORY_ATOMICS;
         }
         copy_text(&mut out.name, "OpenCL, fine-grained shared virtual memory");

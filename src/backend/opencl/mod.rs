@@ -1,11 +1,12 @@
 //! OpenCL: devices of every driver that the machine's loader finds, memory that they share with the
 //! host by pointer, copies, streams, events, kernels from source. The loader is opened when this
-//! backend is first needed. The code that other drivers' backends have too is in [`super::driver`].
+//! backend is first needed. The code that other drivers' backends have too is in
+//! [`super::driver`].
 //!
-//! Reading order: `symbols` has the functions of the loader, `errors` their results, `driver` the
-//! platforms and devices, `device` the properties of devices, `event` and `queue` OpenCL's events
-//! and command queues, `memory` allocations, `transfer` copies, `source`, `program` and `kernel`
-//! what is compiled.
+//! Reading order: `symbols` has the functions of the loader (`opencl_sys` their types), `errors`
+//! their results, `driver` the platforms and devices, `device` the properties of devices, `event`
+//! and `queue` OpenCL's events and command queues, `memory` allocations, `transfer` copies,
+//! `source`, `program` and `kernel` what is compiled.
 
 mod device;
 mod driver;
@@ -13,6 +14,8 @@ pub mod errors;
 mod event;
 mod kernel;
 mod memory;
+#[rustfmt::skip]
+pub mod opencl_sys;
 mod program;
 mod queue;
 mod source;

@@ -1,7 +1,7 @@
 //! Programs: text, SPIR-V and binaries that the driver compiles for a device.
 
 use super::driver::{Card, Driver};
-use super::errors::{self, BAD_OPTIONS, BUILD_FAILED, NO_KERNEL, check, error};
+use super::errors::{self, check, error};
 use super::kernel::{Instance, Kernel};
 use super::source;
 use super::symbols::*;
@@ -77,7 +77,7 @@ impl driver::Module<Driver> for Arc<Program> {
         };
         log.push_str(&program.log());
         match code {
-            BUILD_FAILED | BAD_OPTIONS => fail!(
+            CL_BUILD_PROGRAM_FAILURE | CL_INVALID_BUILD_OPTIONS => fail!(
                 DTL_ERROR_COMPILE_FAILED,
                 "device {} does not compile it (OpenCL says {} ({code}))",
                 card.name,
@@ -107,7 +107,7 @@ impl Program {
                 (self.cl.clGetProgramBuildInfo)(
                     self.id.ptr(),
                     self.card.ptr(),
-                    CL_PROGRAM_BUILD_LOG as Uint,
+                    CL_PROGRAM_BUILD_LOG,
                     room,
                     out,
                     size,
@@ -126,7 +126,7 @@ impl Program {
             return Ok(Instance::new(self.cl, id));
         }
         let name = name.to_string_lossy();
-        if code == NO_KERNEL {
+        if code == CL_INVALID_KERNEL_NAME {
             return fail!(
                 DTL_ERROR_NOT_FOUND,
                 "it has no kernel '{name}': write it as DTL_KERNEL({name}, (type, name), …) or \
@@ -163,20 +163,20 @@ fn options(source: &Source) -> Result<CString> {
     Ok(CString::new(all).unwrap_or_default()) // texts from C have no NUL inside
 }
 
-fn created(id: Object, code: Int, what: &str) -> Result<Addr> {
+fn created(id: *mut c_void, code: cl_int, what: &str) -> Result<Addr> {
     if id.is_null() { Err(error(code.min(-1), what)) } else { Ok(Addr::new(id)) }
 }
 
 fn from_text(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let text = source::complete(source.bytes(), &source.name.to_string_lossy(), &source.files)?;
-    let (first, length, mut code) = (text.as_ptr().cast::<c_char>(), text.len(), 0);
+    let (mut first, length, mut code) = (text.as_ptr().cast::<c_char>(), text.len(), 0);
     let context = driver.context(card.platform)?;
     // SAFETY: a context, one text of that length, which is copied.
     let id = unsafe {
         (driver.cl.clCreateProgramWithSource)(
             context.ptr(),
             1,
-            &raw const first,
+            &raw mut first,
             &raw const length,
             &raw mut code,
         )
@@ -187,15 +187,7 @@ fn from_text(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
 fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let taken = super::driver::text(|room, out, size| {
         // SAFETY: a device, and room for as many bytes as are said.
-        unsafe {
-            (driver.cl.clGetDeviceInfo)(
-                card.id.ptr(),
-                CL_DEVICE_IL_VERSION as Uint,
-                room,
-                out,
-                size,
-            )
-        }
+        unsafe { (driver.cl.clGetDeviceInfo)(card.id.ptr(), CL_DEVICE_IL_VERSION, room, out, size) }
     });
     let create = driver.cl.clCreateProgramWithIL.filter(|_| taken.contains("SPIR-V"));
     let Some(create) = create else {
@@ -210,7 +202,7 @@ fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let context = driver.context(card.platform)?;
     // SAFETY: a context, as many bytes as are said, which are copied.
     let id = unsafe { create(context.ptr(), bytes.as_ptr().cast(), bytes.len(), &raw mut code) };
-    if code == errors::INVALID_VALUE {
+    if code == CL_INVALID_VALUE {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "the text is no SPIR-V module that device {} takes (CL_DEVICE_IL_VERSION is \
@@ -224,7 +216,7 @@ fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
 
 fn from_binary(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let (bytes, device) = (source.bytes(), card.id.ptr());
-    let (first, length, mut code) = (bytes.as_ptr().cast::<c_char>(), bytes.len(), 0);
+    let (mut first, length, mut code) = (bytes.as_ptr(), bytes.len(), 0);
     let context = driver.context(card.platform)?;
     // SAFETY: a context, one of its devices, as many bytes for it as are said, which are copied; no
     // room for more codes.
@@ -234,7 +226,7 @@ fn from_binary(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
             1,
             &raw const device,
             &raw const length,
-            &raw const first,
+            &raw mut first,
             ptr::null_mut(),
             &raw mut code,
         )

@@ -56,7 +56,7 @@ impl Queue {
             (driver.cl.clCreateCommandQueue)(
                 context.ptr(),
                 card.id.ptr(),
-                CL_QUEUE_PROFILING_ENABLE as Bits,
+                cl_ulong::from(CL_QUEUE_PROFILING_ENABLE),
                 &raw mut code,
             )
         };
@@ -100,7 +100,7 @@ impl Queue {
                  (dtl_stream_native, clGetCommandQueueInfo with CL_QUEUE_CONTEXT)"
             );
         }
-        if properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as u64 != 0 {
+        if properties & u64::from(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0 {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "the command queue is out of order; a stream is in order"
@@ -160,16 +160,7 @@ impl Queue {
         // SAFETY: two ranges of this length that the caller has given to this copy until it has
         // ended.
         let code = unsafe {
-            copy(
-                self.id.ptr(),
-                CL_FALSE as Uint,
-                to,
-                from,
-                dst.len(),
-                0,
-                ptr::null(),
-                &raw mut event,
-            )
+            copy(self.id.ptr(), CL_FALSE, to, from, dst.len(), 0, ptr::null(), &raw mut event)
         };
         self.queued(code, event, "clEnqueueSVMMemcpy")
     }
@@ -233,7 +224,7 @@ impl Queue {
 
     /// Makes memory of the host's that the driver copies from and to at once, and its address.
     pub(super) fn pinned(&self, size: usize) -> Result<(Addr, Addr)> {
-        let (flags, mut code) = ((CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR) as Bits, 0);
+        let (flags, mut code) = (cl_ulong::from(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR), 0);
         // SAFETY: the queue's context.
         let buffer = unsafe {
             (self.cl.clCreateBuffer)(
@@ -250,14 +241,14 @@ impl Queue {
                 &format!("{size} bytes of pinned memory (clCreateBuffer)"),
             ));
         }
-        let access = (CL_MAP_READ | CL_MAP_WRITE) as Bits;
+        let access = cl_ulong::from(CL_MAP_READ | CL_MAP_WRITE);
         // SAFETY: a live queue and a buffer of its context, all of it; it returns when it is
         // mapped.
         let first = unsafe {
             (self.cl.clEnqueueMapBuffer)(
                 self.id.ptr(),
                 buffer,
-                CL_TRUE as Uint,
+                CL_TRUE,
                 access,
                 0,
                 size,
@@ -303,7 +294,7 @@ impl Queue {
         check(unsafe { (self.cl.clFinish)(self.id.ptr()) }, "clFinish")
     }
 
-    fn queued(&self, code: Int, event: Object, what: &str) -> Result<Event> {
+    fn queued(&self, code: cl_int, event: *mut c_void, what: &str) -> Result<Event> {
         check(code, what)?;
         if event.is_null() {
             return fail!(DTL_ERROR_OPENCL, "{what} succeeded and gave no event");
@@ -390,13 +381,13 @@ impl Drop for Queue {
 }
 
 /// What a queue tells of itself.
-fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: i64) -> Result<T> {
+fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
     let mut value = T::default();
     let out = (&raw mut value).cast();
     // SAFETY: a queue by the program's word, and room for as many bytes as are said, of a type
     // without wrong values.
     let code = unsafe {
-        (cl.clGetCommandQueueInfo)(queue.ptr(), what as Uint, size_of::<T>(), out, ptr::null_mut())
+        (cl.clGetCommandQueueInfo)(queue.ptr(), what, size_of::<T>(), out, ptr::null_mut())
     };
     check(code, "clGetCommandQueueInfo").map(|()| value)
 }

@@ -1,19 +1,21 @@
 //! Modules: code that the driver loads for one device, and the kernels in it. A kernel belongs to
 //! the device's primary context.
 //!
-//! Reading order: `source` compiles CUDA C++ or takes it from the cache, `nvrtc` is the compiler,
-//! `includes` lists the files that the compiler reads, `ptx` finds the parameters of kernels in
-//! PTX, `image` checks binaries of the caller, `module_load` passes code to the driver.
+//! Reading order: `source` compiles CUDA C++ or takes it from the cache, `nvrtc` is the compiler
+//! (`nvrtc_sys` its types), `includes` lists the files that the compiler reads, `ptx` finds the
+//! parameters of kernels in PTX, `image` checks binaries of the caller, `module_load` passes code
+//! to the driver.
 
 mod image;
 mod includes;
 mod module_load;
 pub mod nvrtc;
+#[rustfmt::skip]
+pub mod nvrtc_sys;
 mod ptx;
 mod source;
 
 use super::driver::Driver;
-use super::errors::SUCCESS;
 use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _, Stream};
@@ -26,8 +28,6 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-/// cuModuleGetFunction and cuFuncGetParamInfo: there is none.
-const NOT_FOUND: Code = 500;
 /// More parameters than a kernel can have.
 const MOST_PARAMETERS: usize = 4096;
 
@@ -142,7 +142,7 @@ impl Module {
         let code = unsafe {
             (cuda.cuModuleGetFunction)(&raw mut function, self.module.ptr(), text.as_ptr())
         };
-        if code == NOT_FOUND {
+        if code == CUDA_ERROR_NOT_FOUND {
             let known: Vec<_> = self.entries.keys().take(8).map(String::as_str).collect();
             let known = if known.is_empty() {
                 String::new()
@@ -161,16 +161,15 @@ impl Module {
 
     /// What the driver knows of the parameters' sizes (since CUDA 12.4).
     fn sizes(&self, function: Addr) -> Result<Option<Vec<u64>>> {
-        const INVALID_VALUE: Code = 1; // behind the last parameter
         let Some(ask) = self.driver.cuda.cuFuncGetParamInfo else { return Ok(None) };
         let mut sizes = Vec::new();
         while sizes.len() <= MOST_PARAMETERS {
             let (mut offset, mut size) = (0, 0);
             // SAFETY: a live function and room for two numbers.
             match unsafe { ask(function.ptr(), sizes.len(), &raw mut offset, &raw mut size) } {
-                SUCCESS => sizes.push(size as u64),
-                INVALID_VALUE => return Ok(Some(sizes)),
-                super::errors::NOT_SUPPORTED => return Ok(None),
+                CUDA_SUCCESS => sizes.push(size as u64),
+                CUDA_ERROR_INVALID_VALUE => return Ok(Some(sizes)), // behind the last parameter
+                CUDA_ERROR_NOT_SUPPORTED => return Ok(None),
                 code => return Err(self.driver.cuda.error(code, "cuFuncGetParamInfo")),
             }
         }
@@ -189,12 +188,12 @@ impl Module {
         let code = unsafe {
             (cuda.cuFuncGetAttribute)(
                 &raw mut own,
-                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as Int,
+                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
                 function.ptr(),
             )
         };
-        if code == SUCCESS && most > own {
-            let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as Int;
+        if code == CUDA_SUCCESS && most > own {
+            let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: a live function and two numbers.
             let _ = unsafe { (cuda.cuFuncSetAttribute)(function.ptr(), what, most - own) };
         }
@@ -218,7 +217,7 @@ impl driver::Kernel<Driver> for Kernel {
         let inside = queue.enter()?;
         let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
         // An address is a pointer, and the driver only reads the list.
-        let args: OutOut = launch.args.as_ptr().cast_mut().cast();
+        let args: *mut *mut c_void = launch.args.as_ptr().cast_mut().cast();
         let (stream, nothing) = (queue.id.ptr(), ptr::null_mut());
         // SAFETY: a live kernel and a live stream of one context, and the address of each argument,
         // whose sizes the runtime has compared with the kernel's.
@@ -238,7 +237,7 @@ impl driver::Kernel<Driver> for Kernel {
             )
         };
         drop(inside);
-        if code == SUCCESS {
+        if code == CUDA_SUCCESS {
             Ok(())
         } else {
             Err(module_load::not_launched(queue.driver.cuda, code))

@@ -1,6 +1,5 @@
 //! What the driver makes of PTX and binaries: options, its log, and what its refusals mean.
 
-use super::super::errors::SUCCESS;
 use super::super::symbols::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -13,7 +12,7 @@ const LOG_BYTES: usize = 16 << 10;
 const MOST_LOG_BYTES: usize = 16 << 20;
 
 /// An option of the driver's compiler and its value.
-pub(super) type Choice = (i64, usize);
+pub(super) type Choice = (CUjit_option, usize);
 
 /// ptxas' options as the driver knows them.
 pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
@@ -63,7 +62,7 @@ impl Asked {
             let (result, module, said) = self.try_load(code, choices, room);
             // A log that fills its room was cut off.
             if said.iter().any(|log| log.len() + 1 >= room) && room < MOST_LOG_BYTES {
-                if result == SUCCESS {
+                if result == CUDA_SUCCESS {
                     // SAFETY: a module that nobody has seen.
                     let _ = unsafe { (self.cuda.cuModuleUnload)(module.ptr()) };
                 }
@@ -76,24 +75,29 @@ impl Asked {
                 }
                 log.push_str(&text);
             }
-            return if result == SUCCESS { Ok(module) } else { Err(self.refused(result)) };
+            return if result == CUDA_SUCCESS { Ok(module) } else { Err(self.refused(result)) };
         }
     }
 
-    fn try_load(&self, code: &[u8], choices: &[Choice], room: usize) -> (Code, Addr, [Vec<u8>; 2]) {
+    fn try_load(
+        &self,
+        code: &[u8],
+        choices: &[Choice],
+        room: usize,
+    ) -> (CUresult, Addr, [Vec<u8>; 2]) {
         let (mut errors, mut words) = (vec![0u8; room], vec![0u8; room]);
         let mut names = vec![
-            CU_JIT_ERROR_LOG_BUFFER as Uint,
-            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as Uint,
-            CU_JIT_INFO_LOG_BUFFER as Uint,
-            CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES as Uint,
+            CU_JIT_ERROR_LOG_BUFFER,
+            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+            CU_JIT_INFO_LOG_BUFFER,
+            CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
         ];
         // Numbers stand where pointers do.
         let number = ptr::without_provenance_mut;
-        let mut values: Vec<Out> =
+        let mut values: Vec<*mut c_void> =
             vec![errors.as_mut_ptr().cast(), number(room), words.as_mut_ptr().cast(), number(room)];
         for (name, value) in choices {
-            names.push(*name as Uint);
+            names.push(*name);
             values.push(number(*value));
         }
         let mut module = ptr::null_mut();
@@ -103,7 +107,7 @@ impl Asked {
             (self.cuda.cuModuleLoadDataEx)(
                 &raw mut module,
                 code.as_ptr().cast(),
-                names.len() as Uint,
+                names.len() as c_uint,
                 names.as_mut_ptr(),
                 values.as_mut_ptr(),
             )
@@ -116,29 +120,27 @@ impl Asked {
     }
 
     #[cold]
-    fn refused(&self, code: Code) -> Error {
+    fn refused(&self, code: CUresult) -> Error {
         let (cc, version) = (self.capability, self.version);
         let what = "loading the module (cuModuleLoadDataEx)";
         let advice = match code {
-            // CUDA_ERROR_INVALID_IMAGE, _INVALID_PTX, _INVALID_SOURCE
-            200 | 218 | 300 => String::new(),
-            // CUDA_ERROR_NO_BINARY_FOR_GPU
-            209 => format!(
+            CUDA_ERROR_INVALID_IMAGE | CUDA_ERROR_INVALID_PTX | CUDA_ERROR_INVALID_SOURCE => {
+                String::new()
+            }
+            CUDA_ERROR_NO_BINARY_FOR_GPU => format!(
                 "; it has no code for this device, whose compute capability is {}.{}: compile for \
                  that, or give PTX",
                 cc / 10,
                 cc % 10
             ),
-            // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-            222 => format!(
+            CUDA_ERROR_UNSUPPORTED_PTX_VERSION => format!(
                 "; its PTX is newer than the driver's CUDA {}.{}: update the driver, or compile \
                  with an older NVRTC \
                  (DTL_NVRTC_LIBRARY)",
                 version / 1000,
                 version % 1000 / 10
             ),
-            // CUDA_ERROR_JIT_COMPILER_NOT_FOUND, _JIT_COMPILATION_DISABLED
-            221 | 223 => {
+            CUDA_ERROR_JIT_COMPILER_NOT_FOUND | CUDA_ERROR_JIT_COMPILATION_DISABLED => {
                 let text =
                     format!("{what}: {}; give a cubin for this device", self.cuda.words(code));
                 return Error::new(DTL_ERROR_UNAVAILABLE, text);
@@ -151,10 +153,12 @@ impl Asked {
 
 /// The error of a launch that the driver refused.
 #[cold]
-pub(super) fn not_launched(cuda: &Functions, code: Code) -> Error {
+pub(super) fn not_launched(cuda: &Functions, code: CUresult) -> Error {
     let what = match code {
-        1 => "launching a kernel (cuLaunchKernel; more shared memory than a block may have?)",
-        701 => {
+        CUDA_ERROR_INVALID_VALUE => {
+            "launching a kernel (cuLaunchKernel; more shared memory than a block may have?)"
+        }
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => {
             "launching a kernel (cuLaunchKernel; a block needs more registers or shared memory \
              than there are: take \
                 smaller blocks)"

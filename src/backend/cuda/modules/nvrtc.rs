@@ -1,13 +1,14 @@
 //! NVRTC, NVIDIA's compiler of CUDA C++ as a library: found by name when somebody compiles, and a
 //! run of it.
 //!
-//! Types and values are those of nvrtc.h; `tests/nvrtc_constants.rs` has the C compiler compare
-//! them.
+//! Types and constants are those of nvrtc.h: [`super::nvrtc_sys`], which tools/vendor_sys.py
+//! writes.
 //!
 //! Where next: [`super::source`] for what is compiled and kept, [`super::modules`] for who asks.
 
+use super::nvrtc_sys as sys;
+use super::nvrtc_sys::*;
 use crate::abi::status::*;
-pub use crate::backend::symbol_table::Function;
 use crate::backend::symbol_table::function_table;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Error, Result, fail};
@@ -16,59 +17,19 @@ use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::clock::now_ns;
 use crate::sys::dl;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr;
 
-/// `nvrtcResult`
-pub type Code = c_uint;
-/// `int`
-pub type Int = c_int;
-/// `int *`
-pub type IntOut = *mut c_int;
-/// `size_t *`
-pub type SizeOut = *mut usize;
-/// `const char *`
-pub type Text = *const c_char;
-/// `char *`
-pub type TextOut = *mut c_char;
-/// `const char *const *`
-pub type Texts = *const *const c_char;
-/// `nvrtcProgram`
-pub type Object = *mut c_void;
-/// `nvrtcProgram *`
-pub type ObjectOut = *mut *mut c_void;
-/// `void *`
-pub type Out = *mut c_void;
-/// what is asked from time to time whether to go on
-pub type Ask = Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>;
-
-/// Results that are treated apart, by nvrtc.h.
-pub const NAMES: &[(Code, &str)] = &[
-    (0, "NVRTC_SUCCESS"),
-    (1, "NVRTC_ERROR_OUT_OF_MEMORY"),
-    (7, "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE"),
-    (16, "NVRTC_ERROR_CANCELLED"),
-];
-
 function_table! {
+    sys;
     required {
-        nvrtcGetErrorString(Code) -> Text;
-        nvrtcVersion(IntOut, IntOut) -> Code;
-        nvrtcCreateProgram(ObjectOut, Text, Text, Int, Texts, Texts) -> Code;
-        nvrtcDestroyProgram(ObjectOut) -> Code;
-        nvrtcCompileProgram(Object, Int, Texts) -> Code;
-        nvrtcGetPTXSize(Object, SizeOut) -> Code;
-        nvrtcGetPTX(Object, TextOut) -> Code;
-        nvrtcGetProgramLogSize(Object, SizeOut) -> Code;
-        nvrtcGetProgramLog(Object, TextOut) -> Code;
+        nvrtcGetErrorString nvrtcVersion nvrtcCreateProgram nvrtcDestroyProgram
+        nvrtcCompileProgram nvrtcGetPTXSize nvrtcGetPTX nvrtcGetProgramLogSize nvrtcGetProgramLog
     }
     optional {
-        nvrtcGetNumSupportedArchs(IntOut) -> Code;
-        nvrtcGetSupportedArchs(IntOut) -> Code;
-        nvrtcGetCUBINSize(Object, SizeOut) -> Code;
-        nvrtcGetCUBIN(Object, TextOut) -> Code;
-        nvrtcSetFlowCallback(Object, Ask, Out) -> Code;
+        nvrtcGetNumSupportedArchs nvrtcGetSupportedArchs nvrtcGetCUBINSize nvrtcGetCUBIN
+        nvrtcSetFlowCallback
     }
 }
 
@@ -104,7 +65,7 @@ pub(super) struct Nvrtc {
 pub(super) struct Output {
     /// The text, with its NUL; empty if there is none.
     pub(super) ptx: Vec<u8>,
-    /// Code for one architecture; empty if none was asked for.
+    /// nvrtcResult for one architecture; empty if none was asked for.
     pub(super) cubin: Vec<u8>,
 }
 
@@ -187,9 +148,9 @@ impl Nvrtc {
         // Texts from C have no NUL inside.
         let file_names: Vec<CString> =
             files.iter().map(|file| CString::new(file.name.as_str()).unwrap_or_default()).collect();
-        let names: Vec<Text> =
+        let names: Vec<*const c_char> =
             file_names.iter().map(|name| name.as_ptr()).chain([HEADER_NAME.as_ptr()]).collect();
-        let headers: Vec<Text> =
+        let headers: Vec<*const c_char> =
             files.iter().map(|file| file.text.as_ptr()).chain([header.as_ptr()]).collect();
         // SAFETY: room for a program, and texts that end with a NUL, as many headers as names.
         let code = unsafe {
@@ -197,7 +158,7 @@ impl Nvrtc {
                 &raw mut program.object,
                 text.as_ptr(),
                 name.as_ptr(),
-                names.len() as Int,
+                names.len() as c_int,
                 headers.as_ptr(),
                 names.as_ptr(),
             )
@@ -210,10 +171,14 @@ impl Nvrtc {
             let code = unsafe { ask(program.object, Some(is_over), (&raw mut end).cast()) };
             self.check(code, "nvrtcSetFlowCallback")?;
         }
-        let options: Vec<Text> = options.iter().map(|option| option.as_ptr()).collect();
+        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: a live program and as many texts as are said.
         let code = unsafe {
-            (self.calls.nvrtcCompileProgram)(program.object, options.len() as Int, options.as_ptr())
+            (self.calls.nvrtcCompileProgram)(
+                program.object,
+                options.len() as c_int,
+                options.as_ptr(),
+            )
         };
         let said = program.bytes(self.calls.nvrtcGetProgramLogSize, self.calls.nvrtcGetProgramLog);
         log.push_str(String::from_utf8_lossy(&said).trim_end_matches(['\0', '\n']));
@@ -230,12 +195,12 @@ impl Nvrtc {
         Ok(Output { ptx: if ptx.len() > 1 { ptx } else { Vec::new() }, cubin })
     }
 
-    fn check(&self, code: Code, call: &str) -> Result<()> {
-        if code == 0 { Ok(()) } else { Err(self.error(code, call)) }
+    fn check(&self, code: nvrtcResult, call: &str) -> Result<()> {
+        if code == NVRTC_SUCCESS { Ok(()) } else { Err(self.error(code, call)) }
     }
 
     #[cold]
-    fn error(&self, code: Code, call: &str) -> Error {
+    fn error(&self, code: nvrtcResult, call: &str) -> Error {
         // SAFETY: takes a number; what comes back is a text that is never freed, or null.
         let name = unsafe { (self.calls.nvrtcGetErrorString)(code) };
         let name = if name.is_null() {
@@ -245,12 +210,12 @@ impl Nvrtc {
             unsafe { CStr::from_ptr(name) }.to_string_lossy()
         };
         let (status, advice) = match code {
-            1 => (DTL_ERROR_OUT_OF_MEMORY, ""),
-            7 => (
+            NVRTC_ERROR_OUT_OF_MEMORY => (DTL_ERROR_OUT_OF_MEMORY, ""),
+            NVRTC_ERROR_BUILTIN_OPERATION_FAILURE => (
                 DTL_ERROR_UNAVAILABLE,
                 "; its libnvrtc-builtins of the same version must lie beside it, install both anew",
             ),
-            16 => (DTL_ERROR_TIMEOUT, "; raise DTL_COMPILE_TIMEOUT"),
+            NVRTC_ERROR_CANCELLED => (DTL_ERROR_TIMEOUT, "; raise DTL_COMPILE_TIMEOUT"),
             _ => (DTL_ERROR_COMPILE_FAILED, ""),
         };
         let (major, minor) = self.version;
@@ -261,25 +226,25 @@ impl Nvrtc {
 /// A program of NVRTC's, ended with this.
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
-    object: Object,
+    object: nvrtcProgram,
 }
 
 impl Program<'_> {
     /// What one call tells the size of and another one writes; empty if the compiler has none.
     fn bytes(
         &self,
-        size: unsafe extern "C" fn(Object, SizeOut) -> Code,
-        get: unsafe extern "C" fn(Object, TextOut) -> Code,
+        size: unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult,
+        get: unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult,
     ) -> Vec<u8> {
         let mut count = 0;
         // SAFETY: a live program and room for a number.
-        if unsafe { size(self.object, &raw mut count) } != 0 || count == 0 {
+        if unsafe { size(self.object, &raw mut count) } != NVRTC_SUCCESS || count == 0 {
             return Vec::new();
         }
         let mut bytes = vec![0u8; count];
         // SAFETY: a live program and as many bytes as it wants.
         let code = unsafe { get(self.object, bytes.as_mut_ptr().cast()) };
-        if code == 0 { bytes } else { Vec::new() }
+        if code == NVRTC_SUCCESS { bytes } else { Vec::new() }
     }
 }
 
