@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 /// See the module's text.
 #[repr(C)]
-pub struct Within<T: ?Sized, W> {
+pub struct Within<T: ?Sized, W: ?Sized> {
     whole: Arc<W>,
     part: NonNull<T>,
 }
 
 // SAFETY: used as the share that it is, and as a reference to the part.
-unsafe impl<T: ?Sized + Sync, W: Send + Sync> Send for Within<T, W> {}
+unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Send for Within<T, W> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Sync, W: Send + Sync> Sync for Within<T, W> {}
+unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Sync for Within<T, W> {}
 
-impl<T: ?Sized, W> Within<T, W> {
+impl<T: ?Sized, W: ?Sized> Within<T, W> {
     /// `part` finds it.
     #[must_use]
     pub fn new(whole: Arc<W>, part: impl FnOnce(&W) -> &T) -> Self {
@@ -43,7 +43,7 @@ impl<T: ?Sized, W> Within<T, W> {
     }
 }
 
-impl<T: ?Sized, W> Deref for Within<T, W> {
+impl<T: ?Sized, W: ?Sized> Deref for Within<T, W> {
     type Target = Arc<W>;
 
     fn deref(&self) -> &Arc<W> {

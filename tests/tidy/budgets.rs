@@ -92,7 +92,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "methods of a trait",
         budget: 20,
-        ceiling: 54,
+        ceiling: 20,
         mend: "split the trait into groups of methods that a backend has as a whole or not at all",
         measure: largest_trait,
     },

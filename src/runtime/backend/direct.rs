@@ -33,7 +33,7 @@ pub trait Direct {
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>>;
     /// Why no allocation can be reached any more, if so.
     fn refusal(&self) -> Option<String>;
-    /// As [`super::Transport::isend`] of the bytes of a twin, whose host memory is `host`.
+    /// As [`super::Transport::start_send`] of the bytes of a twin, whose host memory is `host`.
     fn isend(
         &self,
         host: Region,
@@ -42,7 +42,7 @@ pub trait Direct {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
-    /// As [`super::Transport::irecv`]; the bytes are in either memory when it is over:
+    /// As [`super::Transport::start_recv`]; the bytes are in either memory when it is over:
     /// [`Twin::has_landed`].
     fn irecv(&self, host: Region, twin: &Arc<Twin>, select: Selector) -> Result<OpId>;
 }

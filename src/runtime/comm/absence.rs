@@ -230,7 +230,7 @@ impl Comm {
     /// Receives the messages that a rank had sent by now, where this rank may see in shared memory
     /// what that rank did after it had sent them.
     pub(super) fn receive_earlier(&self, peer: i32) {
-        if let Some(shared) = &self.shared_memory {
+        if let Some(shared) = &self.link.shared_memory {
             shared.part().catch_up(self.outer(peer));
         }
     }
@@ -238,7 +238,7 @@ impl Comm {
     /// Makes progress, and checks now whether ranks have died or left, where that is not found out
     /// by itself.
     pub(super) fn look_around(&self) {
-        match &self.shared_memory {
+        match &self.link.shared_memory {
             Some(shared) => shared.part().look_around(),
             None => self.link.transport.progress(),
         }
@@ -247,7 +247,10 @@ impl Comm {
     /// Whether the process of a rank is known to have died, or to have closed the transport: seen
     /// in shared memory.
     pub(super) fn has_closed(&self, rank: i32) -> bool {
-        self.shared_memory.as_ref().is_some_and(|shared| shared.part().has_left(self.outer(rank)))
+        self.link
+            .shared_memory
+            .as_ref()
+            .is_some_and(|shared| shared.part().has_left(self.outer(rank)))
     }
 }
 

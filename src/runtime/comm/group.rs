@@ -48,12 +48,8 @@ pub(super) struct Seat {
 impl Seat {
     pub(super) fn reserve(comm: &Comm) -> Self {
         let link = Arc::clone(&comm.link);
-        let place = link
-            .transport
-            .groups()
-            .shared_memory
-            .and_then(|shared| shared.reserve_place())
-            .unwrap_or(0);
+        let shared = link.shared_memory.as_ref();
+        let place = shared.and_then(|shared| shared.part().reserve_place()).unwrap_or(0);
         Seat { link, place }
     }
 
@@ -70,10 +66,8 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if self.place != 0 {
-            self.link.transport.groups().shared_memory.iter().for_each(|shared| {
-                shared.release_place(self.place);
-            });
+        if let (Some(shared), 1..) = (&self.link.shared_memory, self.place) {
+            shared.part().release_place(self.place);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! waited for long. A communicator without a board has no such marks.
 //!
 //! A mark is seen past the messages that its rank has sent before. So whoever has seen one reads
-//! those first (`Transport::catch_up`).
+//! those first (`SharedMemory::catch_up`).
 
 use super::Comm;
 use super::schedule::Schedule;

@@ -7,11 +7,12 @@ use super::{progress, report};
 use crate::abi::comm::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Direct, Transport};
+use crate::runtime::backend::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::atomic_update::AtomicUpdate;
 use crate::sys::park::{self, Backoff};
+use crate::sys::within::Within;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -40,7 +41,11 @@ pub(super) fn word(context: u32, class: Class, tag: i32) -> u64 {
 
 /// An opened transport. Closes with the last communicator on it.
 pub(super) struct Link {
-    pub(super) transport: Box<dyn Transport>,
+    pub(super) transport: Arc<dyn Transport>,
+    // Groups of the transport.
+    pub(super) liveness: Option<Within<dyn Liveness, dyn Transport>>,
+    pub(super) shared_memory: Option<Within<dyn SharedMemory, dyn Transport>>,
+    pub(super) foreign_test: Option<Within<dyn ForeignTest, dyn Transport>>,
     /// Its share keeps the backend registered.
     backend: Arc<Backend>,
     pub(super) kind: &'static CStr,
@@ -66,6 +71,7 @@ impl Link {
         backend: Arc<Backend>,
         is_deterministic: bool,
     ) -> Self {
+        let transport: Arc<dyn Transport> = Arc::from(transport);
         let kind = crate::runtime::for_ever(&backend.name);
         let spins = park::spins(transport.properties().is_oversubscribed);
         let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
@@ -78,6 +84,9 @@ impl Link {
         let lost = AtomicBool::new(false);
         let retired = report::Retired::default();
         let link = Link {
+            liveness: Within::find(Arc::clone(&transport), |of| of.groups().liveness),
+            shared_memory: Within::find(Arc::clone(&transport), |of| of.groups().shared_memory),
+            foreign_test: Within::find(Arc::clone(&transport), |of| of.groups().foreign_test),
             transport,
             backend,
             kind,

@@ -48,10 +48,7 @@ pub mod wait;
 pub mod window;
 mod withdrawing;
 
-use super::backend::{
-    Done, ForeignTest, Liveness, Member, NativeCollectives, Reductions, Selector, SharedMemory,
-    Transport,
-};
+use super::backend::{Done, Member, NativeCollectives, Reductions, Selector, Transport};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -93,7 +90,7 @@ pub struct Comm {
     /// How device buffers go: what was told of it (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
-    /// Whether the transport is perhaps for some threads only, and says which (`Transport::admit`).
+    /// Whether the transport is perhaps for some threads only, and says which (`ThreadCheck::admit`).
     is_for_some: bool,
     link: Within<dyn Transport, Link>,
     context: u32,
@@ -103,10 +100,7 @@ pub struct Comm {
     /// How the transport's operations are asked after, if it says how.
     asking: Option<Arc<Asking>>,
     recorder: recorder::Recorder,
-    // Groups of the transport.
-    foreign_test: Option<Within<dyn ForeignTest, Link>>,
-    liveness: Option<Within<dyn Liveness, Link>>,
-    shared_memory: Option<Within<dyn SharedMemory, Link>>,
+    /// The transport's.
     native_collectives: Option<Within<dyn NativeCollectives, Link>>,
     reductions: Option<&'static Reductions>,
     /// Of the thread that is in a blocking collective.
@@ -141,17 +135,10 @@ impl Comm {
     ) -> Self {
         let native_collectives =
             Within::find(Arc::clone(&link), |link| link.transport.groups().native_collectives);
-        let foreign_test =
-            Within::find(Arc::clone(&link), |link| link.transport.groups().foreign_test);
         let mut comm = Comm {
             slot: SlotRefCell::default(),
             is_for_some: !link.transport.properties().allows_progress_thread,
-            asking: foreign_test.as_ref().map(|test| test.part().asking()),
-            foreign_test,
-            liveness: Within::find(Arc::clone(&link), |link| link.transport.groups().liveness),
-            shared_memory: Within::find(Arc::clone(&link), |link| {
-                link.transport.groups().shared_memory
-            }),
+            asking: link.foreign_test.as_ref().map(|test| test.part().asking()),
             reductions: native_collectives.as_ref().and_then(|native| native.part().reductions()),
             native_collectives,
             link: Within::new(link, |link| &*link.transport),
@@ -187,7 +174,7 @@ impl Comm {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.outer(rank), place };
             let members: Vec<Member> = (0..self.size).zip(places).map(member).collect();
-            let shared = self.shared_memory.as_ref();
+            let shared = self.link.shared_memory.as_ref();
             let board = shared.and_then(|shared| shared.part().board(self.context, &members));
             self.flat =
                 board.transpose()?.map(|board| flat::Flat::new(board, self.size)).transpose()?;
@@ -334,7 +321,7 @@ impl Comm {
 
     /// Our ranks that died or left.
     fn failed_ranks(&self) -> Vec<i32> {
-        let Some(liveness) = &self.liveness else { return Vec::new() };
+        let Some(liveness) = &self.link.liveness else { return Vec::new() };
         let failed = liveness.part().failed_ranks();
         match &self.members {
             None => failed,
@@ -344,7 +331,7 @@ impl Comm {
 
     /// How many of the link's ranks are known to have died.
     fn failed_count(&self) -> usize {
-        self.liveness.as_ref().map_or(0, |liveness| liveness.part().failed_count())
+        self.link.liveness.as_ref().map_or(0, |liveness| liveness.part().failed_count())
     }
 
     /// Whether one of our ranks is known to have died.

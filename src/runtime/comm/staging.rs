@@ -1,7 +1,7 @@
 //! Messages whose buffer the host cannot reach: they go through host memory of the library's own.
 //!
 //! A message of more than `PART` bytes goes in parts where the transport can send what is still
-//! being written (`Transport::isend_filling`) and tells what has arrived: the next part is copied
+//! being written (`Pipeline::isend_filling`) and tells what has arrived: the next part is copied
 //! while the one before travels. The parts are nobody else's business: it is one message, and the
 //! other rank's buffer may be any memory. Otherwise all of it is copied before the send, and after
 //! the receive.

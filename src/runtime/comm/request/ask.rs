@@ -110,7 +110,7 @@ impl Comm {
         match asking.ask(op.0, &mut heard, waits & progress::is_idle()) {
             Answer::Over => {
                 if !cache::usually(heard.code == 0 && told.is_unasked()) {
-                    if let Some(test) = &self.foreign_test {
+                    if let Some(test) = &self.link.foreign_test {
                         test.part().tell(op, &heard, told);
                     }
                 }

@@ -44,7 +44,7 @@ impl Had {
     pub(super) fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Had> {
         let can_share = direct::has_room(comm.size.unsigned_abs() as usize);
         let windows = comm.link.transport.groups().rma.map(|rma| rma.allocates());
-        let shared = comm.shared_memory.as_ref().filter(|_| can_share);
+        let shared = comm.link.shared_memory.as_ref().filter(|_| can_share);
         let part = shared.and_then(|shared| shared.part().offer_part(memory)).transpose()?;
         let source = match (part, memory) {
             (Some(part), _) => Source::Shared(part),

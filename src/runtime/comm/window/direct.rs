@@ -99,7 +99,7 @@ impl Direct {
         let mut find = |(rank, key): (i32, &PartKey)| -> Result<Target> {
             let part = match own.take_if(|_| rank == comm.rank) {
                 Some(own) => own,
-                None => match &comm.shared_memory {
+                None => match &comm.link.shared_memory {
                     Some(shared) => shared.part().find_part(comm.outer(rank), *key)?,
                     None => {
                         return fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks share no memory");
