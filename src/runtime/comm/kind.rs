@@ -8,7 +8,7 @@ macro_rules! kinds {
         #[repr(u8)]
         pub enum Kind { $(#[doc = $text] $name),+ }
         /// All of them, with their names.
-        pub(in crate::runtime::comm) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
+        pub(crate) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
     };
 }
 kinds! {

@@ -6,7 +6,7 @@ use crate::sys::buf::Region;
 
 /// A list of steps in rounds. A round's sends and receives are all started, then all completed;
 /// then its local steps run in order.
-pub(super) trait Steps {
+pub(crate) trait Steps {
     /// Zero-byte messages are sent too: they synchronise.
     fn send(&mut self, to: i32, data: Region);
 

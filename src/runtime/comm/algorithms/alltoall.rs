@@ -8,7 +8,7 @@ use crate::sys::buf::Region;
 
 /// Block r of `send` goes to rank r; block r of `recv` comes from rank r; blocks of `len` bytes. In
 /// place `send` is `recv`.
-pub(in crate::runtime::comm) fn alltoall(
+pub(crate) fn alltoall(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
@@ -70,7 +70,7 @@ fn copied(s: &mut dyn Steps, data: Region) -> Result<Region> {
 
 /// Block r of `out` to rank r, block r of `into` from rank r. Each begins with its neighbour, or
 /// all would send to rank 0 first and wait for its port. In place the blocks of `into` are sent.
-pub(in crate::runtime::comm) fn alltoallv(
+pub(crate) fn alltoallv(
     s: &mut dyn Steps,
     g: Group,
     out: impl Fn(i32) -> Region,
@@ -97,7 +97,7 @@ pub(in crate::runtime::comm) fn alltoallv(
 
 /// One block to each of `out`'s ranks, one from each of `into`'s. The n-th block to this rank
 /// itself is the n-th from itself.
-pub(in crate::runtime::comm) fn neighbor_alltoallv(
+pub(crate) fn neighbor_alltoallv(
     s: &mut dyn Steps,
     g: Group,
     out: impl Iterator<Item = (i32, Region)> + Clone,
@@ -112,7 +112,7 @@ pub(in crate::runtime::comm) fn neighbor_alltoallv(
 }
 
 /// Everything at once: each block straight to its rank. A block for this rank itself is copied.
-pub(in crate::runtime::comm) fn exchange(
+pub(crate) fn exchange(
     s: &mut dyn Steps,
     g: Group,
     out: impl Iterator<Item = (i32, Region)>,

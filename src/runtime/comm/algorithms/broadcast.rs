@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
-pub(in crate::runtime::comm) fn barrier(s: &mut dyn Steps, g: Group) -> Result<()> {
+pub(crate) fn barrier(s: &mut dyn Steps, g: Group) -> Result<()> {
     let mut distance = 1;
     while distance < g.size {
         s.recv(g.after(-distance), Region::EMPTY);
@@ -17,7 +17,7 @@ pub(in crate::runtime::comm) fn barrier(s: &mut dyn Steps, g: Group) -> Result<(
     Ok(())
 }
 
-pub(in crate::runtime::comm) fn bcast(
+pub(crate) fn bcast(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,

@@ -9,7 +9,7 @@ use crate::runtime::comm::kind::Kind;
 
 /// An algorithm; what it costs is in the table at the top of `algorithms`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) enum Algorithm {
+pub(crate) enum Algorithm {
     Dissemination,
     Binomial,
     ScatterRing,
@@ -28,7 +28,7 @@ pub(in crate::runtime::comm) enum Algorithm {
 
 impl Algorithm {
     /// As documents call it, in short.
-    pub(in crate::runtime::comm) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Algorithm::Dissemination => "dissemination",
             Algorithm::Binomial => "binomial tree",
@@ -114,15 +114,15 @@ const TABLE: &[Row] = &[
 
 /// What a communicator allows beyond what every one does.
 #[derive(Clone, Copy, Default)]
-pub(in crate::runtime::comm) struct Allowed {
+pub(crate) struct Allowed {
     /// Algorithms of two levels.
-    pub(in crate::runtime::comm) two_level: bool,
+    pub(crate) two_level: bool,
     /// Those over a board.
-    pub(in crate::runtime::comm) flat: bool,
+    pub(crate) flat: bool,
 }
 
 /// The algorithm for a collective over `ranks` ranks with `bytes` bytes.
-pub(in crate::runtime::comm) fn choose(
+pub(crate) fn choose(
     kind: Kind,
     ranks: i32,
     bytes: usize,

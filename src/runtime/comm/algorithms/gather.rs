@@ -13,7 +13,7 @@ fn subtree(me: i32, size: i32) -> i32 {
 }
 
 /// `recv` (at the root) holds one block of `send`'s size for each rank.
-pub(in crate::runtime::comm) fn gather(
+pub(crate) fn gather(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
@@ -51,7 +51,7 @@ pub(in crate::runtime::comm) fn gather(
 }
 
 /// Every block straight to the root.
-pub(in crate::runtime::comm) fn gatherv(
+pub(crate) fn gatherv(
     s: &mut dyn Steps,
     g: Group,
     root: i32,
@@ -69,7 +69,7 @@ pub(in crate::runtime::comm) fn gatherv(
 }
 
 /// `send` (at the root) holds one block of `recv`'s size for each rank.
-pub(in crate::runtime::comm) fn scatter(
+pub(crate) fn scatter(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
@@ -108,7 +108,7 @@ pub(in crate::runtime::comm) fn scatter(
 }
 
 /// Every block straight from the root.
-pub(in crate::runtime::comm) fn scatterv(
+pub(crate) fn scatterv(
     s: &mut dyn Steps,
     g: Group,
     root: i32,
@@ -126,7 +126,7 @@ pub(in crate::runtime::comm) fn scatterv(
 }
 
 /// `recv` holds one block of `send`'s size for each rank.
-pub(in crate::runtime::comm) fn allgather(
+pub(crate) fn allgather(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
@@ -140,7 +140,7 @@ pub(in crate::runtime::comm) fn allgather(
 }
 
 /// Blocks go round the ring.
-pub(in crate::runtime::comm) fn allgatherv(
+pub(crate) fn allgatherv(
     s: &mut dyn Steps,
     g: Group,
     send: Region,

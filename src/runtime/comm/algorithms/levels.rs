@@ -8,7 +8,7 @@ use crate::runtime::comm::steps::Steps;
 use std::collections::BTreeMap;
 
 /// Ranks on more than one node, some with more than one of them.
-pub(in crate::runtime::comm) struct Levels {
+pub(crate) struct Levels {
     /// The ranks of each node, ascending; nodes by their lowest ranks.
     nodes: Vec<Vec<i32>>,
     /// By rank: its node, and its place there.
@@ -17,12 +17,12 @@ pub(in crate::runtime::comm) struct Levels {
     before: Vec<usize>,
     rank: i32,
     /// Whether each node's ranks are consecutive.
-    pub(in crate::runtime::comm) is_ordered: bool,
+    pub(crate) is_ordered: bool,
 }
 
 impl Levels {
     /// `nodes`: by rank, some number of its node. `None`: there is nothing to gain.
-    pub(in crate::runtime::comm) fn new(
+    pub(crate) fn new(
         rank: i32,
         nodes: impl Iterator<Item = i32>,
     ) -> Option<Self> {
@@ -52,7 +52,7 @@ impl Levels {
 
     /// Whether reductions, and others, may go by them. Folding node by node gives other roundings,
     /// and the order of ranks only where each node's are consecutive.
-    pub(in crate::runtime::comm) fn suit(
+    pub(crate) fn suit(
         &self,
         kind: Kind,
         commutes: bool,
@@ -65,12 +65,12 @@ impl Levels {
     }
 
     /// The same as another rank has them: for who looks at the steps of several.
-    pub(in crate::runtime::comm) fn set_rank(&mut self, rank: i32) {
+    pub(crate) fn set_rank(&mut self, rank: i32) {
         self.rank = rank;
     }
 
     /// Bytes that they take on the heap, of a communicator of so many ranks and nodes.
-    pub(in crate::runtime::comm) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
+    pub(crate) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
         let each = size_of::<(i32, i32)>() + size_of::<i32>();
         ranks * each as u64 + nodes * (size_of::<Vec<i32>>() + size_of::<usize>()) as u64
     }

@@ -58,7 +58,7 @@ use levels::Levels;
 
 /// Who we are in the collective.
 #[derive(Clone, Copy)]
-pub(super) struct Group {
+pub(crate) struct Group {
     pub(super) rank: i32,
     pub(super) size: i32,
 }
@@ -77,7 +77,7 @@ impl Group {
 
 /// What there is to know of a reduction.
 #[derive(Clone, Copy)]
-pub(super) struct Folding {
+pub(crate) struct Folding {
     /// Size of an element in bytes.
     pub(super) element: usize,
     /// Whether operands may be taken in any order.
@@ -86,7 +86,7 @@ pub(super) struct Folding {
 
 /// How a collective goes.
 #[derive(Clone, Copy)]
-pub(super) struct Way<'a> {
+pub(crate) struct Way<'a> {
     pub(super) how: Algorithm,
     /// The nodes, if the communicator has several.
     pub(super) levels: Option<&'a Levels>,

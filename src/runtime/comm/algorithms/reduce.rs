@@ -31,7 +31,7 @@ fn shared_piece(ranks: i32) -> usize {
     (ranks as usize * (64 << 10)).clamp(PIECE, 4 << 20)
 }
 
-pub(in crate::runtime::comm) fn reduce(
+pub(crate) fn reduce(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
@@ -142,7 +142,7 @@ fn halving_gather(
     })
 }
 
-pub(in crate::runtime::comm) fn allreduce(
+pub(crate) fn allreduce(
     s: &mut dyn Steps,
     g: Group,
     how: Algorithm,
@@ -171,13 +171,13 @@ pub(in crate::runtime::comm) fn allreduce(
 
 /// Ranks beyond a power of two: of the first 2*extra ranks each even one gives its part to its odd
 /// neighbour, which stands for both. The rest keep their order, so parts stay consecutive.
-pub(in crate::runtime::comm) struct Fold {
-    pub(in crate::runtime::comm) core: i32,
-    pub(in crate::runtime::comm) extra: i32,
+pub(crate) struct Fold {
+    pub(crate) core: i32,
+    pub(crate) extra: i32,
 }
 
 impl Fold {
-    pub(in crate::runtime::comm) fn new(g: Group) -> Fold {
+    pub(crate) fn new(g: Group) -> Fold {
         let core = 1 << (i32::BITS - 1 - g.size.leading_zeros());
         Fold { core, extra: g.size - core }
     }
@@ -361,7 +361,7 @@ fn pairwise_ring(
 }
 
 /// Reduces the blocks of all ranks; rank r gets block r, which is as long as `recv`.
-pub(in crate::runtime::comm) fn reduce_scatter(
+pub(crate) fn reduce_scatter(
     s: &mut dyn Steps,
     g: Group,
     block: impl Fn(i32) -> Region,

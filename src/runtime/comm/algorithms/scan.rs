@@ -6,7 +6,7 @@ use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Everything up to and with this rank.
-pub(in crate::runtime::comm) fn scan(
+pub(crate) fn scan(
     s: &mut dyn Steps,
     g: Group,
     send: Region,
@@ -18,7 +18,7 @@ pub(in crate::runtime::comm) fn scan(
 }
 
 /// Everything before this rank; rank 0's result stays as it is.
-pub(in crate::runtime::comm) fn exscan(
+pub(crate) fn exscan(
     s: &mut dyn Steps,
     g: Group,
     send: Region,

@@ -49,7 +49,7 @@ pub struct Row {
     /// Whether it reduces data.
     pub reduces: bool,
     /// Its steps, by an algorithm.
-    pub(in crate::runtime::comm) list: List,
+    pub(crate) list: List,
 }
 
 impl Row {
@@ -62,7 +62,7 @@ impl Row {
     /// Bytes by which an algorithm is selected, of `bytes` that a rank passes. All ranks must
     /// select alike, so nothing depends on sizes that differ between them.
     #[inline]
-    pub(in crate::runtime::comm) fn deciding_bytes(&self, bytes: usize) -> usize {
+    pub(crate) fn deciding_bytes(&self, bytes: usize) -> usize {
         let is_equal = self.reduces || !self.is_varied();
         if is_equal && self.recv != Extent::Nothing { bytes } else { 0 }
     }
@@ -78,7 +78,7 @@ impl Kind {
 }
 
 /// The rows.
-pub(in crate::runtime::comm) fn rows() -> impl Iterator<Item = &'static Row> {
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     TABLE.iter()
 }
 

@@ -21,13 +21,13 @@ fn bcast_inside(s: &mut dyn Steps, l: &Levels, root: i32, data: Region) -> Resul
     })
 }
 
-pub(in crate::runtime::comm) fn barrier(s: &mut dyn Steps, l: &Levels) -> Result<()> {
+pub(crate) fn barrier(s: &mut dyn Steps, l: &Levels) -> Result<()> {
     l.inside(s, super::barrier)?;
     l.between(s, 0, super::barrier)?;
     bcast_inside(s, l, 0, Region::EMPTY)
 }
 
-pub(in crate::runtime::comm) fn bcast(
+pub(crate) fn bcast(
     s: &mut dyn Steps,
     l: &Levels,
     root: i32,
@@ -50,7 +50,7 @@ fn reduce_part(
 }
 
 /// In the order of ranks only if each node's ranks are consecutive.
-pub(in crate::runtime::comm) fn reduce(
+pub(crate) fn reduce(
     s: &mut dyn Steps,
     l: &Levels,
     g: Group,
@@ -68,7 +68,7 @@ pub(in crate::runtime::comm) fn reduce(
 }
 
 /// In the order of ranks only if each node's ranks are consecutive.
-pub(in crate::runtime::comm) fn allreduce(
+pub(crate) fn allreduce(
     s: &mut dyn Steps,
     l: &Levels,
     by: Folding,
@@ -95,7 +95,7 @@ fn sort(s: &mut dyn Steps, l: &Levels, len: usize, by_node: Region, by_rank: Reg
     s.round();
 }
 
-pub(in crate::runtime::comm) fn allgather(
+pub(crate) fn allgather(
     s: &mut dyn Steps,
     l: &Levels,
     (send, recv): (Region, Region),
@@ -141,7 +141,7 @@ fn places(
     Ok((all, own))
 }
 
-pub(in crate::runtime::comm) fn gather(
+pub(crate) fn gather(
     s: &mut dyn Steps,
     l: &Levels,
     g: Group,
@@ -162,7 +162,7 @@ pub(in crate::runtime::comm) fn gather(
     Ok(())
 }
 
-pub(in crate::runtime::comm) fn scatter(
+pub(crate) fn scatter(
     s: &mut dyn Steps,
     l: &Levels,
     g: Group,
