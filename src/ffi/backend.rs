@@ -59,8 +59,8 @@ pub unsafe extern "C" fn dtl_backend_register(
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t {
-    // SAFETY: the caller's contract.
     guard::always(guard::Locks::Some, || {
+        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         native::set_error_text(unsafe { args::text(text, "text") }?)
     })
 }

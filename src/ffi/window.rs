@@ -169,7 +169,7 @@ pub unsafe extern "C" fn dtl_win_info(
 ///          MPI_Win_fence(0, win).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_fence").hold(|inside| window::hold(inside, win), |window| sync::fence(window))
+    Entry("dtl_win_fence").hold(|inside| window::hold(inside, win), sync::fence)
 }
 
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
@@ -217,8 +217,7 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_lock_all")
-        .hold(|inside| window::hold(inside, win), |window| sync::lock_all(window))
+    Entry("dtl_win_lock_all").hold(|inside| window::hold(inside, win), sync::lock_all)
 }
 
 /// Ends the epoch of dtl_win_lock_all.
@@ -226,8 +225,7 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_unlock_all")
-        .hold(|inside| window::hold(inside, win), |window| sync::unlock_all(window))
+    Entry("dtl_win_unlock_all").hold(|inside| window::hold(inside, win), sync::unlock_all)
 }
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
