@@ -6,7 +6,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::runtime::comm::coll::{self, CallMode, Kind};
+use crate::runtime::comm::coll::{self, CallMode, CollArgs, Kind};
 use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
 use std::ptr;
@@ -14,7 +14,7 @@ use std::ptr;
 /// Runs a collective to its end.
 ///
 /// # Safety
-/// As [`arguments::build`].
+/// As [`arguments::set`].
 #[inline(always)]
 unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::quick(
@@ -32,7 +32,7 @@ unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
 /// The entry for a communicator that is not at hand.
 ///
 /// # Safety
-/// As [`arguments::build`].
+/// As [`arguments::set`].
 #[cold]
 #[inline(never)]
 unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
@@ -44,11 +44,12 @@ unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t 
 }
 
 /// # Safety
-/// As [`arguments::build`].
+/// As [`arguments::set`].
 unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
+    let mut checked = CollArgs::new(args.kind);
     // SAFETY: passed on.
-    let args = unsafe { arguments::build(comm, args) }?;
-    coll::wait(comm, coll::begin(comm, CallMode::Blocking, &args))
+    unsafe { arguments::set(&mut checked, comm, args) }?;
+    coll::wait(comm, coll::begin(comm, CallMode::Blocking, &checked))
 }
 
 /// Returns once every rank has called it.

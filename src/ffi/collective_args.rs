@@ -7,7 +7,7 @@ use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
-use crate::runtime::comm::types::{element_size, reduction};
+use crate::runtime::comm::types::{builtin, element_size, reduction};
 use crate::sys::buf::Region;
 use crate::sys::handle_ref::HazardRef;
 use std::ffi::c_void;
@@ -67,42 +67,41 @@ impl CArgs {
     }
 }
 
-/// Checks the arguments of a collective.
+/// Checks the arguments of a collective; `args` has its kind, and gets all else.
 ///
 /// # Safety
 /// The buffers stay valid until the collective is over; the lists are read before this returns.
 #[inline]
-pub(super) unsafe fn build(comm: &Comm, c: &CArgs) -> Result<CollArgs> {
-    let row = c.kind.row();
+pub(super) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<()> {
+    let row = args.row();
     if row.recv == Extent::Nothing {
-        return Ok(CollArgs::new(c.kind));
+        return Ok(());
     }
-    let reduction = if row.reduces { Some(reduction(c.dtype, c.op)?) } else { None };
+    (args.root, args.dtype) = (c.root, c.dtype);
+    if row.reduces {
+        args.reduction = match builtin(c.dtype, c.op) {
+            Some(reduction) => Some(reduction),
+            None => Some(reduction(c.dtype, c.op)?),
+        };
+    }
     let place = if row.root == Root::Send { c.recv.buf } else { c.send.buf };
-    let mut args = CollArgs {
-        in_place: is_in_place(place),
-        root: c.root,
-        dtype: c.dtype,
-        reduction,
-        ..CollArgs::new(c.kind)
-    };
+    args.in_place = is_in_place(place);
     if (row.send, row.recv) == (Extent::Own, Extent::Own) && row.root == Root::None {
         // SAFETY: passed on.
-        unsafe { set_pair(&mut args, c) }?;
+        unsafe { set_pair(args, c) }
     } else if row.is_varied() {
         // SAFETY: passed on.
-        unsafe { set_varied(comm, &mut args, c) }?;
+        unsafe { set_varied(comm, args, c) }
     } else {
         // SAFETY: passed on.
-        unsafe { set_even(comm, &mut args, c) }?;
+        unsafe { set_even(comm, args, c) }
     }
-    Ok(args)
 }
 
 /// Two buffers of `count` elements on all ranks.
 ///
 /// # Safety
-/// As [`build`].
+/// As [`set`].
 #[inline(always)]
 unsafe fn set_pair(args: &mut CollArgs, c: &CArgs) -> Result<()> {
     let mut send = Region::EMPTY;
@@ -121,7 +120,8 @@ unsafe fn set_pair(args: &mut CollArgs, c: &CArgs) -> Result<()> {
 /// Buffers of `count` elements, or of so many for each rank.
 ///
 /// # Safety
-/// As [`build`].
+/// As [`set`].
+#[inline(never)]
 unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     let (row, is_root) = (args.row(), comm.rank() == c.root);
     args.count = c.recv.count;
@@ -170,7 +170,7 @@ fn receives(root: Root, is_root: bool, in_place: bool) -> bool {
 /// Those with blocks of their own sizes and places.
 ///
 /// # Safety
-/// As [`build`].
+/// As [`set`].
 #[inline(never)]
 unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     let (row, rank) = (args.row(), comm.rank());
@@ -224,7 +224,7 @@ unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> 
 /// A buffer of a collective with blocks, and how many elements it has.
 ///
 /// # Safety
-/// As [`build`].
+/// As [`set`].
 unsafe fn buffer(
     side: &Side,
     (extent, dtype): (Extent, dtl_dtype_t),
@@ -283,8 +283,8 @@ fn ranks(comm: &Comm) -> usize {
 /// As [`array`].
 unsafe fn neighbors(noun: &str, count_name: &str, side: &Side) -> Result<Vec<i32>> {
     match usize::try_from(side.count) {
-        // SAFETY: passed on.
         Ok(count) if count <= 1 << 20 => {
+            // SAFETY: passed on.
             unsafe { array(side.ranks, count, noun) }.map(<[i32]>::to_vec)
         }
         _ => fail!(
@@ -324,7 +324,7 @@ fn check_own(args: &CollArgs, rank: i32) -> Result<()> {
 /// Fast path of a blocking allreduce. `None`: it is not that, and nothing was done.
 ///
 /// # Safety
-/// As [`build`].
+/// As [`set`].
 #[inline(always)]
 pub(super) unsafe fn usual_allreduce(
     comm: &HazardRef<Comm>,

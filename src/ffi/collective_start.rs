@@ -6,7 +6,7 @@ use super::guard::Entry;
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::runtime::comm::coll::{self, CallMode, Kind};
+use crate::runtime::comm::coll::{self, CallMode, CollArgs, Kind};
 use crate::runtime::comm::{self, request};
 use std::ffi::c_void;
 use std::ptr;
@@ -14,7 +14,7 @@ use std::ptr;
 /// Starts a collective as a request.
 ///
 /// # Safety
-/// As [`arguments::build`].
+/// As [`arguments::set`].
 #[inline(never)]
 unsafe fn start(
     entry: Entry,
@@ -25,9 +25,10 @@ unsafe fn start(
     entry.call(|inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
+        let mut checked = CollArgs::new(args.kind);
         // SAFETY: passed on.
-        let args = unsafe { arguments::build(comm, args) }?;
-        let begun = coll::begin(comm, CallMode::Request, &args)?;
+        unsafe { arguments::set(&mut checked, comm, args) }?;
+        let begun = coll::begin(comm, CallMode::Request, &checked)?;
         out.set(request::collective(comm, begun)?);
         Ok(())
     })

@@ -22,10 +22,7 @@ pub(crate) struct Levels {
 
 impl Levels {
     /// `nodes`: by rank, some number of its node. `None`: there is nothing to gain.
-    pub(crate) fn new(
-        rank: i32,
-        nodes: impl Iterator<Item = i32>,
-    ) -> Option<Self> {
+    pub(crate) fn new(rank: i32, nodes: impl Iterator<Item = i32>) -> Option<Self> {
         let mut numbers = BTreeMap::new();
         let mut levels = Levels {
             nodes: Vec::new(),
@@ -52,12 +49,7 @@ impl Levels {
 
     /// Whether reductions, and others, may go by them. Folding node by node gives other roundings,
     /// and the order of ranks only where each node's are consecutive.
-    pub(crate) fn suit(
-        &self,
-        kind: Kind,
-        commutes: bool,
-        is_deterministic: bool,
-    ) -> bool {
+    pub(crate) fn suit(&self, kind: Kind, commutes: bool, is_deterministic: bool) -> bool {
         match kind {
             Kind::Reduce | Kind::Allreduce => !is_deterministic && (commutes || self.is_ordered),
             _ => true,

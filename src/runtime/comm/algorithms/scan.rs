@@ -6,24 +6,14 @@ use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Everything up to and with this rank.
-pub(crate) fn scan(
-    s: &mut dyn Steps,
-    g: Group,
-    send: Region,
-    recv: Region,
-) -> Result<()> {
+pub(crate) fn scan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     s.copy(recv, send);
     s.round();
     prefix(s, g, 0, recv)
 }
 
 /// Everything before this rank; rank 0's result stays as it is.
-pub(crate) fn exscan(
-    s: &mut dyn Steps,
-    g: Group,
-    send: Region,
-    recv: Region,
-) -> Result<()> {
+pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     // In place the neighbour's part would overwrite what has to be sent.
     let own = s.scratch(send.len())?;
     s.copy(own, send);

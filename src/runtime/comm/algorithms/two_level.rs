@@ -27,12 +27,7 @@ pub(crate) fn barrier(s: &mut dyn Steps, l: &Levels) -> Result<()> {
     bcast_inside(s, l, 0, Region::EMPTY)
 }
 
-pub(crate) fn bcast(
-    s: &mut dyn Steps,
-    l: &Levels,
-    root: i32,
-    data: Region,
-) -> Result<()> {
+pub(crate) fn bcast(s: &mut dyn Steps, l: &Levels, root: i32, data: Region) -> Result<()> {
     l.between(s, root, |s, g| {
         super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.node_of(root), data)
     })?;

@@ -119,7 +119,7 @@ fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
 }
 
 /// Begins a collective.
-#[inline]
+#[inline(always)]
 pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     check(comm, args)?;
     if hidden::is_any() { begin_hidden(comm, mode, args) } else { begin_on_host(comm, mode, args) }
@@ -139,7 +139,7 @@ fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
 }
 
 /// Begins one of memory that the host reaches: by the transport's own, if it has it, else by steps.
-#[inline]
+#[inline(always)]
 fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     if let Some(native) = &comm.native_collectives {
         if let Some(begun) = native::begin(comm, native.part(), mode, args)? {
