@@ -12,8 +12,8 @@
 
 use crate::abi::status::dtl_status_t;
 use crate::error::Error;
-use crate::sys::epoch;
-use crate::sys::lock::Mutex;
+use crate::sys::handles::epoch;
+use crate::sys::sync::lock::Mutex;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};

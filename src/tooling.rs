@@ -31,7 +31,7 @@ pub mod settings {
     pub use crate::runtime::settings::{
         VARIABLES, complaints, distance, duration, from_environment, withhold,
     };
-    pub use crate::sys::trust::is_privileged;
+    pub use crate::sys::os::secure_path::is_privileged;
 }
 
 /// The launcher's variables.
@@ -56,7 +56,7 @@ pub mod plugins {
     pub use crate::backend::native::OLDEST_ABI;
     pub use crate::backend::plugin::examine;
     pub use crate::runtime::plugins::{Step, files_of, places};
-    pub use crate::sys::trust::{Refusal, check_file, check_folder};
+    pub use crate::sys::os::secure_path::{Refusal, check_file, check_folder};
 
     /// Loads a plugin file as `dtl_backend_load` does, and reports each step before it is taken.
     /// Returns the handle of its first backend.
@@ -126,9 +126,9 @@ pub mod mpi {
 
 /// The operating system.
 pub mod os {
-    pub use crate::sys::dl::{Module, file_of, process_symbol};
-    pub use crate::sys::machine;
-    pub use crate::sys::shared::{Memory, Word};
+    pub use crate::sys::os::dl::{Module, file_of, process_symbol};
+    pub use crate::sys::os::hwinfo;
+    pub use crate::sys::os::shm_segment::{Memory, Word};
 }
 
 /// Opens the library, as the first call of the C interface does.

@@ -12,44 +12,44 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Safe faces of `sys` that `runtime` may use.
+/// Modules of `sys` with safe interfaces, which `runtime` may name.
 const SYS_FOR_RUNTIME: &[&str] = &[
-    "args",
-    "asking",
-    "atomic_update",
-    "buf",
-    "cache",
-    "callback",
-    "child",
-    "clock",
-    "dl",
-    "dlpack",
-    "epoch",
-    "fd",
-    "gate",
-    "handle_ref",
-    "hash",
-    "heap",
-    "journal",
-    "lock",
-    "machine",
-    "park",
-    "pool",
-    "process",
-    "published",
-    "reduce",
-    "rmw",
-    "share",
-    "shared_lock",
-    "slab",
-    "slot_ref",
-    "stopwatch",
-    "sync",
-    "team",
-    "thread",
-    "trust",
-    "turn",
-    "within",
+    "sync::atomic",
+    "sync::atomic_update",
+    "sync::backoff",
+    "sync::biased_trylock",
+    "sync::clock",
+    "sync::hints",
+    "sync::lock",
+    "sync::robust_rwlock",
+    "sync::spsc_queue",
+    "sync::tsc",
+    "handles::epoch",
+    "handles::handle_ref",
+    "handles::handle_table",
+    "handles::owning_ref",
+    "handles::rcu",
+    "handles::slot_map",
+    "handles::slot_ref",
+    "memory::buf",
+    "memory::dlpack",
+    "memory::heap",
+    "compute::callback",
+    "compute::fnv",
+    "compute::foreign_test",
+    "compute::kernel_args",
+    "compute::reduce",
+    "compute::shared_atomics",
+    "compute::team",
+    "compute::work_stealing",
+    "os::dl",
+    "os::fd",
+    "os::hwinfo",
+    "os::open_state",
+    "os::process",
+    "os::secure_path",
+    "os::subprocess",
+    "os::thread",
 ];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[
@@ -84,7 +84,7 @@ mod lists;
 mod locks;
 
 struct File {
-    /// From the top of the tree, e.g. `src/sys/buf.rs`.
+    /// From the top of the tree, e.g. `src/sys/memory/buf.rs`.
     path: String,
     text: String,
 }
@@ -269,48 +269,18 @@ fn runtime_uses_only_safe_faces() {
                 ));
             }
         }
-        for name in sys_modules(&code) {
-            if !SYS_FOR_RUNTIME.contains(&name.as_str()) {
-                findings.push(format!(
-                    "{}: uses sys::{name}: only {SYS_FOR_RUNTIME:?} are for it",
-                    file.path
-                ));
-            }
+    }
+    for name in imports::Graph::read(sources().iter()).imports_from("runtime", "sys") {
+        // A folder, or a module inside one of these.
+        let module = name.trim_start_matches("sys::");
+        if !SYS_FOR_RUNTIME
+            .iter()
+            .any(|listed| module.starts_with(listed) || listed.starts_with(&format!("{module}::")))
+        {
+            findings.push(format!("runtime uses {name}: only {SYS_FOR_RUNTIME:?} are for it"));
         }
     }
     report(&findings);
-}
-
-/// The modules of sys that a text names: `sys::a::b`, `sys::{a, b::{c, d}, e}`.
-fn sys_modules(code: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for rest in code.split("crate::sys::").skip(1) {
-        let mut depth = 0;
-        let mut start = true;
-        let mut name = String::new();
-        for c in rest.chars() {
-            match c {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                c if start && (c.is_alphanumeric() || c == '_') => name.push(c),
-                _ => {}
-            }
-            let in_name = c.is_alphanumeric() || c == '_';
-            let ended = !name.is_empty() && !in_name;
-            if ended && start {
-                names.push(std::mem::take(&mut name));
-                start = false;
-            }
-            if depth == 0 && (ended || !start) {
-                break;
-            }
-            if c == ',' && depth == 1 {
-                start = true;
-            }
-        }
-    }
-    names.retain(|name| name != "self");
-    names
 }
 
 /// A program gets at the library as programs of users do, and at the rest by a listed way.
@@ -463,8 +433,9 @@ fn nothing_is_left_to_do() {
 #[test]
 fn nothing_is_deprecated() {
     check_lines(&all_sources(), |_, line| {
-        line.contains(".fetch_update(")
-            .then(|| "deprecated since Rust 1.99: use sys::atomic_update::AtomicUpdate".into())
+        line.contains(".fetch_update(").then(|| {
+            "deprecated since Rust 1.99: use sys::sync::atomic_update::AtomicUpdate".into()
+        })
     });
 }
 
@@ -506,10 +477,6 @@ fn tidy_sees_what_it_looks_for() {
         "//! x\nlet a = 1; // unsafe\n// unsafe\n#[cfg(test)]\nmod t {\nunsafe\n}",
     );
     assert_eq!(code.code().count(), 1);
-    assert_eq!(
-        sys_modules("crate::sys::a::b; crate::sys::{c, d::{e, f}, g}; crate::sys::h::{i, j};"),
-        ["a", "c", "d", "g", "h"]
-    );
     assert_eq!(entries::name_passed("    Entry(\"dtl_a\").call(|inside| {"), Some("dtl_a"));
     assert!(calls_libc("libc::kill(pid, libc::SIGTERM)") && !calls_libc("let a = libc::SIGTERM;"));
     let locks = file(

@@ -21,8 +21,8 @@
 
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Member, Post};
-use crate::sys::buf::Region;
-use crate::sys::shared::Span;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::Span;
 use crate::sys::sync;
 use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};

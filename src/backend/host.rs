@@ -14,9 +14,10 @@ use crate::runtime::backend::{Availability, Device, Exports, Memory, Place, Pres
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::lock::Mutex;
-use crate::sys::{heap, machine, mem};
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::{heap, host_pages};
+use crate::sys::os::hwinfo;
+use crate::sys::sync::lock::Mutex;
 use blocks::Blocks;
 use std::collections::BTreeMap;
 
@@ -59,15 +60,15 @@ impl Device for Host {
 
     fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
         out.kind = DTL_DEVICE_CPU;
-        out.total_bytes = machine::memory().1;
-        out.compute_units = machine::usable_cores();
+        out.total_bytes = hwinfo::memory().1;
+        out.compute_units = hwinfo::usable_cores();
         (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
-        copy_text(&mut out.name, &machine::cpu_name());
+        copy_text(&mut out.name, &hwinfo::cpu_name());
         Some(Ok(()))
     }
 
     fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
-        Some(Ok(machine::memory()))
+        Some(Ok(hwinfo::memory()))
     }
 
     fn synchronize(&self, _device: i32) -> Option<Result<()>> {
@@ -107,13 +108,13 @@ impl Memory for HostMemory {
             return self.shared.alloc(size, align);
         }
         let (room, align) = pages(size, align);
-        let Some(addr) = mem::alloc(room, align) else {
+        let Some(addr) = host_pages::alloc(room, align) else {
             return fail!(
                 DTL_ERROR_OUT_OF_MEMORY,
                 "no {size} bytes of host memory aligned to {align}"
             );
         };
-        lock(addr, room).inspect_err(|_| mem::free(addr, room, align))?;
+        lock(addr, room).inspect_err(|_| host_pages::free(addr, room, align))?;
         Ok(addr)
     }
 
@@ -122,14 +123,14 @@ impl Memory for HostMemory {
             return self.shared.free(addr);
         }
         let (room, align) = pages(size, align);
-        mem::unlock(addr, room);
-        mem::free(addr, room, align);
+        host_pages::unlock(addr, room);
+        host_pages::free(addr, room, align);
         Ok(())
     }
 
     fn register(&self, region: Region) -> Option<Result<()>> {
         let (addr, size) = (region.addr(), region.len() as u64);
-        if let Some(hole) = mem::first_hole(addr, size) {
+        if let Some(hole) = host_pages::first_hole(addr, size) {
             return Some(fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "{size} bytes at {addr:?}: there is no memory at {hole:#x}; register what the \
@@ -162,7 +163,7 @@ impl Memory for HostMemory {
         let (begin, end) = (first + u64::from(!first_goes), last + u64::from(last_goes));
         if begin < end {
             let addr = Addr::new(std::ptr::without_provenance_mut((begin * PAGE) as usize));
-            mem::unlock(addr, (end - begin) * PAGE);
+            host_pages::unlock(addr, (end - begin) * PAGE);
         }
         Some(Ok(()))
     }
@@ -204,7 +205,7 @@ impl Memory for HostMemory {
 
 /// The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
 fn lock(addr: Addr, size: u64) -> Result<()> {
-    mem::lock(addr, size)
+    host_pages::lock(addr, size)
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
 }
 

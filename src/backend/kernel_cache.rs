@@ -14,7 +14,8 @@
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail};
-use crate::sys::{hash, process, trust};
+use crate::sys::compute::fnv;
+use crate::sys::os::{process, secure_path};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -123,12 +124,12 @@ impl KernelCache {
                 folder.display()
             );
         }
-        let folder = match trust::make_folder(folder) {
+        let folder = match secure_path::make_folder(folder) {
             Ok(folder) => folder,
-            Err(trust::Refusal::System(error)) => return Err(unwritten(folder, &error)),
+            Err(secure_path::Refusal::System(error)) => return Err(unwritten(folder, &error)),
             Err(why) => return Err(refused(folder, &why.to_string())),
         };
-        if let Err(why) = trust::check_folder(&folder) {
+        if let Err(why) = secure_path::check_folder(&folder) {
             return Err(refused(&folder, &why.to_string()));
         }
         // That others cannot replace files is not enough: they must not put new ones there.
@@ -140,7 +141,7 @@ impl KernelCache {
     }
 
     fn place(&self, inputs: &[u8]) -> PathBuf {
-        self.folder.join(format!("{:016x}", hash::of(inputs)))
+        self.folder.join(format!("{:016x}", fnv::of(inputs)))
     }
 
     /// What was made of these inputs before, if it is whole and nothing has changed.
@@ -157,12 +158,12 @@ impl KernelCache {
             return Ok(None);
         }
         let object = folder.join(name);
-        match trust::check_file(&object) {
+        match secure_path::check_file(&object) {
             Ok(trusted) => {
                 let log = String::from_utf8_lossy(&log).into_owned();
                 Ok(Some(Entry { object: trusted.path, bytes, log }))
             }
-            Err(trust::Refusal::System(_)) => Ok(None),
+            Err(secure_path::Refusal::System(_)) => Ok(None),
             Err(why) => Err(refused(&object, &why.to_string())),
         }
     }
@@ -212,7 +213,7 @@ impl KernelCache {
     /// The object's name.
     fn name_of(&self, needs: &[u8]) -> String {
         let suffix = self.object.rsplit_once('.').map_or("", |(_, suffix)| suffix);
-        format!("{:016x}.{suffix}", hash::of(needs))
+        format!("{:016x}.{suffix}", fnv::of(needs))
     }
 
     /// A name that nobody else has, on any node.
@@ -301,7 +302,7 @@ fn is_taken(error: &io::Error) -> bool {
 
 /// A line of `needs`.
 fn line(bytes: &[u8], path: &str) -> String {
-    format!("{:016x} {} {path}\n", hash::of(bytes), bytes.len())
+    format!("{:016x} {} {path}\n", fnv::of(bytes), bytes.len())
 }
 
 /// The lines for the object and for each file that was read.

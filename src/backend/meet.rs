@@ -4,9 +4,9 @@
 use crate::abi::status::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Selector, SendMode, Transport};
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::clock::Deadline;
-use crate::sys::park::Backoff;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
 
 /// A class of match words that no communicator uses: a rank that is done already sends under
 /// others.

@@ -13,8 +13,8 @@ use crate::runtime::backend::{
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Addr;
-use crate::sys::mem;
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::host_pages;
 
 /// The backend named "null".
 #[must_use]
@@ -75,14 +75,14 @@ impl Memory for Null {
                 describe(kind)
             );
         }
-        match mem::alloc(size, align) {
+        match host_pages::alloc(size, align) {
             Some(addr) => Ok(addr),
             None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes aligned to {align}"),
         }
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
-        mem::free(addr, size, align);
+        host_pages::free(addr, size, align);
         Ok(())
     }
 

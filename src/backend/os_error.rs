@@ -5,7 +5,7 @@ use crate::abi::status::{
     DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t,
 };
 use crate::error::Error;
-use crate::sys::{fd, machine};
+use crate::sys::os::{fd, hwinfo};
 use std::io;
 
 /// `what` failed: DTL_ERROR_LIMIT with what to do if a limit of this process is the reason, else
@@ -29,7 +29,7 @@ pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOMEM | libc::ENOSPC) => Error::new(
             DTL_ERROR_OUT_OF_MEMORY,
-            format!("{what}: {error}; {}", machine::memory_advice()),
+            format!("{what}: {error}; {}", hwinfo::memory_advice()),
         ),
         _ => os_error(DTL_ERROR_BACKEND, what, error),
     }

@@ -2,7 +2,7 @@
 //! the type of the table and finds them.
 
 use crate::error::Result;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::CStr;
 
 /// A function of the list, as C writes it.
@@ -91,7 +91,7 @@ macro_rules! function_table {
         }
 
         impl $crate::backend::symbol_table::SymbolTable for Functions {
-            unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::buf::Addr>)
+            unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::memory::buf::Addr>)
                 -> $crate::error::Result<Self> {
                 Ok(Functions {
                     $($name: match find($crate::backend::symbol_table::c_name(concat!(

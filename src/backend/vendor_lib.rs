@@ -3,9 +3,9 @@
 
 use super::symbol_table::SymbolTable;
 use crate::error::{Result, fail};
-use crate::sys::dl::Module;
-use crate::sys::lock::{Mutex, RwLock};
-use crate::sys::{process, trust};
+use crate::sys::os::dl::Module;
+use crate::sys::os::{process, secure_path};
+use crate::sys::sync::lock::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl<F: SymbolTable> VendorLib<F> {
     /// Whether this process may call such a library: it has no rights that its user has not, and is
     /// no fork of one that called it.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
-        if trust::is_privileged() {
+        if secure_path::is_privileged() {
             return Err(format!(
                 "this program runs with raised privileges, and variables of its user decide what \
                  {} loads: it is not \
@@ -113,7 +113,7 @@ impl<F: SymbolTable> VendorLib<F> {
         if let Some(table) = opened.get(file) {
             return Ok(table);
         }
-        let path = trust::library_path(file)?;
+        let path = secure_path::library_path(file)?;
         // SAFETY: the caller vouches for its constructors.
         let module = unsafe { Module::open(Path::new(&path)) }?;
         // SAFETY: the caller vouches for its functions, and no library is ever closed.

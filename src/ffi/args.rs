@@ -4,7 +4,7 @@ use crate::abi::layouts::Described;
 use crate::error::{Result, fail};
 use crate::from_c::{check_pointer, claimed_size};
 pub(super) use crate::from_c::{take, text_or_null};
-use crate::sys::cache;
+use crate::sys::sync::hints;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -25,7 +25,7 @@ impl<T> Out<T> {
     /// The same without a text.
     #[inline(always)]
     pub(super) fn usual(pointer: *mut T) -> Option<Self> {
-        cache::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
+        hints::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
     }
 
     /// Writes the output.
@@ -203,10 +203,10 @@ pub(super) unsafe fn region(
     pointer: *const c_void,
     size: u64,
     name: &str,
-) -> Result<crate::sys::buf::Region> {
+) -> Result<crate::sys::memory::buf::Region> {
     check_place(pointer, name)?;
     if size == 0 {
-        return Ok(crate::sys::buf::Region::EMPTY);
+        return Ok(crate::sys::memory::buf::Region::EMPTY);
     }
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {size} bytes)");
@@ -219,5 +219,5 @@ pub(super) unsafe fn region(
         );
     }
     // SAFETY: passed on.
-    Ok(unsafe { crate::sys::buf::Region::new(pointer.cast_mut(), size as usize) })
+    Ok(unsafe { crate::sys::memory::buf::Region::new(pointer.cast_mut(), size as usize) })
 }

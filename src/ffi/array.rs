@@ -10,8 +10,8 @@ use crate::abi::word::{dtl_dtype_t, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::runtime::array::{self, Given};
 use crate::runtime::device;
-use crate::sys::buf::Addr;
-use crate::sys::dlpack::Taken;
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::dlpack::Taken;
 
 /// Allocates an array on the calling thread's current device: one block in C's order (the last
 /// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and

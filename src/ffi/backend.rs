@@ -9,8 +9,8 @@ use crate::abi::vtable::*;
 use crate::backend::native::{self, Tables};
 use crate::error::{Result, fail};
 use crate::runtime::{device, plugins, registry, self_test};
-use crate::sys::buf::Addr;
-use crate::sys::epoch;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The clock that programs time with.
 
-use crate::sys::clock;
+use crate::sys::sync::clock;
 
 /// Seconds since some point in the past that stays the same for this process (other processes have
 /// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns.

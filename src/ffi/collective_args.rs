@@ -8,8 +8,8 @@ use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
 use crate::runtime::comm::types::{builtin, element_size, reduction};
-use crate::sys::buf::Region;
-use crate::sys::handle_ref::HazardRef;
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::memory::buf::Region;
 use std::ffi::c_void;
 use std::ptr;
 

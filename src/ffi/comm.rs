@@ -7,7 +7,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::Result;
 use crate::runtime::comm::{self, open};
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared

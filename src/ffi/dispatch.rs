@@ -14,8 +14,8 @@ use crate::runtime::dispatch::{
     self, Action, Dispatcher, Query, Quick, Registration, Tables, Wanted, sieve, tables, text,
 };
 use crate::runtime::exec::objects;
-use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
 use std::cell::Cell;
 use std::ffi::c_char;
 

@@ -8,7 +8,7 @@ use crate::error::{Result, fail};
 use crate::runtime::dispatch::{Query, route, sieve};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, memory};
-use crate::sys::epoch;
+use crate::sys::handles::epoch;
 use std::sync::Arc;
 
 /// Does it; `by` a backend that a handler names, else by the one that is asked.

@@ -6,7 +6,7 @@ use crate::abi::dispatch::dtl_dispatch_query_t;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_registration_t};
 use crate::error::{Result, fail};
 use crate::runtime::dispatch::{self, Query, Quick, Tables};
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
 
 /// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of
 /// another version.

@@ -5,9 +5,9 @@ use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::p2p::Data;
 use crate::runtime::comm::types::element_size;
-use crate::sys::buf::Region;
-use crate::sys::cache;
-use crate::sys::reduce::dtype_size;
+use crate::sys::compute::reduce::dtype_size;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// `count` elements of `dtype` at `pointer`.
@@ -37,9 +37,9 @@ pub(super) unsafe fn elements(
 #[inline(always)]
 unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
-    let size = cache::usual(dtype_size(dtype))?;
+    let size = hints::usual(dtype_size(dtype))?;
     // SAFETY: passed on.
-    cache::usually(beyond == 0)
+    hints::usually(beyond == 0)
         .then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
 }
 

@@ -9,7 +9,7 @@ use crate::abi::status::dtl_status_t;
 use crate::error::Result;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::objects;
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
 
 fn find(inside: &Guard, event: dtl_event_t) -> Result<&Event> {
     objects::find(inside, event.id)

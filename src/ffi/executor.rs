@@ -11,8 +11,8 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::executor::Executor;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::reduce::{self, Reduction};
-use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 use std::sync::Arc;
 

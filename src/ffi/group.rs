@@ -8,7 +8,7 @@ use crate::abi::status::dtl_status_t;
 use crate::error::fail;
 use crate::runtime::comm::attribute::{self, Key};
 use crate::runtime::comm::{self, agree, group, report};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
 /// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.

@@ -6,9 +6,9 @@ use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::last_error;
 use crate::runtime::{lifecycle, trace};
-use crate::sys::cache;
-use crate::sys::epoch::{self, Guard, Visit};
-use crate::sys::handle_ref::HazardRef;
+use crate::sys::handles::epoch::{self, Guard, Visit};
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::sync::hints;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An entry of the C interface, by its name: that of its calls in traces.
@@ -195,7 +195,7 @@ fn finish(outcome: std::thread::Result<Result<()>>) -> dtl_status_t {
     match outcome {
         Ok(Ok(())) => DTL_SUCCESS,
         Ok(Err(error)) => {
-            cache::rarely();
+            hints::rarely();
             failed(error)
         }
         Err(panic) => panicked(panic.as_ref()),

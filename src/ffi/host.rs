@@ -15,7 +15,7 @@ use crate::error::{Result, fail};
 use crate::runtime::dispatch::DEFAULT;
 use crate::runtime::registry::Backend;
 use crate::runtime::{log, plugins};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::Arc;

@@ -12,9 +12,9 @@ use crate::error::{Result, fail};
 use crate::runtime::dispatch::route;
 use crate::runtime::exec::kernel::Kernel;
 use crate::runtime::exec::objects;
-use crate::sys::args::ArgPack;
-use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch::Guard;
+use crate::sys::compute::kernel_args::ArgPack;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
 /// Most arguments of a launch.

@@ -10,7 +10,7 @@ use crate::error::fail;
 use crate::runtime::dispatch::route;
 use crate::runtime::memory::handle;
 use crate::runtime::{device, memory, plain};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
 /// Allocates memory on the calling thread's current device.

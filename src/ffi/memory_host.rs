@@ -9,7 +9,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::fail;
 use crate::runtime::device;
 use crate::runtime::memory::{self, registered};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a

@@ -9,7 +9,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::dispatch::route::Order;
 use crate::runtime::exec::copy;
 use crate::runtime::memory::{Request, ordered};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
 /// Allocates on a stream's device in the stream's order: what is queued to it from now on may use

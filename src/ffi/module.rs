@@ -14,7 +14,7 @@ use crate::runtime::environment::Need;
 use crate::runtime::exec::module::Module;
 use crate::runtime::exec::objects;
 use crate::runtime::registry::Backend;
-use crate::sys::epoch::{self, Guard};
+use crate::sys::handles::epoch::{self, Guard};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::sync::Arc;

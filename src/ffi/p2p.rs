@@ -10,7 +10,7 @@ use crate::abi::word::dtl_dtype_t;
 use crate::error::Result;
 use crate::runtime::backend::{Done, SendMode, recv_info};
 use crate::runtime::comm::{self, Comm, message, p2p, probing, request};
-use crate::sys::cache;
+use crate::sys::sync::hints;
 use std::ffi::c_void;
 
 /// Where it is told how a receive ended, for who wants to know as much as `info` says.
@@ -190,7 +190,7 @@ fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
 #[inline]
 pub(super) fn put_info(info: *mut dtl_recv_info_t, done: &Done) -> Result<()> {
     if !info.is_null() {
-        cache::rarely();
+        hints::rarely();
         Out::new(info, "info")?.set(recv_info(done));
     }
     Ok(())

@@ -7,8 +7,8 @@ use crate::abi::policy::*;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::policy::{self, Adapter, CustomKind, Kind, List, Make, Policy, Rule};
-use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
 /// Creates a policy: it chooses one of its resources for each task.

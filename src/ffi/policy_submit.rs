@@ -11,10 +11,10 @@ use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
 use crate::runtime::policy::{self, End, Given, Picked, Policy, Quick, Run};
-use crate::sys::buf::Addr;
-use crate::sys::clock::Deadline;
-use crate::sys::epoch::{Guard, Running, Visit};
-use crate::sys::stopwatch::Stopwatch;
+use crate::sys::handles::epoch::{Guard, Running, Visit};
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::tsc::Stopwatch;
 use std::ffi::c_void;
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::fail;
 use crate::runtime::pool::{self, Pool};
 use crate::runtime::{device, plain};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 
 /// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is

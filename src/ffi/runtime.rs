@@ -8,7 +8,7 @@ use crate::error::{fail, status_message as message_of, status_name as name_of};
 use crate::last_error;
 use crate::runtime::settings::{Settings, alias};
 use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
 /// Initialises the library. Counted: each call wants a dtl_finalize. Optional before the first

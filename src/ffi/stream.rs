@@ -10,9 +10,9 @@ use crate::runtime::device;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
-use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
-use crate::sys::handle_ref::HazardRef;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 use std::sync::Arc;
 

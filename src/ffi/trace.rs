@@ -6,7 +6,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::trace::dtl_trace_callbacks_t;
 use crate::error::fail;
 use crate::runtime::{lifecycle, trace};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_char;
 
 /// Writes a file with what the library does from now on in this process, and how long it takes:

@@ -9,8 +9,8 @@ use crate::error::{Result, fail};
 use crate::runtime::dispatch::route::Axes;
 use crate::runtime::transfer::{Rows, strided};
 use crate::runtime::{device, memory, transfer};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
 /// Copies between any two kinds of memory and returns when the copy is complete. The memory of each

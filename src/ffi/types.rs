@@ -6,7 +6,7 @@ use super::guard::Entry;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t, dtl_reduce_op_t};
 use crate::runtime::comm::types;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
 /// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call

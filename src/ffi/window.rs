@@ -8,7 +8,7 @@ use crate::abi::window::dtl_win_info_t;
 use crate::error::Result;
 use crate::runtime::comm;
 use crate::runtime::comm::window::{self, Offer, quick, sync};
-use crate::sys::epoch::Visit;
+use crate::sys::handles::epoch::Visit;
 use std::ffi::c_void;
 
 /// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.

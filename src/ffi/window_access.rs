@@ -11,7 +11,7 @@ use crate::runtime::backend::Swap;
 use crate::runtime::comm::types;
 use crate::runtime::comm::window::access::{self, Place};
 use crate::runtime::comm::window::{self, quick};
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
 /// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:

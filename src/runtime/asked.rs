@@ -1,7 +1,7 @@
 //! What every message asks of the whole process, in one line of the cache. Each word belongs to one
 //! module, which says what it means.
 
-use crate::sys::gate::Gate;
+use crate::sys::os::open_state::Gate;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// See the module's text.

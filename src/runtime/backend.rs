@@ -9,7 +9,7 @@ use crate::abi::device::*;
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::Result;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 
 mod collective;
 mod device_comm;

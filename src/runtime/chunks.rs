@@ -1,6 +1,6 @@
 //! A table of places that are filled once and never emptied, so that looking takes no lock: dtypes
 //! and operations of the program, members of enumerations, their instances. Room is taken a chunk
-//! at a time. Not for what goes away: that is in `sys::slab`.
+//! at a time. Not for what goes away: that is in `sys::handles::handle_table`.
 //!
 //! Ordering: a place is a `OnceLock`, whose `set` publishes with release what `get` reads with
 //! acquire; a chunk is one, too. Nothing else is ordered: who finds a place empty and wants to fill

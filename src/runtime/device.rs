@@ -7,7 +7,7 @@ use super::registry::{self, Backend};
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -153,7 +153,7 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::runtime::backend::{Device, Presence};
-    use crate::sys::epoch;
+    use crate::sys::handles::epoch;
 
     struct One;
 

@@ -2,7 +2,7 @@
 
 use super::{log, settings};
 use crate::error::{Result, fail};
-use crate::sys::lock::Mutex;
+use crate::sys::sync::lock::Mutex;
 
 /// (topic, choice and reason): one entry a topic, in the order first made.
 static CHOICES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());

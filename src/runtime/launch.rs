@@ -5,7 +5,7 @@
 //! that starts a PMI conversation and does not finish it takes the whole job down.
 
 use crate::error::{Result, fail};
-use crate::sys::process;
+use crate::sys::os::process;
 
 /// This process' place in its job.
 #[derive(Clone, Debug, PartialEq, Eq)]

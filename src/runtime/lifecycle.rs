@@ -7,15 +7,16 @@ use super::{
 };
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
-use crate::sys::lock::Mutex;
-use crate::sys::{epoch, gate, trust};
+use crate::sys::handles::epoch;
+use crate::sys::os::{open_state, secure_path};
+use crate::sys::sync::lock::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
 
 /// Makes the built-in backends. Handed in from above, so that this layer names none of them.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-static GATE: &gate::Gate = &ASKED.gate;
+static GATE: &open_state::Gate = &ASKED.gate;
 /// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits
 /// for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
@@ -56,18 +57,18 @@ impl Count {
 #[inline]
 #[must_use]
 pub fn is_open() -> bool {
-    GATE.state() == gate::OPEN
+    GATE.state() == open_state::OPEN
 }
 
 /// Whether calls may pass.
 fn lets_pass() -> bool {
-    matches!(GATE.state(), gate::OPEN | gate::TRACED)
+    matches!(GATE.state(), open_state::OPEN | open_state::TRACED)
 }
 
 /// Whether calls may pass and are traced.
 #[must_use]
 pub fn is_traced() -> bool {
-    GATE.state() == gate::TRACED
+    GATE.state() == open_state::TRACED
 }
 
 /// Calls are traced from now on, or no longer.
@@ -75,7 +76,7 @@ pub fn retrace() {
     let _settled = COUNT.lock();
     if lets_pass() {
         // The page is there, so this does not fail.
-        let _ = set_gate(gate::OPEN);
+        let _ = set_gate(open_state::OPEN);
     }
 }
 
@@ -97,16 +98,16 @@ pub fn is_open_for_quick() -> bool {
 /// Whether this process is a fork that has not opened the library for itself.
 #[must_use]
 pub fn is_fork() -> bool {
-    GATE.state() == gate::FORKED
+    GATE.state() == open_state::FORKED
 }
 
 /// Lets a call pass, initialising at the first one.
 #[cold]
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
-        gate::OPEN | gate::TRACED => Ok(()),
-        gate::FORKED => forked(),
-        gate::UNOPENED => first_use(builtins),
+        open_state::OPEN | open_state::TRACED => Ok(()),
+        open_state::FORKED => forked(),
+        open_state::UNOPENED => first_use(builtins),
         _ => closed(),
     }
 }
@@ -123,7 +124,7 @@ fn closed() -> Result<()> {
 
 fn first_use(builtins: Builtins) -> Result<()> {
     let count = COUNT.lock();
-    if GATE.state() != gate::UNOPENED {
+    if GATE.state() != open_state::UNOPENED {
         return Ok(());
     }
     let (settings, mut complaints) = read_environment()?;
@@ -155,7 +156,7 @@ fn forked_inside() -> Result<()> {
 
 /// `dtl_init`: counts, and opens if nothing is open. `overrides` edits what the environment says.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
-    if GATE.state() == gate::FORKED {
+    if GATE.state() == open_state::FORKED {
         return forked();
     }
     let mut complaints = Vec::new();
@@ -217,7 +218,7 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
     }
     let mut complaints = settings::complaints(&variables);
     complaints.append(&mut odd);
-    complaints.extend(settings::withhold(&mut variables, trust::is_privileged()));
+    complaints.extend(settings::withhold(&mut variables, secure_path::is_privileged()));
     let settings = settings::from_environment(&variables)?;
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
     Ok((settings, complaints))
@@ -234,15 +235,16 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
-    set_gate(gate::OPEN)
+    set_gate(open_state::OPEN)
 }
 
 /// Open is traced, if anybody wants to hear of calls.
 fn set_gate(state: u32) -> Result<()> {
-    let state = if state == gate::OPEN && trace::is_on() { gate::TRACED } else { state };
+    let state =
+        if state == open_state::OPEN && trace::is_on() { open_state::TRACED } else { state };
     // The shortest calls need to enter without a fence, and are not traced; the others do not look
     // at the pass.
-    let has_pass = state == gate::OPEN && epoch::is_cheap();
+    let has_pass = state == open_state::OPEN && epoch::is_cheap();
     if GATE.set_with_pass(state, if has_pass { plain::home().id } else { 0 }) {
         return Ok(());
     }
@@ -252,7 +254,7 @@ fn set_gate(state: u32) -> Result<()> {
 /// `dtl_finalize`: the last one destroys every live object. `shutdown` lists, in order, what the
 /// nouns have to do.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
-    if GATE.state() == gate::FORKED {
+    if GATE.state() == open_state::FORKED {
         return forked();
     }
     if IS_OWN_THREAD.get() {
@@ -281,9 +283,9 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     // Close first, look second: whoever passed the gate before is seen inside by the look.
-    set_gate(gate::CLOSED)?;
+    set_gate(open_state::CLOSED)?;
     if epoch::anyone_inside() {
-        set_gate(gate::OPEN)?;
+        set_gate(open_state::OPEN)?;
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize while another thread (or a call further up this one) is inside the \
@@ -291,7 +293,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         );
     }
     if let Some(error) = array::refusal() {
-        set_gate(gate::OPEN)?;
+        set_gate(open_state::OPEN)?;
         return Err(error);
     }
     *count = Count { inits: 0, is_closing: true };
@@ -328,7 +330,7 @@ pub fn aside() -> Result<epoch::Aside> {
 /// `dtl_init_after_fork`: forgets the parent's objects (their threads, peers and devices are not
 /// this process') and opens afresh.
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
-    if GATE.state() != gate::FORKED {
+    if GATE.state() != open_state::FORKED {
         return fail!(
             DTL_ERROR_INVALID_STATE,
             "dtl_init_after_fork in a process that is no fork of a user of the library"

@@ -1,9 +1,9 @@
 //! Log lines: to a callback if one is set, else to standard error. Nothing else prints.
 
 use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
-use crate::sys::buf::Addr;
-use crate::sys::fd;
-use crate::sys::lock::RwLock;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::fd;
+use crate::sys::sync::lock::RwLock;
 use std::ffi::CString;
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -33,10 +33,10 @@ use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::error::{Result, fail};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch::{self, Guard};
-use crate::sys::heap::{self, Label};
-use crate::sys::lock::RwLock;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::heap::{self, Label};
+use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 
 /// What the ledger knows of an allocation.

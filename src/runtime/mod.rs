@@ -30,7 +30,7 @@ pub mod trace;
 pub mod transfer;
 
 use crate::abi::handle::dtl_request_t;
-use crate::sys::lock::Mutex;
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 
@@ -87,7 +87,7 @@ const NOUNS: [Noun; 16] = [
 #[cold]
 #[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
-    let other = crate::sys::slab::tag_of(id);
+    let other = crate::sys::handles::handle_table::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {
         _ if id == 0 => format!("the {noun} handle is null"),
         Some(_) if other == tag => {

@@ -1,6 +1,6 @@
 //! Plain memory of the process: what a backend says is just that (`Backend::plain_memory`) is
-//! served by the library's own allocator (`sys::heap`), which knows its blocks itself: no ledger,
-//! no lock.
+//! served by the library's own allocator (`sys::memory::heap`), which knows its blocks itself: no
+//! ledger, no lock.
 //!
 //! One backend's memory is like that at a time, the built-in one for the host.
 
@@ -8,9 +8,9 @@ use super::registry::Backend;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::Addr;
-use crate::sys::heap::{self, Freed, Label, Quick};
-use crate::sys::machine;
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::heap::{self, Freed, Label, Quick};
+use crate::sys::os::hwinfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tag of blocks that belong to no pool.
@@ -23,7 +23,7 @@ pub const LEAVING: u8 = 2;
 /// The handle of the backend whose memory this is; 0 = none.
 static HOME: AtomicU64 = AtomicU64::new(0);
 
-/// The backend that `sys::heap` serves from now on.
+/// The backend that `sys::memory::heap` serves from now on.
 pub fn settle(backend: dtl_backend_t) {
     HOME.store(backend.id, Ordering::Release);
 }
@@ -88,7 +88,7 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
         None => fail!(
             DTL_ERROR_OUT_OF_MEMORY,
             "no {size} bytes of host memory aligned to {align}: {}",
-            machine::memory_advice()
+            hwinfo::memory_advice()
         ),
     }
 }

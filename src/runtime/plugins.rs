@@ -3,7 +3,7 @@
 //! One thread at a time loads; it may find itself here again, when a plugin registers. A file is
 //! known by what it is (device and inode), so a second name of it is not a second plugin; it stays
 //! loaded as long as the process. Not here: the foreign call (handed in as an [`Opener`]) and who
-//! may be trusted (`sys::trust`).
+//! may be trusted (`sys::os::secure_path`).
 
 mod handlers;
 mod places;
@@ -19,9 +19,9 @@ use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN_LOADED};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
-use crate::sys::epoch;
-use crate::sys::lock::{Condvar, Mutex, MutexGuard};
-use crate::sys::trust::{self, Identity, Refusal, Trusted};
+use crate::sys::handles::epoch;
+use crate::sys::os::secure_path::{self, Identity, Refusal, Trusted};
+use crate::sys::sync::lock::{Condvar, Mutex, MutexGuard};
 use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -173,7 +173,7 @@ fn turn(call: &str) -> Result<Turn> {
 fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
     let name = || path.file_name().unwrap_or_default().to_string_lossy();
     let _span = trace::span("backend", "load a plugin", || Args::NONE.what(name()));
-    let trusted = match trust::check_file(path) {
+    let trusted = match secure_path::check_file(path) {
         Ok(trusted) => trusted,
         Err(refusal) => return Err(refuse(path, origin, refusal)),
     };
@@ -350,7 +350,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
         Refusal::Untrusted(text) => Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {text}")),
     };
     let shown = error.clone().within(&format!("plugin {}", path.display()));
-    let path = trust::resolve(path).unwrap_or_else(|_| path.to_owned());
+    let path = secure_path::resolve(path).unwrap_or_else(|_| path.to_owned());
     let (backends, handlers, _) = Registered::default();
     let names = Vec::new();
     keep(Record {
@@ -456,8 +456,8 @@ pub fn search_again() {
 }
 
 fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
-    let checked =
-        trust::resolve(path).and_then(|folder| trust::check_folder(&folder).map(|()| folder));
+    let checked = secure_path::resolve(path)
+        .and_then(|folder| secure_path::check_folder(&folder).map(|()| folder));
     let listed = checked.and_then(|folder| files_of(&folder).map_err(Refusal::from));
     let files = listed.map_err(|refusal| refuse(path, origin, refusal))?;
     let mut loaded = 0;

@@ -13,11 +13,11 @@ use crate::abi::device::dtl_mem_stats_t;
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::sys::buf::Addr;
-use crate::sys::epoch::{self, Guard};
-use crate::sys::heap::{self, Freed, Label, Quick};
-use crate::sys::lock::Mutex;
-use crate::sys::slab::{self, Table};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::{self, Table};
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::heap::{self, Freed, Label, Quick};
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ fn entry(id: u64) -> &'static Entry {
         clippy::indexing_slicing,
         reason = "masked to the array's length, which the compiler sees"
     )]
-    &QUICK[slab::index_of(id) % ENTRIES]
+    &QUICK[handle_table::index_of(id) % ENTRIES]
 }
 
 /// The label of a pool of plain memory, inside the epoch.

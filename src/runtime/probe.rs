@@ -8,8 +8,8 @@ use super::plugins::Step;
 use super::{explain, settings};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::error::{Error, Result, fail};
-use crate::sys::child::{self, Answer, Hear};
-use crate::sys::dl;
+use crate::sys::os::dl;
+use crate::sys::os::subprocess::{self, Answer, Hear};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     // Nor does it take the place of this process' own trace.
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
-    let Answer { said, in_time } = match child::ask(&mut command, Hear::Output, limit) {
+    let Answer { said, in_time } = match subprocess::ask(&mut command, Hear::Output, limit) {
         Ok(answer) => answer,
         Err(error) => {
             return fail!(

@@ -2,7 +2,7 @@
 
 use super::log;
 use crate::error::{Result, fail};
-use crate::sys::lock::RwLock;
+use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

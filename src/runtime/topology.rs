@@ -5,7 +5,7 @@ use super::comm::Comm;
 use super::launch;
 use crate::abi::topology::*;
 use crate::error::{Result, fail};
-use crate::sys::machine;
+use crate::sys::os::hwinfo;
 
 fn count(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
@@ -14,13 +14,13 @@ fn count(value: usize) -> i32 {
 /// Describes this node.
 #[must_use]
 pub fn node() -> dtl_topology_t {
-    let told = machine::topology();
+    let told = hwinfo::topology();
     let mut hostname = [0; 256];
     super::copy_text(&mut hostname, &told.hostname);
     dtl_topology_t {
         struct_size: size_of::<dtl_topology_t>() as u32,
         cpus_online: count(told.cpus),
-        cpus_allowed: count(machine::affinity().len()),
+        cpus_allowed: count(hwinfo::affinity().len()),
         cores: count(told.cores),
         threads_per_core: count(told.threads_per_core),
         sockets: count(told.sockets),
@@ -38,7 +38,7 @@ pub fn node() -> dtl_topology_t {
 
 /// The CPUs that the calling thread may run on.
 pub fn affinity() -> Result<Vec<i32>> {
-    let cpus = machine::affinity();
+    let cpus = hwinfo::affinity();
     if cpus.is_empty() {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,

@@ -11,8 +11,8 @@ use super::trace::{self, Args};
 use super::{enums, explain};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::epoch::{self, Guard};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// Bytes that a copy between two devices moves at a time.
 const STAGE: usize = 4 << 20;

@@ -1,48 +1,15 @@
-//! The operating system and raw memory: safe faces on small unsafe. Knows nothing of backends.
+//! The operating system and raw memory: safe interfaces over small unsafe code. No module here
+//! depends on a backend. In reading order, each folder using those before it only:
+//!
+//! - `sync`: atomics, locks, waiting, time.
+//! - `handles`: objects that threads share by handle, and when their memory may be freed.
+//! - `memory`: addresses and regions, the allocator of host memory.
+//! - `compute`: reductions, atomic operations on user memory, teams of threads, calls of functions
+//!   that the program provides.
+//! - `os`: descriptors, sockets, processes, shared memory, the loader, the hardware.
 
-pub mod args;
-pub mod asking;
-pub mod atomic_update;
-mod barrier;
-pub mod buf;
-pub mod cache;
-pub mod callback;
-pub mod child;
-pub mod clock;
-pub mod dl;
-pub mod dlpack;
-pub mod epoch;
-pub mod fd;
-pub mod futex;
-pub mod gate;
-pub mod handle_ref;
-pub mod hash;
-pub mod heap;
-pub mod journal;
-pub mod lock;
-pub mod machine;
-pub mod mem;
-pub mod net;
-pub mod park;
-pub mod poller;
-pub mod pool;
-pub mod process;
-pub mod published;
-pub mod reduce;
-pub mod rmw;
-pub mod share;
-pub mod shared;
-pub mod shared_lock;
-pub mod slab;
-pub mod slot_ref;
-pub mod socket;
-pub mod spin;
-pub mod stopwatch;
+pub mod compute;
+pub mod handles;
+pub mod memory;
+pub mod os;
 pub mod sync;
-pub mod team;
-pub mod thread;
-pub mod tls;
-pub mod trust;
-pub mod turn;
-pub mod unforked;
-pub mod within;

@@ -2,7 +2,7 @@
 # Miri over the unit tests of src/sys: undefined behaviour of every kind, data races among it. Needs a nightly toolchain of Rust
 # with the components miri and rust-src; prints "skipped: reason" without. Up to half an hour. Not part of CTest.
 #
-#   miri.sh [FILTER…]     e.g. miri.sh sys::slab    runs in one group the tests whose names contain one of these
+#   miri.sh [FILTER…]     e.g. miri.sh sys::handles::handle_table    runs in one group the tests whose names contain one of these
 #
 # A group is one process, which ends at the first error. What Miri cannot run is listed below with the reason. Under Miri the tests
 # make fewer rounds (cfg!(miri)), and src/sys does without what Miri has not: membarrier (fences, as on old kernels), thread
@@ -49,18 +49,18 @@ cp Cargo.lock "$package"
 # What is left out, by a part of its name; all other tests of src/sys are run.
 left_out() {
     sed 's/ *#.*//' <<'END'
-sys::dl::                                   # dlopen, dladdr
-sys::fd::tests::a_shortage_names_its_limit  # getrlimit, memfd_create
-sys::fd::tests::a_glimpse_does_not_open     # pidfd, descriptors of others
-sys::heap::tests::a_block_that_no_address   # Miri ends where memory is short
-sys::heap::tests::what_is_kept_stays_within # 800 MiB, of which Miri describes each byte
-sys::machine::tests::this_machine_agrees    # /sys, sched_getaffinity
-sys::process::                              # fork, pidfd, process_vm_readv, sbrk
-sys::shared::                               # memfd_create, shared mappings
-sys::socket::                               # sendmsg, recvmsg
-sys::trust::tests::links_are_followed       # lchown
-sys::trust::tests::real_files               # getauxval
-sys::unforked::                             # fork
+sys::os::dl::                                   # dlopen, dladdr
+sys::os::fd::tests::a_shortage_names_its_limit  # getrlimit, memfd_create
+sys::os::fd::tests::a_glimpse_does_not_open     # pidfd, descriptors of others
+sys::memory::heap::tests::a_block_that_no_address   # Miri ends where memory is short
+sys::memory::heap::tests::what_is_kept_stays_within # 800 MiB, of which Miri describes each byte
+sys::os::hwinfo::tests::this_machine_agrees    # /sys, sched_getaffinity
+sys::os::process::                              # fork, pidfd, process_vm_readv, sbrk
+sys::os::shm_segment::                               # memfd_create, shared mappings
+sys::os::unix_socket::                               # sendmsg, recvmsg
+sys::os::secure_path::tests::links_are_followed       # lchown
+sys::os::secure_path::tests::real_files               # getauxval
+sys::os::close_on_fork::                             # fork
 END
 }
 skips=()
@@ -102,13 +102,13 @@ if [ $# -gt 0 ]; then
     exit
 fi
 # Two at a time: one that takes long beside the others.
-group heap sys::heap &
-for names in "tables sys::slab sys::pool sys::epoch" "reduce sys::reduce sys::rmw"; do
+group heap sys::memory::heap &
+for names in "tables sys::handles::handle_table sys::handles::slot_map sys::handles::epoch" "reduce sys::compute::reduce sys::compute::shared_atomics"; do
     group $names || failed=1
 done
 # All the others.
 skips+=(--skip wrong)
-for name in heap slab pool epoch reduce rmw; do skips+=(--skip "sys::$name::"); done
+for name in memory::heap handles::handle_table handles::slot_map handles::epoch compute::reduce compute::shared_atomics; do skips+=(--skip "sys::$name::"); done
 group others sys:: || failed=1
 wait $! || failed=1
 exit $failed

@@ -7,7 +7,7 @@
 #
 # ThreadSanitizer knows atomics but not the order that a membarrier gives. It needs none here: what that
 # barrier decides is whether an object is kept, and the free itself is ordered by the reader's release store
-# (src/sys/epoch.rs). There is no list of suppressions.
+# (src/sys/handles/epoch.rs). There is no list of suppressions.
 set -uo pipefail
 build=${1:-}
 [ -n "$build" ] && build=$(cd "$build" && pwd)

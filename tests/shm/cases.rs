@@ -8,7 +8,7 @@ use crate::rank::*;
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
 use dtl::runtime::backend::{OpId, Selector, SendMode};
-use dtl::sys::buf::Region;
+use dtl::sys::memory::buf::Region;
 use std::time::Duration;
 
 pub(crate) fn run(case: &str) {

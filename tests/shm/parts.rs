@@ -6,9 +6,9 @@ use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
 use dtl::runtime::backend::{Offer, PART_WORDS, Part, PartKey};
-use dtl::sys::buf::{Region, Scratch};
-use dtl::sys::rmw;
-use dtl::sys::shared_lock::SharedLock;
+use dtl::sys::compute::shared_atomics;
+use dtl::sys::memory::buf::{Region, Scratch};
+use dtl::sys::sync::robust_rwlock::SharedLock;
 use std::sync::atomic::Ordering;
 
 const LEN: usize = 5000;
@@ -56,7 +56,7 @@ pub(crate) fn shared() {
     let mut one = 1_u64;
     // SAFETY: it lives as long as it is added.
     let one = unsafe { Region::new((&raw mut one).cast(), 8) };
-    let add = rmw::update(DTL_DTYPE_UINT64, DTL_OP_SUM).expect("goes together");
+    let add = shared_atomics::update(DTL_DTYPE_UINT64, DTL_OP_SUM).expect("goes together");
     for _ in 0..TIMES {
         add.apply(parts[0].region().part(0, 8), one, Region::EMPTY);
         let last = &*parts[size - 1];

@@ -6,8 +6,8 @@ use dtl::error::Result;
 use dtl::runtime::backend::{
     Comm, Done, OpId, OpenArgs, Selector, SendMode, SharedMemory, Transport,
 };
-use dtl::sys::buf::{Addr, Region, Scratch};
-use dtl::sys::park::Backoff;
+use dtl::sys::memory::buf::{Addr, Region, Scratch};
+use dtl::sys::sync::backoff::Backoff;
 use std::time::{Duration, Instant};
 
 pub(crate) type Rank = Box<dyn Transport>;

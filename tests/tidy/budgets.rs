@@ -244,7 +244,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "files that the head of their folder's mod.rs does not name",
         budget: 0,
-        ceiling: 199,
+        ceiling: 155,
         mend: "list the file in the head of mod.rs, in reading order, one line each",
         measure: heads_that_miss_a_file,
     },

@@ -138,8 +138,8 @@ impl Graph {
                 let full = resolve(&path, module).or_else(|| child(&path, module, &modules));
                 let Some(mut full) = full else { continue };
                 for _ in 0..4 {
-                    match exports.get(&full) {
-                        Some(next) if *next != full => full.clone_from(next),
+                    match exported(&full, &exports) {
+                        Some(next) if next != full => full = next,
                         _ => break,
                     }
                 }
@@ -215,7 +215,10 @@ fn spelled(code: &str) -> Vec<String> {
                     .chars()
                     .take_while(|c| c.is_alphanumeric() || *c == '_' || *c == ':')
                     .collect();
-                found.push(path.trim_end_matches(':').to_owned());
+                // Of a list in braces the folder alone stands here: `leaves` reads its members.
+                if !code[at + path.len()..].starts_with('{') {
+                    found.push(path.trim_end_matches(':').to_owned());
+                }
             }
         }
     }
@@ -227,6 +230,17 @@ fn child(path: &str, module: &str, modules: &BTreeSet<String>) -> Option<String>
     let full = format!("{module}::{path}");
     let first = path.split("::").next()?;
     modules.contains(&format!("{module}::{first}")).then_some(full)
+}
+
+/// A path whose beginning a `mod.rs` re-exports, by the module that defines it.
+fn exported(path: &str, exports: &BTreeMap<String, String>) -> Option<String> {
+    let mut head = path;
+    loop {
+        if let Some(next) = exports.get(head) {
+            return Some(format!("{next}{}", &path[head.len()..]));
+        }
+        head = head.rsplit_once("::")?.0;
+    }
 }
 
 /// The longest module that a path leads into.

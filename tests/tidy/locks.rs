@@ -60,15 +60,15 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/registry.rs NAMED",
             "runtime/registry.rs TABLE",
             "runtime/settings.rs CURRENT",
-            "sys/process/host_ranges.rs PROCESS",
-            "sys/reduce/wide.rs BEST",
-            "sys/stopwatch.rs TICK_NS",
-            "sys/unforked.rs ASKED",
+            "sys/os/process/host_ranges.rs PROCESS",
+            "sys/compute/reduce/simd.rs BEST",
+            "sys/sync/tsc.rs TICK_NS",
+            "sys/os/close_on_fork.rs ASKED",
         ],
     ),
     (
         "tried by dtl_init_after_fork itself",
-        &["runtime/lifecycle.rs COUNT", "sys/epoch.rs RECORDS"],
+        &["runtime/lifecycle.rs COUNT", "sys/handles/epoch.rs RECORDS"],
     ),
     (
         "no lock: a page that a fork wipes",
@@ -86,12 +86,16 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "by threads that leave a call: run_errands in sys/epoch.rs",
-        &["sys/epoch.rs LIMBO", "sys/epoch/chores.rs CHORES"],
+        "by threads that leave a call: run_errands in sys/handles/epoch.rs",
+        &["sys/handles/epoch.rs LIMBO", "sys/handles/epoch/chores.rs CHORES"],
     ),
     (
-        "also by threads that end: Leaving in sys/heap/local.rs, last_error.rs",
-        &["last_error.rs LAST_WORDS", "sys/heap/returned.rs WATCHERS", "sys/heap/store.rs STORE"],
+        "also by threads that end: Leaving in sys/memory/heap/thread_heap.rs, last_error.rs",
+        &[
+            "last_error.rs LAST_WORDS",
+            "sys/memory/heap/unmap_hooks.rs WATCHERS",
+            "sys/memory/heap/page_heap.rs STORE",
+        ],
     ),
     (
         "also before and after a traced call: admit and traced in ffi/guard.rs",
@@ -141,8 +145,8 @@ const THREADS: &[(&str, &str)] = &[
         "src/runtime/trace/file.rs",
         "takes no lock but its trace's own, which a child does not touch",
     ),
-    ("src/sys/child.rs", "starts a process, no thread"),
-    ("src/sys/thread.rs", "the two functions that start threads"),
+    ("src/sys/os/subprocess.rs", "starts a process, no thread"),
+    ("src/sys/os/thread.rs", "the two functions that start threads"),
 ];
 
 /// The statics with a lock in a file, as in [`STATIC_LOCKS`].

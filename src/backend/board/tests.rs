@@ -2,8 +2,8 @@
 //! `tests/models`.
 
 use super::*;
-use crate::sys::buf::Scratch;
-use crate::sys::shared::Memory;
+use crate::sys::memory::buf::Scratch;
+use crate::sys::os::shm_segment::Memory;
 use std::sync::Arc;
 
 fn memory(ranks: usize) -> Arc<Memory> {

@@ -7,8 +7,8 @@ use super::stream::Queue;
 use super::symbols::*;
 use crate::backend::driver::{Driver as _, Queue as _, Record, Stream};
 use crate::error::Result;
-use crate::sys::buf::{Addr, Region};
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
 /// Points kept for reuse.

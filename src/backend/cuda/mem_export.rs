@@ -9,8 +9,8 @@ use crate::backend::driver::Driver as _;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
-use crate::sys::buf::{Addr, Region};
-use crate::sys::shared::page_size;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::host_pages::page_size;
 
 impl Cuda {
     /// Page-locks host memory of the program's, for all devices.

@@ -15,7 +15,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Found, Memory, Place, Token};
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
 /// An allocation.

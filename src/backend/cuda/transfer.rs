@@ -13,7 +13,7 @@ use crate::abi::device::DTL_PREFETCH_HOST;
 use crate::backend::driver::{Driver as _, stream_of};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Allocations of a backend, by address.
 
-use crate::sys::buf::Addr;
-use crate::sys::lock::RwLock;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 
 /// An allocation.

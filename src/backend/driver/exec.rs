@@ -7,8 +7,8 @@ use crate::abi::exec::DTL_EVENT_NO_TIMING;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exec, ExecGroups, HostExec, Token};
-use crate::sys::buf::Addr;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
 /// An event of the program.

@@ -27,7 +27,7 @@ use crate::runtime::backend::{
     Availability, Memory, ModuleLaunch, Presence, Source, Token, Transfer, Wanted,
 };
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::fmt::Arguments;

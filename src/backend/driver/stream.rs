@@ -13,8 +13,8 @@ use super::stream_callbacks::{Log, Piece, Task, Worker, collect};
 use super::{Driver, Event, Queue};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::Addr;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
 /// A stream.

@@ -1,7 +1,7 @@
 //! A value that is made at its first use, by one thread. A failure leaves it unmade.
 
 use crate::error::Result;
-use crate::sys::lock::Mutex;
+use crate::sys::sync::lock::Mutex;
 use std::sync::OnceLock;
 
 /// A value that is made at its first use.

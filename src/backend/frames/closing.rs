@@ -6,9 +6,9 @@ use super::engine::{Answer, Engine, Link, rank_of};
 use super::frame::Kind;
 use crate::error::{Error, Result};
 use crate::runtime::backend::OpId;
-use crate::sys::buf::Region;
-use crate::sys::clock::Deadline;
-use crate::sys::park::Backoff;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
 
 /// How long frames and answers that are under way may take: a rank that computes does not read
 /// them.

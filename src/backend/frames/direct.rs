@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::frame::INLINE;
 use crate::error::Result;
 use crate::runtime::backend::{DeviceMemory, Direct, Hold, OpId, Selector, SendMode, Twin};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 

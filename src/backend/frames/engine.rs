@@ -23,7 +23,7 @@ use crate::backend::operations::Operations;
 use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId, Selector, SendMode};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 
 /// Receives of frames that are always posted.

@@ -8,7 +8,7 @@ use crate::abi::word::{DTL_DTYPE_INT64_INT64, dtl_dtype_t};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{OpId, Reach, Spot, Swap, Window, WindowPart};
 use crate::runtime::comm::types::Reduction;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 

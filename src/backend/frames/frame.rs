@@ -3,7 +3,7 @@
 //! 32 bytes of header, little endian, then the payload of an eager message:
 //! kind 32 | payload word 32 | match word 64 | size 64 | id 64.
 
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Bytes of a frame.
 pub(super) const FRAME: usize = 8192;
@@ -135,7 +135,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::buf::Scratch;
+    use crate::sys::memory::buf::Scratch;
 
     #[test]
     fn a_frame_says_what_was_written_and_nothing_else_is_one() {

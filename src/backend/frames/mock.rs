@@ -8,8 +8,8 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId, Properties, Transport};
-use crate::sys::buf::Region;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

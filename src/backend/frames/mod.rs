@@ -32,9 +32,9 @@ use crate::runtime::backend::{
     Diagnostics, Done, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
     SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
 };
-use crate::sys::buf::Region;
-use crate::sys::lock::Mutex;
-use crate::sys::poller::Poller;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::poller::Poller;
+use crate::sys::sync::lock::Mutex;
 use engine::Engine;
 use std::sync::Arc;
 use std::task::Poll;

@@ -11,7 +11,7 @@ use super::{Lent, Wire};
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::backend::{Done, Selector};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Rounds in which the wire looks for what has come, with the engine locked: a microsecond or two,
 /// about as long as an answer takes to come.

@@ -8,7 +8,7 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Done, OpId};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// Frames read in one round.
 const FRAMES: usize = 64;

@@ -8,7 +8,7 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 impl Engine {
     pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {

@@ -6,7 +6,7 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::oracle::Naive;
 use crate::runtime::backend::{Done, OpId, Selector, SendMode, Transport};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use SendMode::{Standard, Synchronous};
 use proptest::prelude::*;
 

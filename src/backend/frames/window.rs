@@ -12,7 +12,7 @@ use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::backend::sparse::Sparse;
 use crate::error::{self, Error, Result, fail};
 use crate::runtime::backend::{OpId, Reach, Spot, Swap};
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
 /// One-sided operations of a wire, and windows, each by what `create` gave. The rules are those of

@@ -7,7 +7,7 @@ use super::frame::{Frame, Header, INLINE, Kind};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{OpId, SendMode};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// Frames to one rank that the wire may have at a time: a send beyond waits.
 const WINDOW: usize = 64;

@@ -18,7 +18,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Done, Filling, Liveness, Matched, OpId, Remote, Selector, SendMode, Transport,
 };
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Where something goes or comes from.

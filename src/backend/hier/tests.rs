@@ -8,7 +8,7 @@ use crate::abi::status::*;
 use crate::backend::local;
 use crate::runtime::backend::{Done, OpId, OpenArgs, Selector, SendMode, Transport};
 use crate::runtime::registry::Backend;
-use crate::sys::buf::{Addr, Region, Scratch};
+use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

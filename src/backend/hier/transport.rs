@@ -8,8 +8,8 @@ use crate::runtime::backend::{
     RecvMode, Remote, Selector, SendMode, Transport, poll_of,
 };
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Region;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::task::Poll;
 

@@ -16,11 +16,12 @@ use crate::backend::os_error::{memory_error, os_error};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
-use crate::sys::buf::Addr;
-use crate::sys::fd::Glimpse;
-use crate::sys::lock::Mutex;
-use crate::sys::process;
-use crate::sys::shared::{self, Memory};
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::host_pages::page_size;
+use crate::sys::os::fd::Glimpse;
+use crate::sys::os::process;
+use crate::sys::os::shm_segment::Memory;
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
@@ -296,5 +297,5 @@ fn file_name(nonce: u64) -> CString {
 }
 
 fn whole_pages(size: u64) -> Option<usize> {
-    usize::try_from(size).ok()?.checked_next_multiple_of(shared::page_size())
+    usize::try_from(size).ok()?.checked_next_multiple_of(page_size())
 }

@@ -6,8 +6,8 @@ use crate::backend::kernel_cache::{Inputs, Made, too_large, unwritten, write};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Source;
 use crate::runtime::settings;
-use crate::sys::child::{self, Hear};
-use crate::sys::trust;
+use crate::sys::os::secure_path;
+use crate::sys::os::subprocess::{self, Hear};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -83,7 +83,7 @@ impl Compiler {
     }
 
     fn checked(program: PathBuf, limit: Duration) -> Result<Self> {
-        match trust::check_named_file(&program) {
+        match secure_path::check_named_file(&program) {
             Ok(_) => Ok(Compiler { program, limit }),
             Err(why) => fail!(
                 DTL_ERROR_UNAVAILABLE,
@@ -176,7 +176,7 @@ impl Compiler {
         command.arg("-lm");
         // Texts in English, and nothing left elsewhere by one that is killed.
         command.env("LC_ALL", "C").env("TMPDIR", folder);
-        let answer = match child::ask(&mut command, Hear::Everything, self.limit) {
+        let answer = match subprocess::ask(&mut command, Hear::Everything, self.limit) {
             Ok(answer) => answer,
             Err(error) => {
                 return fail!(

@@ -2,7 +2,7 @@
 //! loaded.
 //!
 //! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object.
-//! Objects are never unloaded (`sys::dl` says why), so a kernel's code outlives its module.
+//! Objects are never unloaded (`sys::os::dl` says why), so a kernel's code outlives its module.
 //!
 //! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] keeps what
 //! it makes.
@@ -17,9 +17,9 @@ use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wa
 use crate::runtime::enums::describe;
 use crate::runtime::exec::kernel::KernelFn;
 use crate::runtime::settings;
-use crate::sys::buf::Addr;
-use crate::sys::lock::Mutex;
-use crate::sys::{dl, trust};
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::{dl, secure_path};
+use crate::sys::sync::lock::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
@@ -64,7 +64,7 @@ impl Modules for HostModules {
                 describe(source.language)
             );
         }
-        if trust::is_privileged() {
+        if secure_path::is_privileged() {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
                 "this program runs with raised privileges: it starts no compiler and loads nothing \

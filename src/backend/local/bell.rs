@@ -5,8 +5,8 @@
 //! the other. The number of rings is read before that, so a ring in between keeps the kernel from
 //! putting it to sleep.
 
-use crate::sys::futex;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::sys::sync::futex;
 use crate::sys::sync::{AtomicU32, fence};
 use std::time::Duration;
 

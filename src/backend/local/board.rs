@@ -5,8 +5,8 @@ use super::bell::Bell;
 use crate::backend::board::{self, Board, Places, ROOM};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{self, Member, Post};
-use crate::sys::buf::Region;
-use crate::sys::shared::Memory;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::Memory;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 

@@ -23,9 +23,9 @@ use crate::runtime::backend::{
     Board, Done, Groups, Liveness, Matched, Member, Offer, OpId, Part, PartKey, Properties,
     RecvMode, Selector, SendMode, SharedMemory, Transport, Wakeup, poll_of,
 };
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::lock::{Mutex, MutexGuard};
-use crate::sys::machine;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::os::hwinfo;
+use crate::sys::sync::lock::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -39,7 +39,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
-    let is_crowded = ranks > machine::affinity().len();
+    let is_crowded = ranks > hwinfo::affinity().len();
     let properties = |rank| Properties {
         needs_progress: false,
         is_one_node: true,

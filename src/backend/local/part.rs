@@ -3,9 +3,9 @@
 
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{self, Offer, PART_WORDS, PartKey};
-use crate::sys::buf::Region;
-use crate::sys::lock::Mutex;
-use crate::sys::shared::{Memory, Span};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::sync::lock::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};

@@ -5,8 +5,8 @@ use crate::abi::status::*;
 use crate::backend::matching::{self, Matcher};
 use crate::backend::operations::Operations;
 use crate::runtime::backend::{Done, OpId};
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::lock::{Condvar, Mutex};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Far enough apart that two ranks never share a line (or a prefetched pair).

@@ -8,7 +8,7 @@ use crate::runtime::backend::{
     Comm, Done, Liveness, Offer, OpId, OpenArgs, PART_WORDS, Selector, SendMode, SharedMemory,
     Transport,
 };
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
 
 fn buffer(bytes: &[u8]) -> Scratch {
@@ -47,7 +47,7 @@ fn open_self() -> Box<dyn Transport> {
         job: c"".to_owned(),
         is_only_open: false,
         timeout_ns: u64::MAX,
-        native: crate::sys::buf::Addr::NULL,
+        native: crate::sys::memory::buf::Addr::NULL,
         own_algorithms: false,
         over: None,
     };

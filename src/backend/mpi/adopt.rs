@@ -7,7 +7,7 @@ use super::functions::Handle;
 use super::session::{self, Mpi};
 use crate::error::{Result, fail};
 use crate::runtime::backend::OpenArgs;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_int;
 
 /// The communicator, checked; MPI is running.

@@ -14,7 +14,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Named, NativeCollectives, OpId, Reductions, Transport};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
 use crate::runtime::comm::types::Reduction;
-use crate::sys::buf::{Addr, Region, Scratch};
+use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 

@@ -6,7 +6,7 @@ use super::abi::{self, Abi, Int, Place, Pointer};
 use super::functions::Handle;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, c_int, c_void};
 
 /// Numbers of dtypes and operations that a table is kept for.

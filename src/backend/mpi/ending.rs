@@ -8,7 +8,7 @@ use super::transport::Endpoint;
 use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
-use crate::sys::asking::{Answer, Heard, SEND};
+use crate::sys::compute::foreign_test::{Answer, Heard, SEND};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::task::Poll;

@@ -8,9 +8,9 @@ use super::abi::{self, Abi};
 use super::functions::Functions;
 use super::launcher::{self, Candidate};
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::Addr;
-use crate::sys::dl::{self, Module};
-use crate::sys::trust;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::dl::{self, Module};
+use crate::sys::os::secure_path;
 use std::ffi::{CStr, OsStr, c_int};
 use std::path::{Path, PathBuf};
 
@@ -120,7 +120,7 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
 
 /// Loads a library by path or soname. A path that everybody could have written is refused.
 fn load_named(name: &str) -> std::result::Result<Found, String> {
-    load(&trust::library_path(name)?)
+    load(&secure_path::library_path(name)?)
 }
 
 /// Loads a library for itself; others see its symbols only once it is known to be usable.

@@ -7,7 +7,7 @@
 use super::functions::Handle;
 use super::persistent::Kept;
 use crate::runtime::backend::OpId;
-use crate::sys::asking::{OTHER as KEPT, SEND, request_in};
+use crate::sys::compute::foreign_test::{OTHER as KEPT, SEND, request_in};
 
 /// The word of a request.
 #[inline(always)]

@@ -11,7 +11,7 @@ use super::session::Mpi;
 use super::transport::Endpoint;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Kind};
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
 /// Whether this MPI has them, and they are known to work: MPICH from 5 on. In MPICH 4.0

@@ -8,8 +8,8 @@
 //! Not here: loading them (`find`).
 
 use crate::error::{Result, fail};
-use crate::sys::process;
-use crate::sys::trust;
+use crate::sys::os::process;
+use crate::sys::os::secure_path;
 use std::path::{Path, PathBuf};
 
 /// A look at the environment.
@@ -58,7 +58,7 @@ impl Around<'_> {
     /// Of this process.
     #[must_use]
     pub fn of_this_process() -> Self {
-        let is_privileged = trust::is_privileged();
+        let is_privileged = secure_path::is_privileged();
         let mut programs = Vec::new();
         let mut pid = process::parent_pid();
         while programs.len() < LEVELS && pid > 1 {

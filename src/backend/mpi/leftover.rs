@@ -14,7 +14,7 @@ use super::message;
 use super::session::Mpi;
 use super::status::Reader;
 use crate::error::{Result, fail};
-use crate::sys::buf::Scratch;
+use crate::sys::memory::buf::Scratch;
 
 /// Throws away what new communicators of the same ranks have found. Collective; in a turn.
 pub(super) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {

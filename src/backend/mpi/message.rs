@@ -5,7 +5,7 @@ use super::functions::{Count, Handle};
 use super::session::Mpi;
 use crate::error::{Result, fail};
 use crate::runtime::backend::SendMode;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 

@@ -8,7 +8,7 @@ use super::functions::Handle;
 use super::session::Mpi;
 use crate::abi::word::DTL_OP_BOR;
 use crate::error::{Result, fail};
-use crate::sys::machine;
+use crate::sys::os::hwinfo;
 use std::ffi::c_int;
 
 /// Bytes that tell processors apart, a bit each; those of larger machines share bits.
@@ -45,7 +45,7 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let code = unsafe { (mpi.call.MPI_Comm_size)(here, &raw mut ranks) };
     mpi.check("MPI_Comm_size", code)?;
     let mut bits = [0_u8; BYTES];
-    for processor in machine::affinity() {
+    for processor in hwinfo::affinity() {
         if let Some(byte) = bits.get_mut(processor / 8 % BYTES) {
             *byte |= 1 << (processor % 8);
         }

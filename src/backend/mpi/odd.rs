@@ -2,9 +2,9 @@
 
 use super::collective::Kept;
 use super::functions::Handle;
-use crate::sys::asking::Asking;
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::lock::Mutex;
+use crate::sys::compute::foreign_test::Asking;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
 /// What is special about an operation.

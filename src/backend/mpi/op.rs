@@ -11,9 +11,9 @@ use crate::abi::word::*;
 use crate::error::Result;
 use crate::runtime::backend::Reductions;
 use crate::runtime::comm::types::Reduction;
-use crate::sys::buf::Region;
-use crate::sys::epoch;
-use crate::sys::lock::RwLock;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::RwLock;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 

@@ -12,7 +12,7 @@ use super::session::{Left, Mpi};
 use super::transport::Endpoint;
 use crate::error::Result;
 use crate::runtime::backend::{OpId, Selector};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 

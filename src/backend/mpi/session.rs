@@ -20,9 +20,9 @@ use super::message;
 use crate::backend::symbol_table::SymbolTable as _;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{explain, log, settings};
-use crate::sys::asking::Asking;
-use crate::sys::lock::{Mutex, MutexGuard};
-use crate::sys::process;
+use crate::sys::compute::foreign_test::Asking;
+use crate::sys::os::process;
+use crate::sys::sync::lock::{Mutex, MutexGuard};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -37,7 +37,7 @@ pub struct Mpi {
     level: AtomicU32,
     /// MPI_BYTE and MPI_STATUS_IGNORE, once more.
     pub byte: Handle,
-    pub(super) status_ignore: crate::sys::buf::Addr,
+    pub(super) status_ignore: crate::sys::memory::buf::Addr,
     /// Its functions. Call them between [`Mpi::enter`] and the drop of what that gives.
     pub call: Functions,
     /// Its constants.

@@ -26,9 +26,9 @@ use crate::runtime::backend::{
     Diagnostics, Done, ForeignTest, Groups, Matched, Named, OpId, PersistentOps, Properties,
     RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
 };
-use crate::sys::asking::{Asking, Heard};
-use crate::sys::buf::{Addr, Region, Scratch};
-use crate::sys::lock::Mutex;
+use crate::sys::compute::foreign_test::{Asking, Heard};
+use crate::sys::memory::buf::{Addr, Region, Scratch};
+use crate::sys::sync::lock::Mutex;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::task::Poll;

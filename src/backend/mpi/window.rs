@@ -17,9 +17,9 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{OpId, Reach, Spot, Swap, Window, WindowPart};
 use crate::runtime::comm::types::Reduction;
 use crate::runtime::log;
-use crate::sys::buf::{Addr, Region, Scratch};
-use crate::sys::epoch;
-use crate::sys::lock::Mutex;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::{Addr, Region, Scratch};
+use crate::sys::sync::lock::Mutex;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 

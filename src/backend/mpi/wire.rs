@@ -11,8 +11,8 @@ use crate::abi::status::*;
 use crate::backend::frames::{self, Wire, WireWindows};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Properties, SendMode, Transport};
-use crate::sys::buf::Region;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::Mutex;
 use std::ffi::c_int;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::backend::frames::{self, Wire, WireWindows};
 use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
 use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Properties, Transport};
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
 

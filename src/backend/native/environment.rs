@@ -5,7 +5,7 @@ use crate::abi::environment::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::environment::Calls;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, c_char};
 
 struct NativeCalls {

@@ -7,7 +7,7 @@ use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::abi::vtable::dtl_exec_vtable_t;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Exec, ExecGroups, HostExec, Launch, Token};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::sync::Arc;
 
 pub(super) struct NativeExec {

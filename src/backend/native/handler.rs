@@ -10,7 +10,7 @@ use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::dispatch::{Handler, Query};
 use crate::runtime::exec::{event::Event, objects};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The functions, and the data that go with the last of them.

@@ -11,7 +11,7 @@ use crate::last_error::Mark;
 use crate::runtime::backend::{Exports, Extent, Found, Memory, Place, Ticket, Token, Transfer};
 use crate::runtime::enums::{describe, schedule::check_memory_kind};
 use crate::runtime::memory::MOST_ALIGNMENT;
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
 

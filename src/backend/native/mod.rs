@@ -23,7 +23,7 @@ use crate::error::{self, Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;

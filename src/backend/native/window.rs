@@ -7,7 +7,7 @@ use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::backend::frames::{Change, WireWindows};
 use crate::error::{Error, Result};
 use crate::runtime::backend::{OpId, Spot, Swap};
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
 

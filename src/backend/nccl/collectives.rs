@@ -6,7 +6,7 @@ use crate::abi::word::*;
 use crate::backend::cuda::external_stream::address;
 use crate::runtime::comm::coll::{self, CollArgs};
 use crate::runtime::comm::types::{Reduction, describe, op_text};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::ptr;
 
 /// Where calls go.

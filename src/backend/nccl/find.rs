@@ -3,8 +3,8 @@
 use super::symbols::*;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
-use crate::sys::buf::Addr;
-use crate::sys::dl;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::dl;
 use std::path::PathBuf;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {

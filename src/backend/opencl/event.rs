@@ -4,7 +4,7 @@ use super::errors::{check, error};
 use super::symbols::*;
 use crate::backend::driver;
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::fmt::Arguments;
 use std::ptr;
 

@@ -13,7 +13,7 @@ use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::backend::driver::{self, Command, Stream};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::ModuleLaunch;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::Memory;
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
 /// `cl_mem` of a pinned allocation; `None`: shared virtual memory.

@@ -11,7 +11,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Source, Wanted};
 use crate::runtime::enums::describe;
 use crate::runtime::exec::signature;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use super::symbols::*;
 use crate::backend::driver::stream_callbacks::Hold;
 use crate::backend::driver::{self, Driver as _, Event as _};
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::lock::Mutex;
 use std::ptr;
 
 /// An in-order command queue.

@@ -12,7 +12,7 @@ use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED};
 use crate::backend::driver::{Command, Driver as _, stream_of};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
 /// Bytes that a copy between two drivers moves at a time.

@@ -3,8 +3,8 @@
 
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::machine;
-use crate::sys::net::{self, Interface};
+use crate::sys::os::hwinfo;
+use crate::sys::os::tcp::{self, Interface};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 /// Addresses that a record has room for.
@@ -38,19 +38,19 @@ impl Address {
             os_error(crate::abi::status::DTL_ERROR_UNAVAILABLE, what, error)
         };
         let all =
-            net::interfaces().map_err(|error| failed("the addresses of this machine", &error))?;
+            tcp::interfaces().map_err(|error| failed("the addresses of this machine", &error))?;
         let (addresses, listener) = match named {
-            None => (in_order(&all, near), net::listen_everywhere(0)),
+            None => (in_order(&all, near), tcp::listen_everywhere(0)),
             Some(name) => {
                 let addresses = named_ones(&all, name)?;
                 let first = addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
-                (vec![first], net::listen(SocketAddr::new(first, 0)))
+                (vec![first], tcp::listen(SocketAddr::new(first, 0)))
             }
         };
         let what = || format!("listening at {}", named.unwrap_or("all addresses"));
         let listener = listener.map_err(|error| failed(&what(), &error))?;
         let port = listener.local_addr().map_err(|error| failed(&what(), &error))?.port();
-        let node = machine::node_id().unwrap_or(0);
+        let node = hwinfo::node_id().unwrap_or(0);
         Ok((listener, Address { node, port, is_everywhere: named.is_none(), addresses }))
     }
 

@@ -31,9 +31,9 @@ use crate::backend::frames::Change;
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Spot, Swap};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::reduce;
-use crate::sys::rmw::{self, Update};
+use crate::sys::compute::reduce;
+use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ops::Range;
 
 /// Bytes of an element.
@@ -96,9 +96,9 @@ fn word(region: Region) -> u64 {
 impl How {
     fn of(change: &Change) -> Result<How> {
         let (dtype, op) = (change.dtype, change.op);
-        match rmw::update(dtype, op).filter(|update| update.size() == ELEMENT) {
+        match shared_atomics::update(dtype, op).filter(|update| update.size() == ELEMENT) {
             Some(_) if op == DTL_OP_NO_OP => Ok(How::Look),
-            Some(_) if rmw::is_counter(dtype, op) => Ok(How::Add),
+            Some(_) if shared_atomics::is_counter(dtype, op) => Ok(How::Add),
             Some(update) => Ok(How::Loop(update)),
             None => {
                 fail!(
@@ -344,7 +344,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::abi::word::*;
-    use crate::sys::buf::Scratch;
+    use crate::sys::memory::buf::Scratch;
 
     const AT: Remote = Remote { addr: 4096, rkey: 7 };
 
@@ -376,7 +376,7 @@ mod tests {
         for dtype in DTL_DTYPE_INT8..=DTL_DTYPE_INT64_INT64 {
             for op in DTL_OP_SUM..=DTL_OP_NO_OP {
                 let (Some(update), true) =
-                    (rmw::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
+                    (shared_atomics::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
                 else {
                     assert!(How::of(&change(dtype, op)).is_err());
                     continue;
@@ -384,7 +384,7 @@ mod tests {
                 let how = How::of(&change(dtype, op)).expect("a way");
                 assert_eq!(
                     matches!(how, How::Add | How::Look),
-                    op == DTL_OP_NO_OP || rmw::is_counter(dtype, op)
+                    op == DTL_OP_NO_OP || shared_atomics::is_counter(dtype, op)
                 );
                 for (before, operand) in
                     values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)))

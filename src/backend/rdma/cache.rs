@@ -10,8 +10,8 @@ use super::rail::{Rail, Registration};
 use super::slots::RAILS;
 use super::state::State;
 use crate::error::Result;
-use crate::sys::buf::Region;
-use crate::sys::heap::{self, Returned};
+use crate::sys::memory::buf::Region;
+use crate::sys::memory::heap::{self, Returned};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

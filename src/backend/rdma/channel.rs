@@ -1,7 +1,7 @@
 //! A TCP connection that carries short frames and never waits: {length and kind, bytes}. What
 //! arrives is not trusted: a frame longer than the reader allows ends the connection.
 
-use crate::sys::unforked::Unforked;
+use crate::sys::os::close_on_fork::Unforked;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -8,7 +8,7 @@ use crate::abi::rdma::*;
 use crate::error::{Result, fail};
 use crate::from_c;
 use crate::runtime::settings;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::fmt::Display;

@@ -3,8 +3,8 @@
 use super::functions::Functions;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::runtime::settings;
-use crate::sys::buf::Addr;
-use crate::sys::fd;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::fd;
 use std::ffi::CStr;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {

@@ -4,7 +4,7 @@ use super::queue::{Piece, Queue, Work};
 use super::slots::LANES;
 use super::watch::Watched;
 use crate::runtime::backend::OpId;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;
 
 /// A queue pair and what is under way on it.

@@ -16,9 +16,10 @@ use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::backend::{Exchange, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
-use crate::sys::buf::Addr;
-use crate::sys::lock::Mutex;
-use crate::sys::{hash, process};
+use crate::sys::compute::fnv;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::process;
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -250,7 +251,7 @@ struct Job<'a> {
 impl Job<'_> {
     /// The same for all ranks of this opening.
     fn key(&self) -> u64 {
-        hash::of(self.name.iter().chain(&self.number.to_le_bytes()))
+        fnv::of(self.name.iter().chain(&self.number.to_le_bytes()))
     }
 
     fn rank(&self) -> usize {
@@ -287,7 +288,7 @@ fn count(args: &OpenArgs, rank: i32) -> u64 {
     }
     let pid = process::own_pid();
     let mut opens = OPENS.lock();
-    let (of, number) = opens.entry((hash::of(args.job.as_bytes()), rank)).or_insert((pid, 0));
+    let (of, number) = opens.entry((fnv::of(args.job.as_bytes()), rank)).or_insert((pid, 0));
     if *of != pid {
         (*of, *number) = (pid, 0);
     }

@@ -7,8 +7,8 @@
 //! each sends on one of them, for good.
 //!
 //! A process that ends closes its sockets, which is how its death is heard of; children that it has
-//! forked do not have them (`sys::unforked`). A machine that falls silent is given up after
-//! `Options::silent_ns`.
+//! forked do not have them (`sys::os::close_on_fork`). A machine that falls silent is given up
+//! after `Options::silent_ns`.
 //!
 //! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on
 //! it, `ring` who watches whom and who is told, `awaited` whom a rank looks after itself. One
@@ -24,9 +24,9 @@ mod tests;
 use super::address::{self, Address};
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::clock::{Deadline, now_ns};
-use crate::sys::poller::{Poller, Wanted};
-use crate::sys::unforked::Unforked;
+use crate::sys::os::close_on_fork::Unforked;
+use crate::sys::os::poller::{Poller, Wanted};
+use crate::sys::sync::clock::{Deadline, now_ns};
 use awaited::Awaited;
 use connection::{Connection, Frame, Stage, kind};
 use ring::Ring;

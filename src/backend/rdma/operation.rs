@@ -6,7 +6,7 @@ use super::slots::Note;
 use super::window;
 use crate::backend::operations::Operations;
 use crate::runtime::backend::{Done, OpId, Twin};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// An operation in flight.

@@ -17,7 +17,7 @@ use super::state::State;
 use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::backend::{Bytes, Done, OpId, Twin};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Bytes for which a second queue pair is worth while.

@@ -16,7 +16,7 @@ use super::slots::{Kind, Message, Note, Slab};
 use crate::backend::frames::{FRAME_WORDS, eager_word};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::OpId;
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

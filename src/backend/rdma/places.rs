@@ -5,7 +5,7 @@
 use super::find::{DeviceList, Verbs};
 use super::functions::*;
 use super::verbs::*;
-use crate::sys::machine;
+use crate::sys::os::hwinfo;
 use std::path::Path;
 
 /// Where the kernel tells of RDMA devices.
@@ -232,7 +232,7 @@ fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Ve
     if unsafe { (calls.ibv_query_device)(context, &raw mut device) } != 0 {
         return Vec::new();
     }
-    let (unfit, is_near) = (unfit(sys, name), is_near(sys, name, &machine::affinity()));
+    let (unfit, is_near) = (unfit(sys, name), is_near(sys, name, &hwinfo::affinity()));
     let port = |port| {
         let mut told = PortAttr::zeroed();
         // SAFETY: as above.
@@ -253,7 +253,7 @@ fn attribute(sys: &Path, file: &str) -> Option<String> {
 /// all.
 fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
     let cpus = attribute(sys, &format!("{name}/device/local_cpulist"));
-    let cpus = cpus.map(|text| machine::listed(&text)).unwrap_or_default();
+    let cpus = cpus.map(|text| hwinfo::listed(&text)).unwrap_or_default();
     cpus.is_empty() || own.is_empty() || cpus.iter().any(|cpu| own.contains(cpu))
 }
 

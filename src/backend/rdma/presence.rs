@@ -17,8 +17,8 @@ use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Properties
 use crate::runtime::explain;
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Addr;
-use crate::sys::{fd, machine};
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::{fd, hwinfo};
 use std::sync::Arc;
 
 /// What it stands on.
@@ -236,8 +236,8 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
 
 /// This rank's node and processors.
 fn own_node() -> [u64; NODE] {
-    let mut words = [machine::node_id().unwrap_or(0), 0, 0, 0, 0];
-    for processor in machine::affinity() {
+    let mut words = [hwinfo::node_id().unwrap_or(0), 0, 0, 0, 0];
+    for processor in hwinfo::affinity() {
         if let Some(word) = words.get_mut(1 + processor / 64 % (NODE - 1)) {
             *word |= 1 << (processor % 64);
         }

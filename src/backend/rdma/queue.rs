@@ -7,7 +7,7 @@ use super::places;
 use super::rail::{Completions, Rail};
 use super::verbs::*;
 use crate::error::{Result, fail};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl Queue {
         };
         // SAFETY: made now.
         let number = unsafe { (*qp).qp_num };
-        let first_packet = crate::sys::process::random_u64().unwrap_or(0) as u32 & 0x00FF_FFFF;
+        let first_packet = crate::sys::os::process::random_u64().unwrap_or(0) as u32 & 0x00FF_FFFF;
         let queue = Queue {
             qp,
             completions: Arc::clone(completions),

@@ -8,7 +8,7 @@ use super::functions::*;
 use super::places::{self, GidSeen};
 use super::verbs::*;
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -24,8 +24,8 @@ use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::error::{Result, fail};
 use crate::runtime::backend::OpId;
 use crate::runtime::log;
-use crate::sys::buf::Region;
-use crate::sys::clock::now_ns;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
 use std::sync::Arc;
 
 /// How long queue pairs may take to end what they have.

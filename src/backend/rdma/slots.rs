@@ -4,7 +4,7 @@
 //! 16 | word 32 | bytes 32; then the note (48 bytes), then the bytes. All ranks have the same byte
 //! order, which opening sees to.
 
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// Bytes of a message's header.
 const HEADER: usize = 16;

@@ -18,8 +18,8 @@ use crate::backend::operations::Operations;
 use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId};
-use crate::sys::buf::Region;
-use crate::sys::poller::Poller;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

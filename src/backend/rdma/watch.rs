@@ -12,8 +12,8 @@ use super::peer::{Peer, Stage};
 use super::queue::{Piece, Work};
 use super::state::State;
 use crate::error::Result;
-use crate::sys::buf::Region;
-use crate::sys::clock::now_ns;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
 
 /// How often it is looked after.
 const WATCH_NS: u64 = 100_000_000;

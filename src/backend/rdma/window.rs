@@ -16,9 +16,9 @@ use crate::abi::word::dtl_dtype_t;
 use crate::backend::frames::{Change, WireWindows};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{OpId, Spot, Swap};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::clock::Deadline;
-use crate::sys::park::Backoff;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
 
 /// Words of a key: where the memory is, and the rails' keys, two in a word.
 const KEY: usize = 1 + RAILS / 2;

@@ -13,9 +13,9 @@ use crate::backend::frames::{
 };
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Properties, Twin};
-use crate::sys::buf::Region;
-use crate::sys::clock::Deadline;
-use crate::sys::park::Backoff;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
 use std::sync::Arc;
 
 /// The operation of a send that was over at once.

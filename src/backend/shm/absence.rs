@@ -5,8 +5,8 @@
 use super::bootstrap::{LINGER_NS, Place, find_host};
 use super::wire::{self, Frame};
 use crate::error::Error;
-use crate::sys::clock::Deadline;
-use crate::sys::{poller, process, socket};
+use crate::sys::os::{poller, process, unix_socket};
+use crate::sys::sync::clock::Deadline;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 
@@ -20,7 +20,7 @@ pub(super) fn excuse(place: &Place<'_>, why: &Error) {
             // told nothing.
             let _ = wire::send(&stream, &[place.hello(deadline), said.bytes()].concat());
         }
-    } else if let Ok(listener) = socket::listen(&place.identity.meeting) {
+    } else if let Ok(listener) = unix_socket::listen(&place.identity.meeting) {
         turn_away(&listener, place.size - 1, &said, deadline);
     }
 }
@@ -37,7 +37,7 @@ pub(super) fn turn_away(
         if poller::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {
             return;
         }
-        let stream = match socket::accept(listener) {
+        let stream = match unix_socket::accept(listener) {
             Ok(Some(stream)) => stream,
             Ok(None) => continue,
             Err(_) => return,

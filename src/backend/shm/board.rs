@@ -6,7 +6,7 @@ use crate::backend::board::{Board, Places, ROOM};
 use crate::backend::os_error::memory_error;
 use crate::error::Result;
 use crate::runtime::backend::{self, Member, Post};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// A board whose sheets are in the segment.
 struct Shared(Board);

@@ -13,8 +13,8 @@ use super::wire::{self, Frame, HELLO_BYTES, Hello};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail};
-use crate::sys::clock::Deadline;
-use crate::sys::{fd, poller, process, socket};
+use crate::sys::os::{fd, poller, process, unix_socket};
+use crate::sys::sync::clock::Deadline;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub(super) fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStr
     let mut others = Others::of(place);
     loop {
         others.look();
-        match socket::connect(&place.identity.meeting) {
+        match unix_socket::connect(&place.identity.meeting) {
             Ok(stream) => return of_this_user(stream),
             Err(error) if fd::shortage(&error).is_some() => return Err(wire::failed(error)),
             Err(_) => {}
@@ -209,7 +209,7 @@ struct Host<'a> {
 impl<'a> Host<'a> {
     fn open(place: &'a Place<'a>) -> Result<Self> {
         let name = &place.identity.meeting;
-        let listener = match socket::listen(name) {
+        let listener = match unix_socket::listen(name) {
             Ok(listener) => listener,
             Err(error) => {
                 let who = holder(name).map_or(String::new(), |p| {
@@ -329,7 +329,7 @@ impl<'a> Host<'a> {
     }
 
     fn admit(&mut self) -> Result<()> {
-        while let Some(stream) = socket::accept(&self.listener).map_err(wire::failed)? {
+        while let Some(stream) = unix_socket::accept(&self.listener).map_err(wire::failed)? {
             let known = process::peer_of(stream.as_raw_fd())
                 .is_ok_and(|peer| peer.uid == process::own_uid());
             if !known {
@@ -476,8 +476,10 @@ impl<'a> Host<'a> {
         };
         for (rank, stream) in seated() {
             wire::send(stream, &roster).map_err(|error| died(rank, error))?;
-            let sent =
-                meeting.segment.descriptor().map(|memory| socket::send_descriptor(stream, memory));
+            let sent = meeting
+                .segment
+                .descriptor()
+                .map(|memory| unix_socket::send_descriptor(stream, memory));
             sent.unwrap_or(Ok(())).map_err(|e| died(rank, wire::failed(e)))?;
         }
         prepare(&meeting).map_err(own)?;

@@ -16,8 +16,8 @@
 //! once: a line that both sides used for each cell would cost as much as copying some KiB.
 
 use crate::error::{Result, fail};
-use crate::sys::buf::Region;
-use crate::sys::shared::{Memory, Span};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::{Memory, Span};
 use crate::sys::sync::Ordering::{Acquire, Release};
 use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
@@ -188,7 +188,7 @@ impl Cells {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::buf::Scratch;
+    use crate::sys::memory::buf::Scratch;
 
     fn both() -> (Pool, Cells) {
         let memory = Memory::create(STRIDE).expect("memfd");

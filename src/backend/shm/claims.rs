@@ -13,7 +13,7 @@
 //! than Relaxed: it is set by the receiver before the record that clears the sender to send, and
 //! what is copied is told by records too.
 
-use crate::sys::shared::Span;
+use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
@@ -239,7 +239,7 @@ impl Offered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::shared::Memory;
+    use crate::sys::os::shm_segment::Memory;
 
     #[test]
     fn an_offer_is_taken_or_withdrawn() {

@@ -16,9 +16,9 @@ use super::segment::Segment;
 use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Copied, Remote};
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::lock::Mutex;
-use crate::sys::process::{self, ForeignMemory};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::os::process::{self, ForeignMemory};
+use crate::sys::sync::lock::Mutex;
 use std::io;
 use std::sync::{Arc, Weak};
 

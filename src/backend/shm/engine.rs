@@ -29,8 +29,8 @@ use crate::backend::matching::{Matcher, Message};
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Filling, OpId, Selector, SendMode};
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::poller::Poller;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

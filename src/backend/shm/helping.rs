@@ -9,8 +9,8 @@ use super::engine::{Answer, Engine, Operation, Receive, Taken};
 use super::segment::State;
 use super::streaming::{PIECE, pieces_of};
 use crate::runtime::backend::OpId;
-use crate::sys::buf::Region;
-use crate::sys::clock::now_ns;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
 
 /// Fruitless looks before a receiver looks at the clock: a sender that is there needs less for a
 /// piece.

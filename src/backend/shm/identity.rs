@@ -8,8 +8,9 @@
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
-use crate::sys::lock::Mutex;
-use crate::sys::{hash, process, socket};
+use crate::sys::compute::fnv;
+use crate::sys::os::{process, unix_socket};
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -84,7 +85,7 @@ pub(super) fn other_users(identity: &Identity) -> String {
         let (uid, rest) = name.strip_prefix("dtl-")?.split_once('-')?;
         (rest.split('-').next() == Some(key) && uid != own).then(|| uid.to_owned())
     };
-    let mut users: Vec<String> = socket::abstract_names().iter().filter_map(user_of).collect();
+    let mut users: Vec<String> = unix_socket::abstract_names().iter().filter_map(user_of).collect();
     users.sort();
     users.dedup();
     match users.is_empty() {
@@ -104,7 +105,7 @@ fn new_claim(key: u64, rank: i32) -> Result<Claim> {
 }
 
 fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
-    match socket::listen(name) {
+    match unix_socket::listen(name) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if error.kind() == ErrorKind::AddrInUse => match holder(name) {
             // An earlier claim of this process that a forked child still holds open.
@@ -129,14 +130,14 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
 
 /// Who listens under a name.
 pub(super) fn holder(name: &str) -> Option<process::Peer> {
-    let stream = socket::connect(name).ok()?;
+    let stream = unix_socket::connect(name).ok()?;
     process::peer_of(stream.as_raw_fd()).ok()
 }
 
 /// Not a secret-keeper: who may connect is decided by the user id the kernel tells; the cookie
 /// keeps apart jobs whose names hash alike.
 fn hash(bytes: &[u8], seed: u8) -> u64 {
-    hash::of([seed].iter().chain(bytes))
+    fnv::of([seed].iter().chain(bytes))
 }
 
 #[cfg(test)]
@@ -181,7 +182,7 @@ mod tests {
         let identity = identity(job.as_bytes(), 1);
         assert_eq!(other_users(&identity), "");
         let _rank =
-            socket::listen(&format!("dtl-{}-{:016x}-rank1", own + 7, hash(job.as_bytes(), 0)))
+            unix_socket::listen(&format!("dtl-{}-{:016x}-rank1", own + 7, hash(job.as_bytes(), 0)))
                 .expect("listen");
         let text = other_users(&identity);
         assert!(text.contains(&format!("user {} has ranks", own + 7)), "{text}");

@@ -9,7 +9,7 @@
 use super::engine::{Arrival, Engine, Operation, Receive};
 use super::segment::State;
 use crate::runtime::backend::OpId;
-use crate::sys::clock::now_ns;
+use crate::sys::sync::clock::now_ns;
 
 /// Fruitless polls between two looks at the clock.
 const IDLE_POLLS: u32 = 16;

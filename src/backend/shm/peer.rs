@@ -7,8 +7,8 @@ use super::ring::{Consumer, Producer};
 use super::segment::{Segment, State};
 use crate::error::{Result, fail};
 use crate::runtime::backend::OpId;
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::process::{self, PidFd};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::os::process::{self, PidFd};
 use std::collections::VecDeque;
 use std::io;
 

@@ -8,7 +8,7 @@
 use super::engine::{Engine, done, fitting};
 use super::ring::Kind;
 use crate::runtime::backend::{Done, Selector};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Looks at a ring, with the transport locked: a few hundred nanoseconds, in which other threads of
 /// this rank wait and other ranks are not served.

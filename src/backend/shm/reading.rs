@@ -11,7 +11,7 @@ use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::error::is_status;
 use crate::runtime::backend::OpId;
 use crate::runtime::log::warning;
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says, once, why nothing more arrives: messages wait in their ring until there is memory for

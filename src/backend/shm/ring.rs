@@ -21,8 +21,8 @@
 
 use super::claims::{self, Offered, Offers};
 use crate::error::{Result, fail};
-use crate::sys::buf::Region;
-use crate::sys::shared::{Memory, Span, Word};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::{Memory, Span, Word};
 use crate::sys::sync;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
@@ -406,7 +406,7 @@ impl Consumer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::buf::Scratch;
+    use crate::sys::memory::buf::Scratch;
 
     fn ends() -> (Producer, Consumer) {
         let memory = Memory::create(STRIDE).expect("memfd");

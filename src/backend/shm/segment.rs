@@ -13,9 +13,10 @@ use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::board;
 use crate::backend::os_error::memory_error;
 use crate::error::{Result, fail};
-use crate::sys::atomic_update::AtomicUpdate;
-use crate::sys::machine;
-use crate::sys::shared::{Memory, Span, page_size};
+use crate::sys::memory::host_pages::page_size;
+use crate::sys::os::hwinfo;
+use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::sync::atomic_update::AtomicUpdate;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -198,7 +199,7 @@ impl Segment {
     /// Says which processors this rank may run on.
     pub(super) fn set_processors(&self, rank: usize) {
         let mut bits = [0_u64; PROCESSOR_WORDS];
-        for processor in machine::affinity() {
+        for processor in hwinfo::affinity() {
             if let Some(word) = bits.get_mut(processor / 64 % PROCESSOR_WORDS) {
                 *word |= 1 << (processor % 64);
             }

@@ -12,7 +12,7 @@ use super::ring::{FRAGMENT, Kind, Payload};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::runtime::backend::{Filling, OpId};
 use crate::runtime::log::warning;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Bytes of a piece: a cell, or without cells a record.
 pub(super) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };

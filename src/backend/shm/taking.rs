@@ -10,7 +10,7 @@ use crate::abi::status::*;
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector};
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 impl Engine {
     /// The message that a receive would take now. Offers that their senders have withdrawn go.

@@ -15,10 +15,10 @@ use crate::runtime::backend::{
     PartKey, Pipeline, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory, Transport,
     poll_of,
 };
-use crate::sys::buf::Region;
-use crate::sys::gate::Gate;
-use crate::sys::lock::Mutex;
-use crate::sys::spin::SpinLock;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::open_state::Gate;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::spinlock::SpinLock;
 use std::sync::Arc;
 use std::task::Poll;
 

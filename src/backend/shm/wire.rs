@@ -2,8 +2,8 @@
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, is_status};
-use crate::sys::clock::Deadline;
-use crate::sys::{fd, poller, socket};
+use crate::sys::os::{fd, poller, unix_socket};
+use crate::sys::sync::clock::Deadline;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -113,7 +113,7 @@ pub(super) fn failed(error: io::Error) -> Error {
 }
 
 pub(super) fn send(stream: &UnixStream, bytes: &[u8]) -> Result<()> {
-    socket::send(stream, bytes).map_err(failed)
+    unix_socket::send(stream, bytes).map_err(failed)
 }
 
 /// Appends what has arrived, up to `most` bytes in all; false at the end of the stream.
@@ -171,7 +171,7 @@ pub(super) fn read_frame(stream: &UnixStream, deadline: Deadline) -> Result<Fram
 pub(super) fn read_descriptor(stream: &UnixStream, deadline: Deadline) -> Result<OwnedFd> {
     loop {
         wait(stream, deadline)?;
-        match socket::receive_descriptor(stream) {
+        match unix_socket::receive_descriptor(stream) {
             Ok(fd) => return Ok(fd),
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}

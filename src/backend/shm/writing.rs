@@ -6,8 +6,8 @@ use super::ring::{FRAGMENT, Kind, Payload};
 use super::streaming::LONG;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::backend::{OpId, SendMode};
-use crate::sys::buf::Region;
-use crate::sys::clock::now_ns;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
 
 impl Engine {
     pub(super) fn write_on(&mut self) -> bool {

@@ -5,7 +5,7 @@ use super::{OpId, Transport};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
 use crate::runtime::comm::coll::CollArgs;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::array::from_fn;
 
 /// Numbers of dtypes and operations that [`Reductions`] have.

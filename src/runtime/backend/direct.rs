@@ -3,8 +3,8 @@
 
 use super::{OpId, Selector, SendMode};
 use crate::error::Result;
-use crate::sys::buf::Region;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use crate::abi::device::DTL_MEM_HANDLE_ROOM;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 
 /// An allocation in a backend's own words, for the same backend in another process of the node.
 pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];

@@ -5,8 +5,8 @@ use super::{
     CrossMemory, Direct, Done, Filling, NativeCollectives, OpId, Rma, Selector, SharedMemory,
 };
 use crate::error::Result;
-use crate::sys::asking::{Asking, Heard};
-use crate::sys::buf::Region;
+use crate::sys::compute::foreign_test::{Asking, Heard};
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ pub trait Wakeup: Send + Sync {
 }
 
 /// Completion by a foreign function that the waiting thread calls itself, in the place of
-/// [`super::Transport::test`] (see `sys::asking` for the reason).
+/// [`super::Transport::test`] (see `sys::compute::foreign_test` for the reason).
 pub trait ForeignTest: Send + Sync {
     /// The function, and when it may be called.
     fn asking(&self) -> Arc<Asking>;

@@ -4,7 +4,7 @@ use super::{Exports, Token};
 use crate::abi::device::*;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 
 /// An allocation that a program made through a driver's own interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::abi::exec::dtl_launch_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::runtime::exec::kernel::KernelFn;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 
 /// Source, or a binary, taken over from the caller.

@@ -2,7 +2,7 @@
 //! rank that the others load and store. Who uses them: `runtime::comm`.
 
 use crate::error::Result;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use crate::sys::sync::AtomicU64;
 use std::time::Duration;
 

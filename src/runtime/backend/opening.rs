@@ -1,7 +1,7 @@
 //! What a transport is opened with.
 
 use crate::error::Result;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 

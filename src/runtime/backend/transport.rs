@@ -3,7 +3,7 @@
 
 use super::{Done, Groups, Matched, OpId, RecvMode, Selector, SendMode};
 use crate::error::Result;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::Poll;

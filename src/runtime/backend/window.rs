@@ -6,7 +6,7 @@ use super::OpId;
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::types::Reduction;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// One-sided operations of a transport's own.
@@ -101,8 +101,8 @@ pub trait Window: Send + Sync {
     fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>>;
     /// Whether all accumulating operations on elements of this dtype, at multiples of its size, are
     /// done here: atomic among themselves, those of one origin on one element in its order, as the
-    /// library's reductions are (`sys::reduce`). The same on all ranks; else the target applies all
-    /// of this dtype's by messages.
+    /// library's reductions are (`sys::compute::reduce`). The same on all ranks; else the target
+    /// applies all of this dtype's by messages.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
     }

@@ -24,7 +24,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Done;
-use crate::sys::park::Backoff;
+use crate::sys::sync::backoff::Backoff;
 
 /// Rounds of one agreement have tags of their own.
 const ROUNDS: u32 = 1 << 12;

@@ -6,10 +6,10 @@ use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
-use crate::sys::buf::Addr;
-use crate::sys::callback;
-use crate::sys::epoch;
-use crate::sys::lock::Mutex;
+use crate::sys::compute::callback;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

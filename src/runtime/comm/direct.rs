@@ -16,8 +16,9 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{DeviceMemory, Direct, SendMode, Twin};
 use crate::runtime::memory::{self, Allocation, hidden};
 use crate::runtime::registry;
-use crate::sys::buf::Region;
-use crate::sys::{epoch, fd};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::fd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 

@@ -17,8 +17,8 @@ use super::types::Reduction;
 use super::{Comm, progress};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Board, Post};
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::park::Backoff;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::backoff::Backoff;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A communicator's board, and how far this rank is with it.

@@ -12,8 +12,8 @@ use super::{Comm, attribute, insert, progress, report};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
-use crate::sys::buf::Scratch;
-use crate::sys::machine;
+use crate::sys::memory::buf::Scratch;
+use crate::sys::os::hwinfo;
 use std::sync::Arc;
 
 /// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring
@@ -220,7 +220,7 @@ pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
         let own = nodes.get(comm.rank as usize).copied().unwrap_or(0);
         return of_node(split(comm, own, key)?);
     }
-    let id = machine::node_id();
+    let id = hwinfo::node_id();
     // Also without an id all ranks go through the same calls.
     let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
     if ids.contains(&0) {

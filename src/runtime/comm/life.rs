@@ -2,8 +2,9 @@
 //!
 //! Not here: what an operation is and how it is moved on (`request` does that, in the functions
 //! that it passes in), nor which of several threads is at it: each request has a lock
-//! (`sys::pool`), held while its operation is polled or withdrawn. So nothing is polled after its
-//! end, and each end is heard of once. `tests/models` tries every order of two threads.
+//! (`sys::handles::slot_map`), held while its operation is polled or withdrawn. So nothing is
+//! polled after its end, and each end is heard of once. `tests/models` tries every order of two
+//! threads.
 
 use std::task::Poll;
 

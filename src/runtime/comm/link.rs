@@ -10,9 +10,9 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Direct, ForeignTest, Liveness, SharedMemory, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::atomic_update::AtomicUpdate;
-use crate::sys::park::{self, Backoff};
-use crate::sys::within::Within;
+use crate::sys::handles::owning_ref::Within;
+use crate::sys::sync::atomic_update::AtomicUpdate;
+use crate::sys::sync::backoff::{self, Backoff};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -73,7 +73,7 @@ impl Link {
     ) -> Self {
         let transport: Arc<dyn Transport> = Arc::from(transport);
         let kind = crate::runtime::for_ever(&backend.name);
-        let spins = park::spins(transport.properties().is_oversubscribed);
+        let spins = backoff::spins(transport.properties().is_oversubscribed);
         let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
         if transport.groups().native_collectives.is_some() {
             explain::chose(

@@ -12,11 +12,11 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
-use crate::sys::buf::Region;
-use crate::sys::clock::Deadline;
-use crate::sys::epoch::{self, Guard};
-use crate::sys::park::Backoff;
-use crate::sys::slab::Table;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::Table;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
 use std::sync::Arc;
 
 /// Type byte of message handles.

@@ -53,13 +53,13 @@ use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::sys::asking::Asking;
-use crate::sys::clock::Deadline;
-use crate::sys::lock::Mutex;
-use crate::sys::park::Backoff;
-use crate::sys::slot_ref::SlotRefCell;
-use crate::sys::turn::Turn;
-use crate::sys::within::Within;
+use crate::sys::compute::foreign_test::Asking;
+use crate::sys::handles::owning_ref::Within;
+use crate::sys::handles::slot_ref::SlotRefCell;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::biased_trylock::Turn;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::lock::Mutex;
 use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
@@ -90,7 +90,8 @@ pub struct Comm {
     /// How device buffers go: what was told of it (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
-    /// Whether the transport is perhaps for some threads only, and says which (`ThreadCheck::admit`).
+    /// Whether the transport is perhaps for some threads only, and says which
+    /// (`ThreadCheck::admit`).
     is_for_some: bool,
     link: Within<dyn Transport, Link>,
     context: u32,
@@ -402,7 +403,7 @@ pub fn abort(comm: &Comm, code: i32) -> ! {
         comm.rank,
         comm.size
     );
-    crate::sys::process::exit_now(code)
+    crate::sys::os::process::exit_now(code)
 }
 
 /// Describes a communicator.

@@ -1,9 +1,9 @@
 //! Things under small numbers (dtypes and operations of the program): a number is given once and
 //! never again, so what stands under it never changes and looking it up takes no lock. Not for
-//! handles with a generation: those are in `sys::slab`.
+//! handles with a generation: those are in `sys::handles::handle_table`.
 
 use crate::runtime::chunks::{CHUNK, Chunks};
-use crate::sys::atomic_update::AtomicUpdate;
+use crate::sys::sync::atomic_update::AtomicUpdate;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// First number of the program's own.

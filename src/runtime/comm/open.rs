@@ -11,9 +11,9 @@ use crate::runtime::backend::{OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, plugins, settings};
-use crate::sys::buf::Addr;
-use crate::sys::epoch::{self, Guard};
-use crate::sys::lock::Mutex;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 

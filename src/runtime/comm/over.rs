@@ -10,7 +10,7 @@ use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::error::{Result, fail, status_name};
 use crate::runtime::backend::{Exchange, OpenArgs};
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ mod tests {
     use crate::abi::handle::dtl_comm_t;
     use crate::abi::status::DTL_ERROR_UNAVAILABLE;
     use crate::runtime::backend::{self, Availability, Presence, Transport};
-    use crate::sys::lock::Mutex;
+    use crate::sys::sync::lock::Mutex;
 
     type Fabric = Vec<Option<Box<dyn Transport>>>;
 

@@ -11,13 +11,13 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, Filling, OpId, RecvMode, Selector, SendMode};
 use crate::runtime::memory::hidden;
-use crate::sys::buf::{Region, Scratch};
-use crate::sys::cache::usually;
-use crate::sys::clock::Deadline;
-use crate::sys::epoch::Visit;
-use crate::sys::handle_ref::{EpochRef, HazardRef};
-use crate::sys::park::Backoff;
-use crate::sys::slot_ref::SlotRef;
+use crate::sys::handles::epoch::Visit;
+use crate::sys::handles::handle_ref::{EpochRef, HazardRef};
+use crate::sys::handles::slot_ref::SlotRef;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::hints::usually;
 use std::sync::Arc;
 
 /// A started operation.

@@ -8,8 +8,8 @@ use super::p2p::Started;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::error::Result;
 use crate::runtime::backend::{OpId, PersistentOps};
-use crate::sys::buf::Region;
-use crate::sys::within::Within;
+use crate::sys::handles::owning_ref::Within;
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Ends it with its request.

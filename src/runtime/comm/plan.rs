@@ -18,7 +18,7 @@ use super::steps::Steps;
 use super::types;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 
 /// What a collective is called with, and on how many ranks.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use super::link::{Class, Link};
 use super::p2p::Started;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Done, OpId, SendMode};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
 /// Memory of the library and at most one operation posted into it.

@@ -6,7 +6,7 @@ use super::{Comm, absence, p2p, progress};
 use crate::abi::comm::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Done;
-use crate::sys::park::Backoff;
+use crate::sys::sync::backoff::Backoff;
 
 /// Waits for a message that a receive would take; it stays.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {

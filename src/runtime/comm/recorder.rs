@@ -13,8 +13,8 @@
 
 use super::call::{Call, Kind};
 use crate::runtime::trace;
-use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering, fence};
-use crate::sys::{cache, epoch};
+use crate::sys::handles::epoch;
+use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, fence, hints, size};
 use std::array;
 use std::iter::from_fn;
 use std::ptr;
@@ -23,7 +23,7 @@ use std::ptr;
 const AHEAD: usize = 4;
 
 /// Operations kept.
-const KEPT: usize = sync::size(64, 1);
+const KEPT: usize = size(64, 1);
 
 /// A line of the cache each: noting one touches no other.
 #[derive(Default)]
@@ -188,7 +188,7 @@ impl Recorder {
             return Ticket(self.note_own(words).number << 2);
         }
         let [first, second, third] = words;
-        cache::rarely();
+        hints::rarely();
         self.begin_other(first, second, third)
     }
 
@@ -199,7 +199,7 @@ impl Recorder {
             return self.note_own(words);
         }
         let [first, second, third] = words;
-        cache::rarely();
+        hints::rarely();
         self.note_other(first, second, third)
     }
 
@@ -210,7 +210,7 @@ impl Recorder {
         let entry = self.own.note(number, words, None);
         // By the time that it is used again, large messages may have pushed it out of the nearer
         // caches. (At the list's end what comes after that is asked for: no matter.)
-        cache::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
+        hints::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
         Noting { entry, number }
     }
 
@@ -256,7 +256,7 @@ impl Recorder {
         if ticket.0 & (SHARED | TRACED) == 0 {
             self.own.over(ticket.0 >> 2);
         } else {
-            cache::rarely();
+            hints::rarely();
             self.end_other(ticket);
         }
     }

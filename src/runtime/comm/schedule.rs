@@ -13,7 +13,7 @@ use super::types::Reduction;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Done, SendMode};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// Scratch buffers that a schedule keeps from one collective to the next, and the bytes of all of
 /// them.

@@ -2,7 +2,7 @@
 //! only looks. They are written once, for both, so what is looked at is what would run.
 
 use crate::error::Result;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// A list of steps in rounds. A round's sends and receives are all started, then all completed;
 /// then its local steps run in order.

@@ -6,9 +6,9 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{invalid_handle, log};
-use crate::sys::epoch::{self, Guard, Visit};
-use crate::sys::handle_ref::HazardRef;
-use crate::sys::slab::Table;
+use crate::sys::handles::epoch::{self, Guard, Visit};
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::handles::handle_table::Table;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
 //! Element types and reduction operations: what a number means, and which go together. Built-in
-//! ones are in `sys::reduce`; the program's own are kept here, under numbers of `numbered`.
+//! ones are in `sys::compute::reduce`; the program's own are kept here, under numbers of
+//! `numbered`.
 
 use super::numbered::{self, Found, Numbered};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::reduce::{self, Kernels, user::UserOp};
+use crate::sys::compute::reduce::{self, Kernels, user::UserOp};
+use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::{CStr, CString};
 
 /// Longest name in bytes.

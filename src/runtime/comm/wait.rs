@@ -8,9 +8,9 @@ use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Done;
-use crate::sys::clock::Deadline;
-use crate::sys::epoch::{self, Guard};
-use crate::sys::park::Backoff;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
 
 fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))

@@ -6,8 +6,8 @@ use super::p2p::Started;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId};
-use crate::sys::clock::Deadline;
-use crate::sys::park::Backoff;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
 use std::task::Poll;
 
 /// How long a transport that may keep operations has to give one back, and after it has kept one.

@@ -7,7 +7,7 @@ use crate::abi::enums::DTL_ENUM_MEMORY;
 use crate::abi::word::*;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{enums, memory};
-use crate::sys::epoch;
+use crate::sys::handles::epoch;
 
 /// A key and what happens there.
 type Way = (Slots, String);

@@ -12,8 +12,8 @@ use crate::runtime::enums;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::memory::{self, Located, Owner};
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Addr;
-use crate::sys::epoch::{self, Guard};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -7,7 +7,7 @@ use crate::abi::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
 use std::fmt::Write;
 use std::sync::Arc;
 

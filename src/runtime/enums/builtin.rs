@@ -4,7 +4,7 @@ use super::{All, Enumeration, UNDEFINED, attrs, value_of};
 use crate::abi::enums::*;
 use crate::abi::word::*;
 use crate::runtime::chunks::Chunks;
-use crate::sys::lock::RwLock;
+use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 
 type Members = &'static [(dtl_enum_word_t, &'static str)];

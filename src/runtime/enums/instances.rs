@@ -8,8 +8,8 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result, fail};
 use crate::runtime::chunks::{CHUNK, Chunks};
 use crate::runtime::lifecycle;
-use crate::sys::hash;
-use crate::sys::lock::Mutex;
+use crate::sys::compute::fnv;
+use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 
 /// Instances in a process' life.
@@ -79,7 +79,7 @@ fn hash_of(template: &Member, values: &[Value]) -> u64 {
     let mix = |hash: u64, bits: u64| (hash.rotate_left(5) ^ bits).wrapping_mul(FACTOR);
     let hash = values.iter().fold(template.word, |hash, value| match value {
         Value::Bits(bits) => mix(hash, *bits),
-        Value::Text(text) => mix(hash, hash::of(text.to_bytes())),
+        Value::Text(text) => mix(hash, fnv::of(text.to_bytes())),
     });
     // A product's upper bits depend on all lower ones, and a double may have no lower ones.
     mix(hash >> 32, hash)

@@ -18,7 +18,7 @@ use crate::abi::enums::{DTL_ENUM_WITH_UNDEFINED, dtl_enum_t};
 use crate::abi::word::{DTL_MEMORY_UNDEFINED, dtl_enum_word_t};
 use crate::error::{Error, Result, fail};
 use crate::runtime::chunks::{CHUNK, Chunks};
-use crate::sys::lock::RwLock;
+use crate::sys::sync::lock::RwLock;
 use attrs::{Attr, Field};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};

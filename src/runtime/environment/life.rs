@@ -10,8 +10,8 @@ use super::version::Need;
 use super::{CHANGED, Description, Phase, Record, STATE, State, ordered, probe, unknown};
 use crate::error::{Error, Result, fail};
 use crate::runtime::{lifecycle, log};
-use crate::sys::buf::Block;
-use crate::sys::lock::MutexGuard;
+use crate::sys::memory::buf::Block;
+use crate::sys::sync::lock::MutexGuard;
 use std::sync::Arc;
 
 /// Environments that are kept started, until this is dropped.

@@ -14,8 +14,8 @@ use crate::runtime::dispatch::route;
 use crate::runtime::memory::{Located, locate};
 use crate::runtime::registry::Backend;
 use crate::runtime::{trace, transfer};
-use crate::sys::buf::Region;
-use crate::sys::epoch::{self, Guard};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
 /// Queues a copy of `src` to `dst` (same length). Bad ranges are refused at once.

@@ -13,9 +13,9 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exec, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
-use crate::sys::clock::Deadline;
-use crate::sys::lock::Mutex;
-use crate::sys::park::Backoff;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -4,8 +4,8 @@
 //! for the earlier record keep theirs.
 
 use crate::error::{Error, Result, fail};
-use crate::sys::clock::{Deadline, now_ns};
-use crate::sys::lock::{Condvar, Mutex};
+use crate::sys::sync::clock::{Deadline, now_ns};
+use crate::sys::sync::lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 

@@ -14,9 +14,9 @@ use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::registry::Backend;
-use crate::sys::args::ArgPack;
-use crate::sys::buf::{Addr, Scratch};
-use crate::sys::clock::now_ns;
+use crate::sys::compute::kernel_args::ArgPack;
+use crate::sys::memory::buf::{Addr, Scratch};
+use crate::sys::sync::clock::now_ns;
 use std::ffi::c_void;
 use std::sync::Arc;
 

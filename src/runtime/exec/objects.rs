@@ -11,10 +11,10 @@ use crate::abi::handle::*;
 use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
-use crate::sys::epoch::{self, Guard};
-use crate::sys::handle_ref::HazardRef;
-use crate::sys::lock::RwLock;
-use crate::sys::slab::Table;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::handles::handle_table::Table;
+use crate::sys::sync::lock::RwLock;
 use std::sync::Arc;
 
 /// Type bytes of the handles.

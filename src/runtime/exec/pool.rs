@@ -6,21 +6,22 @@
 //! it, and those wait at most for loops nested deeper. Workers are made at first use; without work
 //! they soon sleep.
 //!
-//! Not here: kinds of executors and what a user sees (`executor`), how threads meet (`sys::team`),
-//! how pieces change hands (`sys::share`). Why it is as it is: docs/explanation/executor.md.
+//! Not here: kinds of executors and what a user sees (`executor`), how threads meet
+//! (`sys::compute::team`), how pieces change hands (`sys::compute::work_stealing`). Why it is as it
+//! is: docs/explanation/executor.md.
 
 use super::fence::Fence;
 use super::outcome;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::Addr;
-use crate::sys::clock::now_ns;
-use crate::sys::epoch;
-use crate::sys::lock::{Condvar, Mutex};
-use crate::sys::machine;
-use crate::sys::share::{self, Shares};
-use crate::sys::team::{PLACES, Team};
-use crate::sys::thread::spawn;
+use crate::sys::compute::team::{PLACES, Team};
+use crate::sys::compute::work_stealing::{self, Shares};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::hwinfo;
+use crate::sys::os::thread::spawn;
+use crate::sys::sync::clock::now_ns;
+use crate::sys::sync::lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,7 +76,7 @@ pub fn default_size() -> u32 {
         wanted.as_deref().and_then(|list| list.split(',').next()?.trim().parse::<u32>().ok());
     match first {
         Some(threads) if threads > 0 => threads.min(LARGEST),
-        _ => machine::usable_cores().min(LARGEST),
+        _ => hwinfo::usable_cores().min(LARGEST),
     }
 }
 
@@ -149,7 +150,7 @@ impl Pool {
         let size = size.max(1);
         let shared = Shared {
             size,
-            team: Team::new(size > machine::usable_cores()),
+            team: Team::new(size > hwinfo::usable_cores()),
             shares: (0..PLACES).map(|_| Shares::new(size as usize)).collect(),
             hired: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
@@ -188,7 +189,7 @@ impl Pool {
         else {
             return run_in_order(begin, end, grain, &body);
         };
-        let round = grain.saturating_mul(share::MOST);
+        let round = grain.saturating_mul(work_stealing::MOST);
         let has_failed = AtomicBool::new(false);
         let mut work = Loop { begin, end, grain, body, has_failed, failure: Mutex::new(None) };
         while work.begin < end && !*work.has_failed.get_mut() {

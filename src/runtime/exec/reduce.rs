@@ -9,7 +9,7 @@ use super::outcome;
 use super::pool::Body;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
-use crate::sys::buf::{Addr, Region, Scratch};
+use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::c_void;
 use std::sync::Arc;
 

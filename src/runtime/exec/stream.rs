@@ -25,10 +25,10 @@ use crate::runtime::backend::{Exec, Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::args::ArgPack;
-use crate::sys::buf::Addr;
-use crate::sys::clock::Deadline;
-use crate::sys::lock::Mutex;
+use crate::sys::compute::kernel_args::ArgPack;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -6,9 +6,9 @@
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
-use crate::sys::buf::Addr;
-use crate::sys::epoch;
-use crate::sys::lock::Mutex;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;

@@ -11,7 +11,7 @@
 //! (`queue`).
 
 use crate::error::{Error, Result};
-use crate::sys::lock::Mutex;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

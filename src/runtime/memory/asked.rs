@@ -6,10 +6,10 @@ use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::{log, plain, registry};
-use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
-use crate::sys::heap;
-use crate::sys::lock::RwLock;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::heap;
+use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -14,10 +14,10 @@ use crate::abi::word::DTL_MEMORY_PINNED;
 use crate::error::Result;
 use crate::runtime::backend::Found;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch;
-use crate::sys::lock::RwLock;
-use crate::sys::process::host_ranges;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::os::process::host_ranges;
+use crate::sys::sync::lock::RwLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most backends that are queried.

@@ -9,7 +9,8 @@ use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::registry::Backend;
-use crate::sys::{heap, process};
+use crate::sys::memory::heap;
+use crate::sys::os::process;
 use std::sync::atomic::Ordering;
 
 /// Fills in a backend's counters.

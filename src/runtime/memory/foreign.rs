@@ -3,8 +3,8 @@
 //! copies find its backend. Entries may overlap, as several arrays may refer to the same memory.
 
 use super::{Allocation, hidden};
-use crate::sys::buf::Addr;
-use crate::sys::lock::RwLock;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -10,9 +10,10 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
 use crate::runtime::device;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
-use crate::sys::{fd, hash, machine};
+use crate::sys::compute::fnv;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::{fd, hwinfo};
 
 const WORDS: usize = 16;
 const TICKET_WORDS: usize = DTL_MEM_HANDLE_ROOM as usize / 8;
@@ -66,17 +67,17 @@ fn name_words(name: &str) -> [u64; 2] {
 }
 
 fn align_and_name(align: u64, name: &str) -> u64 {
-    hash::of(name.as_bytes()) & !0xFF | u64::from(align.trailing_zeros())
+    fnv::of(name.as_bytes()) & !0xFF | u64::from(align.trailing_zeros())
 }
 
 fn sum(head: &Head, ticket: &Ticket) -> u64 {
     let head = Head { sum: 0, name: head.name, ..*head }.words();
     let bytes: Vec<u8> = head.iter().chain(ticket).flat_map(|word| word.to_ne_bytes()).collect();
-    hash::of(&bytes)
+    fnv::of(&bytes)
 }
 
 fn node() -> Result<u64> {
-    let told = machine::node_id();
+    let told = hwinfo::node_id();
     told.map_err(|error| match fd::shortage(&error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, text),
         None => Error::new(

@@ -15,8 +15,8 @@ use crate::error::{Result, fail};
 use crate::runtime::asked::ASKED;
 use crate::runtime::registry::Backend;
 use crate::runtime::zeroed_kind_info;
-use crate::sys::buf::{Addr, Region};
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::lock::Mutex;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -7,8 +7,8 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::Place;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::zeroed_kind_info;
-use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
 
 /// A range passed to a copy or fill, with the backend that owns the memory.
 pub struct Located<'g> {

@@ -16,9 +16,9 @@ use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::trace::{self, Args};
-use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
-use crate::sys::heap;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::heap;
 use std::sync::Arc;
 
 /// Allocates: by the handler of the kind if the program has one, else on the stream's device.

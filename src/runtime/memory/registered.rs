@@ -11,9 +11,9 @@ use crate::runtime::backend::Found;
 use crate::runtime::enums::describe as name_of;
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, log};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::heap;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::heap;
+use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

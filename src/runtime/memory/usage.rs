@@ -3,7 +3,7 @@
 use crate::error::{Result, fail};
 use crate::runtime::plain;
 use crate::runtime::registry::Backend;
-use crate::sys::heap;
+use crate::sys::memory::heap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -6,7 +6,7 @@ use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::error::Result;
 use crate::runtime::dispatch::{self, Action};
 use crate::runtime::registry;
-use crate::sys::epoch::{self, Guard};
+use crate::sys::handles::epoch::{self, Guard};
 
 /// For the host's dispatch_register: keeps what `make` has registered for the plugin that this
 /// thread is loading.

@@ -3,7 +3,7 @@
 use super::{STATE, registered};
 use crate::error::Error;
 use crate::runtime::settings;
-use crate::sys::dl;
+use crate::sys::os::dl;
 use std::path::{Path, PathBuf};
 
 /// The folders and files that are searched, in order, and who names them. Installed folders that do

@@ -10,9 +10,9 @@ use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::event::{Event, Gate};
-use crate::sys::buf::Addr;
-use crate::sys::lock::Mutex;
-use crate::sys::stopwatch::Stopwatch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::tsc::Stopwatch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

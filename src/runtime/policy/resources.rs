@@ -10,8 +10,8 @@ use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
-use crate::sys::buf::Addr;
-use crate::sys::epoch::{self, Guard};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::Addr;
 use std::ffi::c_char;
 use std::sync::Arc;
 

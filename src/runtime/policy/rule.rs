@@ -9,7 +9,7 @@ use crate::abi::policy::*;
 use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 
 /// Which policy, before its resources are known.
 pub enum Rule {

@@ -7,8 +7,8 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
-use crate::sys::epoch::Guard;
-use crate::sys::lock::Mutex;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
 /// New streams, one on each device of a backend; null = of every backend that "auto" may choose.

@@ -16,11 +16,11 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::trace::{self, Args};
-use crate::sys::buf::Addr;
-use crate::sys::clock::Deadline;
-use crate::sys::epoch;
-use crate::sys::park::Backoff;
-use crate::sys::stopwatch::Stopwatch;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::tsc::Stopwatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -4,7 +4,7 @@
 use super::{Backend, NAMED, Replaced, TABLE, choose_again, pin};
 use crate::error::{Result, fail};
 use crate::runtime::settings;
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
 use std::sync::Arc;
 
 /// The rule for names of backends and plugins.

@@ -4,7 +4,7 @@ use super::names::Name;
 use crate::abi::status::dtl_status_t;
 use crate::abi::trace::*;
 use crate::runtime::comm::types;
-use crate::sys::journal::Record;
+use crate::sys::sync::spsc_queue::Record;
 use std::fmt::{self, Write};
 
 /// Longest text that goes with an event.

@@ -10,8 +10,9 @@ use super::names::Name;
 use super::text::{self, Place};
 use crate::error::{Error, Result, fail};
 use crate::runtime::{launch, lifecycle, log};
-use crate::sys::lock::{Condvar, Mutex};
-use crate::sys::{clock, fd, journal, process, thread};
+use crate::sys::os::{fd, process, thread};
+use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::{clock, spsc_queue};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -48,7 +49,7 @@ pub(super) struct Trace {
 pub(super) struct Journal {
     /// Which file they are for.
     pub(super) trace: u64,
-    events: journal::Journal,
+    events: spsc_queue::Journal,
     thread: i32,
     has_ended: AtomicBool,
 }
@@ -192,7 +193,7 @@ impl Trace {
     /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left
     /// out.
     pub(super) fn join(&self) -> Option<Arc<Journal>> {
-        let Some(events) = journal::Journal::new(ROOM) else {
+        let Some(events) = spsc_queue::Journal::new(ROOM) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return None;
         };

@@ -19,8 +19,8 @@ pub use args::Args;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::trace::{DTL_TRACE_CALL, DTL_TRACE_SPAN, dtl_trace_fn_t};
 use crate::error::{Result, fail};
-use crate::sys::buf::Addr;
-use crate::sys::lock::Mutex;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -6,7 +6,7 @@
 
 use crate::runtime::chunks::Chunks;
 use crate::runtime::for_ever;
-use crate::sys::lock::Mutex;
+use crate::sys::sync::lock::Mutex;
 use std::ffi::{CStr, CString};
 
 /// The number of a name.

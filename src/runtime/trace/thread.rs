@@ -6,7 +6,7 @@ use super::{CHANGES, SINKS, Sinks, Tool, file};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::trace::{DTL_TRACE_OPERATION, dtl_trace_event_t};
-use crate::sys::clock;
+use crate::sys::sync::clock;
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::sync::Arc;

@@ -15,8 +15,8 @@ use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
 use crate::runtime::dispatch::route::{self, Axes};
 use crate::runtime::memory::{Located, locate_around};
-use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch::Guard;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
 
 /// Most axes.
 pub const MOST_AXES: usize = 8;

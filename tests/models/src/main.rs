@@ -1,9 +1,10 @@
-//! Models of the lock-free and concurrent pieces of the library: every interleaving of a few threads
-//! and every value that the memory model lets a load return, by loom.
+//! Models of the lock-free and concurrent pieces of the library: every interleaving of a few
+//! threads and every value that the memory model lets a load return, by loom.
 //!
 //! The pieces are the library's own files, compiled here a second time; only what they stand on
-//! (`sys::sync`, `sys::lock`, `sys::tls`, the ring's memory) is replaced by loom's. Not a part of the
-//! library's build. Run by `./run models`; docs/explanation/concurrency.md says what each covers.
+//! (`sys::sync` with its locks and `tls`, the memory of rings) is replaced by loom's. Not a part of
+//! the library's build. Run by `./run models`; docs/explanation/concurrency.md says what each
+//! covers.
 //!
 //!     dtl-models [PART OF A NAME]
 #![allow(dead_code, unused_imports, reason = "the library's files hold more than the models use")]
@@ -54,7 +55,7 @@ fn main() {
         backend::board_model::ALL,
         backend::shm::model::ALL,
         sys::model::ALL,
-        sys::heap::ALL,
+        sys::memory::heap::ALL,
         sys::journal_model::ALL,
         sys::team_model::ALL,
         sys::window_model::ALL,
@@ -62,7 +63,8 @@ fn main() {
         runtime::policy::ALL,
     ]
     .concat();
-    let chosen: Vec<Model> = models.into_iter().filter(|(name, _)| name.contains(&wanted)).collect();
+    let chosen: Vec<Model> =
+        models.into_iter().filter(|(name, _)| name.contains(&wanted)).collect();
     let failed = chosen.iter().filter(|model| !check(**model)).count();
     if failed > 0 || chosen.is_empty() {
         println!("{failed} of {} models failed", chosen.len());

@@ -22,7 +22,7 @@ use crate::backend::driver::{self, Driver as _, Stream};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{ModuleLaunch, Source, Wanted};
 use crate::runtime::enums::describe;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use ptx::Entries;
 use std::ffi::CString;
 use std::ptr;

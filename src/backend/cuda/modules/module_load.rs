@@ -3,7 +3,7 @@
 use super::super::symbols::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::ptr;
 

@@ -87,7 +87,7 @@ pub const STANDARD: Abi = Abi {
 };
 
 /// Room for the status of any interface.
-pub use crate::sys::asking::STATUS_ROOM;
+pub use crate::sys::compute::foreign_test::STATUS_ROOM;
 
 impl Abi {
     /// The value of a predefined handle.

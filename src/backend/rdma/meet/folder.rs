@@ -14,8 +14,8 @@ use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, seconds};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, fail, is_status};
-use crate::sys::clock::Deadline;
-use crate::sys::{process, trust};
+use crate::sys::os::{process, secure_path};
+use crate::sys::sync::clock::Deadline;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -42,12 +42,13 @@ pub(super) fn meet(path: &Path, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
     let fault = |what: String| {
         Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()))
     };
-    let checked = trust::resolve(path).and_then(|path| trust::check_folder(&path).map(|()| path));
+    let checked =
+        secure_path::resolve(path).and_then(|path| secure_path::check_folder(&path).map(|()| path));
     let path = checked.map_err(|refusal| match refusal {
-        trust::Refusal::System(error) => {
+        secure_path::Refusal::System(error) => {
             fault(format!("{error}; make it, where all ranks see it, or name another way to meet"))
         }
-        trust::Refusal::Untrusted(why) => fault(format!("refused: {why}")),
+        secure_path::Refusal::Untrusted(why) => fault(format!("refused: {why}")),
     })?;
     let folder = path.join(format!("dtl-{}-{:016x}", process::own_uid(), job.key()));
     let place = Place { folder, job, talk, own: process::random_u64().unwrap_or(1) };
@@ -198,7 +199,7 @@ impl Place<'_> {
         let name = of_rank(invitation.unwrap_or(0), self.job.rank(), "");
         let head = [self.own, self.job.size() as u64, deadline.left_ns()];
         let words = [&head[..], &self.talk.says()].concat();
-        let checked = trust::check_folder(&self.folder);
+        let checked = secure_path::check_folder(&self.folder);
         match checked.map_err(refused).map(|()| self.write_first(&name, &words)) {
             Ok(Ok(())) => Ok(Seat::Own),
             Ok(Err(error)) if error.kind() == ErrorKind::AlreadyExists => {
@@ -442,7 +443,7 @@ fn invite(place: &Place<'_>) -> Result<()> {
         if let Some(error) = made.err().filter(|error| error.kind() != ErrorKind::AlreadyExists) {
             return Err(place.failed("", &error));
         }
-        let checked = trust::check_folder(&place.folder);
+        let checked = secure_path::check_folder(&place.folder);
         let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         match checked.map_err(refused).map(|()| place.write(INVITATION, &[place.own])) {
             Ok(Ok(())) => return Ok(()),

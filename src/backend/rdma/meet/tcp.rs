@@ -11,8 +11,8 @@ use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, disagreemen
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
 use crate::error::{Error, Result, is_status};
-use crate::sys::clock::{Deadline, now_ns};
-use crate::sys::{fd, net, poller, thread};
+use crate::sys::os::{fd, poller, tcp, thread};
+use crate::sys::sync::clock::{Deadline, now_ns};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -84,8 +84,8 @@ impl Place<'_> {
         loop {
             // A name may mean something else on its own machine than elsewhere.
             let listener = match self.host.parse::<IpAddr>() {
-                Ok(address) => net::listen(SocketAddr::new(address, self.port)),
-                Err(_) => net::listen_everywhere(self.port),
+                Ok(address) => tcp::listen(SocketAddr::new(address, self.port)),
+                Err(_) => tcp::listen_everywhere(self.port),
             };
             let error = match listener {
                 Ok(listener) => return Ok(listener),
@@ -302,7 +302,7 @@ impl Root<'_> {
         let living = self.seats.iter().flatten().filter(|seat| !seat.has_ended);
         fds.extend(living.map(|seat| seat.channel.as_fd()));
         poller::wait_readable(&fds, self.deadline.left_ns().min(STRANGER_NS))?;
-        while let Some((stream, _)) = net::accept(&self.listener)? {
+        while let Some((stream, _)) = tcp::accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
                 self.guests.remove(0);
             }

@@ -4,7 +4,7 @@ use super::*;
 use crate::abi::status::*;
 use crate::backend::{local, shm};
 use crate::runtime::backend::Exchange;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::fs;
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ fn record(rank: i32) -> Vec<u64> {
 
 /// Ranks come in an order that the seed says.
 fn come(seed: u64, rank: i32) {
-    let drawn = hash::of(seed.to_le_bytes().iter().chain(&rank.to_le_bytes()));
+    let drawn = fnv::of(seed.to_le_bytes().iter().chain(&rank.to_le_bytes()));
     std::thread::sleep(Duration::from_millis(drawn % 15));
 }
 

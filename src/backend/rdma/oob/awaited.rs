@@ -9,7 +9,7 @@
 use super::connection::Frame;
 use super::{Life, NEVER, Oob};
 use crate::runtime::log;
-use crate::sys::clock::now_ns;
+use crate::sys::sync::clock::now_ns;
 
 /// How long a message is waited for before.
 const MOMENT_NS: u64 = 100_000_000;

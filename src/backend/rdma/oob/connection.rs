@@ -5,10 +5,10 @@ use super::{LISTENER, LONGEST, Life, Oob};
 use crate::backend::os_error::os_error;
 use crate::error::Result;
 use crate::runtime::log;
-use crate::sys::clock::now_ns;
-use crate::sys::fd;
-use crate::sys::net;
-use crate::sys::poller::Wanted;
+use crate::sys::os::fd;
+use crate::sys::os::poller::Wanted;
+use crate::sys::os::tcp;
+use crate::sys::sync::clock::now_ns;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -138,8 +138,8 @@ impl Oob {
         mut last: Unreached,
     ) -> Result<std::result::Result<(TcpStream, SocketAddr), Unreached>> {
         while let Some(way) = ways.pop() {
-            let begun = net::connect(way)
-                .and_then(|stream| net::end_if_silent(&stream, self.silent).map(|()| stream));
+            let begun = tcp::connect(way)
+                .and_then(|stream| tcp::end_if_silent(&stream, self.silent).map(|()| stream));
             match begun {
                 Ok(stream) => return Ok(Ok((stream, way))),
                 Err(error) if fd::shortage(&error).is_some() => {
@@ -190,12 +190,12 @@ impl Oob {
     pub(super) fn admit(&mut self) {
         loop {
             let Some(listener) = &self.listener else { return };
-            match net::accept(listener) {
+            match tcp::accept(listener) {
                 Ok(None) => return,
                 Ok(Some((stream, _))) => {
                     self.is_short = false;
                     // Without it only a silent machine is noticed later.
-                    drop(net::end_if_silent(&stream, self.silent));
+                    drop(tcp::end_if_silent(&stream, self.silent));
                     self.make_room_for_guest();
                     let index = self.keep(stream, -1, Stage::Guest);
                     self.alarm(now_ns().saturating_add(GUEST_NS));

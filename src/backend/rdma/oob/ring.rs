@@ -11,7 +11,7 @@ use super::connection::{Unreached, kind};
 use super::{Event, Life, NEVER, Oob, Stage};
 use crate::error::Result;
 use crate::runtime::log;
-use crate::sys::clock::now_ns;
+use crate::sys::sync::clock::now_ns;
 
 /// How long after a farewell others are told.
 const TOGETHER_NS: u64 = 100_000_000;

@@ -5,7 +5,7 @@ use super::super::channel::{Channel, bytes_of};
 use super::connection::{Stage, kind};
 use super::{Event, LONGEST, Oob, Options, WORDS};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
-use crate::sys::unforked::Unforked;
+use crate::sys::os::close_on_fork::Unforked;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;

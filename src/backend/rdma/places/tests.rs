@@ -1,7 +1,7 @@
 //! Ports and addresses chosen from lists, and seen in a library of the test's own.
 
 use super::*;
-use crate::sys::buf::Addr;
+use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_int, c_void};
 use std::fs;
 

@@ -4,7 +4,7 @@ use super::choice::Algorithm;
 use super::{Group, block, turn};
 use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Block r of `send` goes to rank r; block r of `recv` comes from rank r; blocks of `len` bytes. In
 /// place `send` is `recv`.

@@ -5,7 +5,7 @@ use super::table::{Extent, Root, Row};
 use crate::abi::word::dtl_dtype_t;
 use crate::runtime::comm::kind::Kind;
 use crate::runtime::comm::types::Reduction;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::slice;
 
 /// Memory that a collective reads or writes.

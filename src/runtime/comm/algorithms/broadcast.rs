@@ -4,7 +4,7 @@ use super::choice::Algorithm;
 use super::{Group, ring, share};
 use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 pub(crate) fn barrier(s: &mut dyn Steps, g: Group) -> Result<()> {
     let mut distance = 1;

@@ -4,7 +4,7 @@ use super::choice::Algorithm;
 use super::{Group, block, ring, turn, turn_back};
 use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Width of the subtree below a rank in a binomial tree over `size` ranks (counted from the root).
 fn subtree(me: i32, size: i32) -> i32 {

@@ -52,7 +52,7 @@ pub(super) use reduce::{allreduce, reduce, reduce_scatter};
 pub(super) use scan::{exscan, scan};
 
 use super::steps::Steps;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use choice::Algorithm;
 use levels::Levels;
 

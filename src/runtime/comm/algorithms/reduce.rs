@@ -9,7 +9,7 @@ use super::choice::Algorithm;
 use super::{Folding, Group, ring, share};
 use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Bytes that fit the cache together with what they are folded with.
 const PIECE: usize = 512 << 10;

@@ -3,7 +3,7 @@
 use super::Group;
 use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// Everything up to and with this rank.
 pub(crate) fn scan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {

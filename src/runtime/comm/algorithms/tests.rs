@@ -15,7 +15,7 @@ use crate::runtime::comm::call::{KINDS, Kind};
 use crate::runtime::comm::coll::{Buffer, CollArgs};
 use crate::runtime::comm::steps::Steps;
 use crate::runtime::comm::types::reduction;
-use crate::sys::buf::{Addr, Region};
+use crate::sys::memory::buf::{Addr, Region};
 use std::fmt::Write;
 
 /// Distance between imaginary buffers. Every buffer is smaller.

@@ -8,7 +8,7 @@ use super::{Folding, Group, allgatherv, gatherv, scatterv};
 use crate::error::Result;
 use crate::runtime::comm::kind::Kind;
 use crate::runtime::comm::steps::Steps;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 
 /// The algorithm for a part.
 fn how(kind: Kind, g: Group, bytes: usize, commutes: bool) -> Algorithm {

@@ -21,10 +21,10 @@ use crate::runtime::comm::schedule::{Advance, Schedule};
 use crate::runtime::comm::table::check_outside;
 use crate::runtime::comm::types::Reduction;
 use crate::runtime::comm::{Comm, progress, withdrawing};
-use crate::sys::cache::usually;
-use crate::sys::epoch;
-use crate::sys::park::Backoff;
-use crate::sys::turn::Taken;
+use crate::sys::handles::epoch;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::biased_trylock::Taken;
+use crate::sys::sync::hints::usually;
 use questions::Questions;
 use std::sync::atomic::Ordering;
 

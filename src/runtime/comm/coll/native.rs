@@ -13,9 +13,9 @@ use crate::runtime::comm::p2p::Data;
 use crate::runtime::comm::schedule::Advance;
 use crate::runtime::comm::{Comm, progress, types};
 use crate::runtime::memory::hidden;
-use crate::sys::buf::{Addr, Region};
-use crate::sys::cache::{self, usually};
-use crate::sys::handle_ref::HazardRef;
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::hints::{self, usually};
 
 /// Begins a collective, if the transport has it.
 #[inline(never)]
@@ -82,7 +82,7 @@ pub fn allreduce(
     let ended = native.allreduce(from, recv.bytes.addr(), count, by);
     comm.recorder.end(ticket);
     if let Err(error) = ended {
-        cache::rarely();
+        hints::rarely();
         let begun = Beginning { ticket, call, turn };
         return Some(allreduce_failed(comm, begun, (send, recv.bytes), error));
     }

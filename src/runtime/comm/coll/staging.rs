@@ -12,7 +12,7 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::call::Kind;
 use crate::runtime::comm::staging::{copy_out, host_memory, is_hidden};
 use crate::runtime::transfer;
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// What a collective does with a buffer.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use crate::runtime::comm::algorithms::{self as algorithm, Way};
 use crate::runtime::comm::call::{Call, Kind};
 use crate::runtime::explain;
 use crate::runtime::memory::hidden;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::sync::atomic::Ordering;
 
 /// How the caller completes a collective.

@@ -11,7 +11,7 @@ use super::super::Comm;
 use super::super::absence::Absences;
 use super::super::link::Class;
 use super::{next_message, read_absences};
-use crate::sys::lock::Mutex;
+use crate::sys::sync::lock::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

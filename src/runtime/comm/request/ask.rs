@@ -8,10 +8,10 @@ use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
-use crate::sys::asking::{Answer, Heard};
-use crate::sys::cache;
-use crate::sys::epoch::Guard;
-use crate::sys::pool::{Locked, Missed};
+use crate::sys::compute::foreign_test::{Answer, Heard};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::handles::slot_map::{Locked, Missed};
+use crate::sys::sync::hints;
 use std::task::Poll;
 
 /// How a request stands for who asks after it.
@@ -64,9 +64,9 @@ pub(in crate::runtime::comm) fn is_over(
     told: &mut Outcome,
     waits: bool,
 ) -> bool {
-    let Some(request) = cache::usual(TABLE.try_look(handle.id).ok()) else { return false };
+    let Some(request) = hints::usual(TABLE.try_look(handle.id).ok()) else { return false };
     let Some(comm) = request.comm(inside) else { return false };
-    let Some(message) = cache::usual(request.message()) else { return false };
+    let Some(message) = hints::usual(request.message()) else { return false };
     matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
 }
 
@@ -85,7 +85,7 @@ fn end_message(
         Some(op) => {
             let asked = comm.hear(op, &mut told.0, waits);
             if !matches!(asked, Poll::Ready(Ok(()))) {
-                cache::rarely();
+                hints::rarely();
                 return asked;
             }
             comm.tell_inner(&mut told.0);
@@ -94,7 +94,7 @@ fn end_message(
     }
     comm.recorder.end(ticket);
     if told.0.status != DTL_SUCCESS {
-        cache::rarely();
+        hints::rarely();
         request.tell_failure(comm, told);
     }
     request.forget(inside);
@@ -109,7 +109,7 @@ impl Comm {
         let mut heard = Heard::nothing();
         match asking.ask(op.0, &mut heard, waits & progress::is_idle()) {
             Answer::Over => {
-                if !cache::usually(heard.code == 0 && told.is_unasked()) {
+                if !hints::usually(heard.code == 0 && told.is_unasked()) {
                     if let Some(test) = &self.link.foreign_test {
                         test.part().tell(op, &heard, told);
                     }
@@ -117,11 +117,11 @@ impl Comm {
                 Poll::Ready(Ok(()))
             }
             Answer::Pending => {
-                cache::rarely();
+                hints::rarely();
                 Poll::Pending
             }
             Answer::Unasked => {
-                cache::rarely();
+                hints::rarely();
                 self.link.part().test(op, told)
             }
         }

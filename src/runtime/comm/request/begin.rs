@@ -8,7 +8,7 @@ use super::{Plan, TABLE, kept, not_begun, of_message, other, started};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::error::Result;
 use crate::runtime::backend::{RecvMode, Selector, SendMode};
-use crate::sys::cache;
+use crate::sys::sync::hints;
 
 /// Starts the usual message.
 #[inline(always)]
@@ -36,7 +36,7 @@ pub fn begin(
             kept(comm, TABLE.put_inside(comm.inside(), handle.id, request))
         }
         Err(error) => {
-            cache::rarely();
+            hints::rarely();
             Err(not_begun(comm, ticket, error))
         }
     }

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
-use crate::sys::epoch;
-use crate::sys::pool::{Missed, Then};
+use crate::sys::handles::epoch;
+use crate::sys::handles::slot_map::{Missed, Then};
 use std::task::Poll;
 
 /// Refuses while a collective of the communicator runs that nobody can take back.

@@ -2,7 +2,7 @@
 //! tests of what algorithms list.
 
 use super::{Schedule, Step};
-use crate::sys::buf::Scratch;
+use crate::sys::memory::buf::Scratch;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Runs them to their end; the messages as sender, receiver and bytes. Panics if they wait for each

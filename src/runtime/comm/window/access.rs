@@ -14,8 +14,8 @@ use crate::runtime::comm::request;
 use crate::runtime::comm::types;
 use crate::runtime::memory::hidden;
 use crate::runtime::trace::{self, Args};
-use crate::sys::buf::Region;
-use crate::sys::rmw;
+use crate::sys::compute::shared_atomics;
+use crate::sys::memory::buf::Region;
 
 /// Where at which target.
 #[derive(Clone, Copy)]
@@ -125,7 +125,7 @@ pub fn rget(window: &Window, into: Region, place: Place) -> Result<dtl_request_t
 
 /// A dtype and operation that a target applies: built-in ones.
 pub fn change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
-    match rmw::update(dtype, op) {
+    match shared_atomics::update(dtype, op) {
         Some(update) => Ok(Change { dtype, op, update }),
         None => Err(no_change(name, dtype, op)),
     }

@@ -12,7 +12,7 @@ use crate::runtime::backend::{self, WindowPart};
 use crate::runtime::comm::call::Kind;
 use crate::runtime::comm::{Comm, group};
 use crate::runtime::explain;
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
 /// This rank's memory, or so many bytes that the transport is to allocate.

@@ -10,12 +10,12 @@ use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{PART_WORDS, Part, PartKey};
 use crate::runtime::comm::{Comm, progress};
-use crate::sys::buf::Region;
-use crate::sys::clock::{self, Deadline};
-use crate::sys::park::Backoff;
-use crate::sys::rmw;
-use crate::sys::shared_lock::{self, SharedLock};
+use crate::sys::compute::shared_atomics;
+use crate::sys::memory::buf::Region;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::{self, Deadline};
+use crate::sys::sync::robust_rwlock::{self, SharedLock};
 use crate::sys::sync::{AtomicU64, fence};
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 const ELEMENTS: usize = 48;
 /// The word that is not 0 when its rank has destroyed the window. Nobody writes to its line before.
 const CLOSED: usize = ELEMENTS - 1;
-const _: () = assert!(ELEMENTS + shared_lock::words(0) <= PART_WORDS);
+const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
 /// Bytes that are changed before the element lock is released, so that others wait for less than a
 /// microsecond. A multiple of every element's size.
 const RUN: usize = 16 << 10;
@@ -79,7 +79,7 @@ impl Target {
 
 /// Whether the words of a part are enough for so many ranks.
 pub(super) fn has_room(ranks: usize) -> bool {
-    shared_lock::words(ranks) <= CLOSED
+    robust_rwlock::words(ranks) <= CLOSED
 }
 
 /// Copies between a caller's buffer and a target's memory.
@@ -363,11 +363,15 @@ impl Way for Direct {
 
     fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
         let memory = self.memory(to)?;
-        let swap = rmw::Swap { value: swap.value, expected: swap.expected, result: swap.result };
-        if rmw::is_lock_free(memory, memory.len()) {
-            rmw::compare_and_swap(memory, swap);
+        let swap = shared_atomics::Swap {
+            value: swap.value,
+            expected: swap.expected,
+            result: swap.result,
+        };
+        if shared_atomics::is_lock_free(memory, memory.len()) {
+            shared_atomics::compare_and_swap(memory, swap);
         } else {
-            self.locked(to.target, || rmw::compare_and_swap_locked(memory, swap))?;
+            self.locked(to.target, || shared_atomics::compare_and_swap_locked(memory, swap))?;
         }
         Ok(Begun::Over)
     }

@@ -8,9 +8,9 @@
 use super::way::Way;
 use crate::error::{Result, fail};
 use crate::runtime::comm::progress::{List, TURNS};
-use crate::sys::epoch;
-use crate::sys::lock::Mutex;
-use crate::sys::thread::spawn;
+use crate::sys::handles::epoch;
+use crate::sys::os::thread::spawn;
+use crate::sys::sync::lock::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};

@@ -11,9 +11,9 @@ use super::access::{Place, is_swapped};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::runtime::memory::hidden;
-use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch::Guard;
-use crate::sys::rmw::{self, Update};
+use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
 
 /// Bytes of a put or get that is over in a moment.
 const FEW: usize = 1024;
@@ -82,13 +82,13 @@ pub fn fetch_op(
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
     place: Place,
 ) -> Option<()> {
-    if rmw::is_counter(dtype, op) {
+    if shared_atomics::is_counter(dtype, op) {
         let (value, result) = (value.some(8)?, result.some(8)?);
         let memory = reach(inside, win, place, &[result, value])?;
-        return (result.is_apart(value) && rmw::is_lock_free(memory, 8))
-            .then(|| rmw::add(memory, value, result));
+        return (result.is_apart(value) && shared_atomics::is_lock_free(memory, 8))
+            .then(|| shared_atomics::add(memory, value, result));
     }
-    let update = rmw::update(dtype, op)?;
+    let update = shared_atomics::update(dtype, op)?;
     let value = if op == DTL_OP_NO_OP { Region::EMPTY } else { value.some(update.size())? };
     let result = result.some(update.size())?;
     let memory = reach(inside, win, place, &[result, value])?;
@@ -107,7 +107,7 @@ pub fn accumulate(
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
     place: Place,
 ) -> Option<()> {
-    let update = rmw::update(dtype, op).filter(|_| from.len() <= FEW)?;
+    let update = shared_atomics::update(dtype, op).filter(|_| from.len() <= FEW)?;
     let memory = reach(inside, win, place, &[from])?;
     change(inside, (win, place.target), update, [memory, from, Region::EMPTY])
 }
@@ -126,10 +126,10 @@ pub fn compare_and_swap(
     }
     let memory = reach(inside, win, place, &[result, value, expected])?;
     let is_apart = result.is_apart(value) && result.is_apart(expected);
-    if !(is_apart && rmw::is_lock_free(memory, memory.len())) {
+    if !(is_apart && shared_atomics::is_lock_free(memory, memory.len())) {
         return None;
     }
-    rmw::compare_and_swap(memory, rmw::Swap { value, expected, result });
+    shared_atomics::compare_and_swap(memory, shared_atomics::Swap { value, expected, result });
     Some(())
 }
 

@@ -8,8 +8,8 @@
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
 pub(in crate::runtime::comm) use crate::runtime::backend::{Reach, Spot, Swap};
-use crate::sys::buf::Region;
-use crate::sys::rmw::Update;
+use crate::sys::compute::shared_atomics::Update;
+use crate::sys::memory::buf::Region;
 use std::ops::Range;
 
 /// Names an operation that is not over locally, for who asks after it.

@@ -1,14 +1,15 @@
-//! Models of the board: what is posted is read whole, and its block is not written again before all have read it.
+//! Models of the board: what is posted is read whole, and its block is not written again before all
+//! have read it.
 //!
-//! A sheet has two blocks of one word here, and a page for two. A block that is read too early or taken back too early is an unordered
-//! access to its bytes, which loom refuses.
+//! A sheet has two blocks of one word here, and a page for two. A block that is read too early or
+//! taken back too early is an unordered access to its bytes, which loom refuses.
 
 use super::bell::Bell;
 use super::board::{Board, Places, SHEET, place_bytes};
 use crate::Model;
 use crate::runtime::backend::Member;
-use crate::sys::buf::Region;
-use crate::sys::shared::Memory;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::Memory;
 use crate::sys::sync::{AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
@@ -59,7 +60,8 @@ fn two(body: impl Fn(&Board, usize) + Send + Sync + Copy + 'static) {
     second.join().unwrap();
 }
 
-/// As allreduce does: nobody looks at the others' words, for the posts themselves say how far they are.
+/// As allreduce does: nobody looks at the others' words, for the posts themselves say how far they
+/// are.
 fn all_read() {
     two(|board, own| {
         for number in 1..=4 {
@@ -136,11 +138,12 @@ fn turns() {
 /// Rank 0's sheet is reserved for another board as soon as rank 1 no longer reads it there.
 fn used_again() {
     let memory = Memory::create(3 * place_bytes(2));
-    let open = |places: &mut Places, memory: &Arc<Memory>, own: usize, context: u32, at: [u32; 2]| {
-        let span = || memory.span(0, memory.len());
-        let members = [0, 1].map(|rank| Member { rank, place: at[rank as usize] });
-        places.open([span(), span()], (2, own), context, &members).unwrap()
-    };
+    let open =
+        |places: &mut Places, memory: &Arc<Memory>, own: usize, context: u32, at: [u32; 2]| {
+            let span = || memory.span(0, memory.len());
+            let members = [0, 1].map(|rank| Member { rank, place: at[rank as usize] });
+            places.open([span(), span()], (2, own), context, &members).unwrap()
+        };
     let theirs = Arc::clone(&memory);
     let reader = thread::spawn(move || {
         let board = open(&mut Places::default(), &theirs, 1, 5, [1, 1]);
@@ -160,7 +163,8 @@ fn used_again() {
     reader.join().unwrap();
 }
 
-/// Two that sleep until a word is there. If the one that stores it did not wake both, they would sleep for ever.
+/// Two that sleep until a word is there. If the one that stores it did not wake both, they would
+/// sleep for ever.
 fn post_against_sleep() {
     let it = Arc::new((Bell::default(), AtomicU64::new(0)));
     let sleepers: Vec<_> = (0..2)

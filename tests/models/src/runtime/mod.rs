@@ -5,7 +5,7 @@ pub mod policy;
 
 /// What a board gives.
 pub mod backend {
-    use crate::sys::buf::Region;
+    use crate::sys::memory::buf::Region;
 
     #[derive(Clone, Copy)]
     pub struct Post {

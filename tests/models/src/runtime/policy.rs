@@ -1,4 +1,5 @@
-//! Models of `loads`: selecting the resource with the fewest tasks, and taking a free place. Of `trial`: timing a task.
+//! Models of `loads`: selecting the resource with the fewest tasks, and taking a free place. Of
+//! `trial`: timing a task.
 
 #[path = "../../../../src/runtime/policy/loads.rs"]
 mod loads;
@@ -82,7 +83,8 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     fn try_add(&self, thread: usize) -> u64 {
-        let Some(index) = self.loads.take_own(thread).or_else(|| self.loads.take_free(thread, 1)) else {
+        let Some(index) = self.loads.take_own(thread).or_else(|| self.loads.take_free(thread, 1))
+        else {
             return 0;
         };
         // SAFETY: loom fails the model if another thread is in here meanwhile.
@@ -131,7 +133,8 @@ fn last_part_sees_all() {
     assert_eq!((trial.best(), trial.take_run(0), trial.take_run(1)), (Some(0), None, None));
 }
 
-/// Two threads tune anew: no time of the tuning before counts, and none of the one that is on is lost.
+/// Two threads tune anew: no time of the tuning before counts, and none of the one that is on is
+/// lost.
 fn begins_with_nothing() {
     let trial = Arc::new(Trial::new(1, 0, 1));
     assert_eq!(run_and_report(&trial, 0, [10, 0]), Some(Report::Last(0, 10)));

@@ -1,6 +1,6 @@
 //! Models of a traced thread's journal: its writer against who reads.
 
-use super::journal::{Journal, WORDS};
+use super::sync::spsc_queue::{Journal, WORDS};
 use crate::Model;
 use loom::thread;
 use std::sync::Arc;
@@ -10,12 +10,15 @@ pub const ALL: &[Model] = &[
     ("journal: a slot that serves again", slot_serves_again),
 ];
 
-/// A writer with more records than there may be room for, against a reader. What was pushed comes out, each once.
+/// A writer with more records than there may be room for, against a reader. What was pushed comes
+/// out, each once.
 fn against(room: usize, records: u64, looks: usize) {
     let journal = Arc::new(Journal::new(room).expect("memory"));
     let theirs = Arc::clone(&journal);
-    let reader = thread::spawn(move || (0..looks).filter_map(|_| take(&theirs)).collect::<Vec<_>>());
-    let pushed: Vec<u64> = (1..=records).filter(|number| journal.push(&[*number; WORDS]).is_some()).collect();
+    let reader =
+        thread::spawn(move || (0..looks).filter_map(|_| take(&theirs)).collect::<Vec<_>>());
+    let pushed: Vec<u64> =
+        (1..=records).filter(|number| journal.push(&[*number; WORDS]).is_some()).collect();
     let mut taken = reader.join().unwrap();
     taken.extend(std::iter::from_fn(|| take(&journal)));
     assert_eq!(taken, pushed);

@@ -1,45 +1,12 @@
-//! What the modelled files find under `crate::sys`: the library's table and epoch, on loom's atomics.
+//! What the modelled files find under `crate::sys`: the library's table and epoch, on loom's
+//! atomics.
 
-#[path = "../../../../src/sys/atomic_update.rs"]
-pub mod atomic_update;
-#[path = "../../../../src/sys/barrier.rs"]
-mod barrier;
-pub mod buf;
-#[path = "../../../../src/sys/cache.rs"]
-pub mod cache;
-#[path = "../../../../src/sys/epoch.rs"]
-pub mod epoch;
-pub mod futex;
-#[path = "../../../../src/sys/handle_ref.rs"]
-pub mod handle_ref;
-pub mod heap;
-#[path = "../../../../src/sys/journal.rs"]
-pub mod journal;
+pub mod compute;
+pub mod handles;
 pub mod journal_model;
-pub mod lock;
+pub mod memory;
 pub mod model;
-pub mod park;
-#[path = "../../../../src/sys/pool.rs"]
-pub mod pool;
-#[path = "../../../../src/sys/published.rs"]
-pub mod published;
-pub mod rmw;
-#[path = "../../../../src/sys/share.rs"]
-pub mod share;
-pub mod shared;
-#[path = "../../../../src/sys/shared_lock.rs"]
-pub mod shared_lock;
-#[path = "../../../../src/sys/slab.rs"]
-pub mod slab;
-#[path = "../../../../src/sys/slot_ref.rs"]
-pub mod slot_ref;
-#[path = "../../../../src/sys/spin.rs"]
-pub mod spin;
+pub mod os;
 pub mod sync;
-#[path = "../../../../src/sys/team.rs"]
-pub mod team;
 pub mod team_model;
-pub mod tls;
-#[path = "../../../../src/sys/turn.rs"]
-pub mod turn;
 pub mod window_model;

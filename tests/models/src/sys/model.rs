@@ -1,15 +1,15 @@
 //! Models of the handle table and the epoch: get, pin and hold against remove and insert.
 //!
-//! The kernel is not asked for membarrier here, so both sides use the full fence; `sys::epoch` says
-//! why that stands for both forms.
+//! The kernel is not asked for membarrier here, so both sides use the full fence;
+//! `sys::handles::epoch` says why that stands for both forms.
 
-use super::epoch;
-use super::pool::{Locked, Pool, Then};
-use super::published::Published;
-use super::slab::Table;
-use super::spin::SpinLock;
+use super::handles::epoch;
+use super::handles::handle_table::Table;
+use super::handles::rcu::Published;
+use super::handles::slot_map::{Locked, Pool, Then};
 use super::sync::Arc as Share;
-use super::turn::Turn;
+use super::sync::biased_trylock::Turn;
+use super::sync::spinlock::SpinLock;
 use crate::Model;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -53,7 +53,8 @@ struct Object {
 }
 
 impl Object {
-    /// Written, as loom takes a cell's first value for nobody's write: one that sees the object and not this has come too early.
+    /// Written, as loom takes a cell's first value for nobody's write: one that sees the object and
+    /// not this has come too early.
     fn new(number: u64, drops: &Arc<AtomicUsize>) -> Object {
         let object = Object { number: UnsafeCell::new(0), drops: Arc::clone(drops) };
         // SAFETY: nobody else has it yet.
@@ -150,7 +151,8 @@ fn slot_against_remove() {
     world.settled(1);
 }
 
-/// The slot's next object is not taken for the first, unless it has the same handle; neither is used when it is gone.
+/// The slot's next object is not taken for the first, unless it has the same handle; neither is
+/// used when it is gone.
 fn slot_against_reuse(reserved: usize) {
     let world = World::new(reserved);
     // Made first, or it might get the memory of the one that goes.
@@ -448,14 +450,15 @@ fn pool_guessed() {
         let handle = put(pool, 1);
         assert_eq!(pool.with(handle, |_| Then::End(())), Ok(()));
         let guess = handle + 1;
-        let look =
-            move |pool: &'static Pool<Object>| match pool.with(guess, |object| Then::Keep(object.number())) {
-                Ok(seen) => {
-                    assert_eq!(seen, 7);
-                    1
-                }
-                Err(_) => 0,
-            };
+        let look = move |pool: &'static Pool<Object>| match pool
+            .with(guess, |object| Then::Keep(object.number()))
+        {
+            Ok(seen) => {
+                assert_eq!(seen, 7);
+                1
+            }
+            Err(_) => 0,
+        };
         let first = |pool: &'static Pool<Object>| usize::from(put(pool, 7) == 0);
         assert!(both(pool, first, look) <= 1);
     });

@@ -1,8 +1,9 @@
-//! Models of fork and join: a job against its end, news against sleep, callers against each other, pieces.
+//! Models of fork and join: a job against its end, news against sleep, callers against each other,
+//! pieces.
 
-use super::share::Shares;
+use super::compute::team::Team;
+use super::compute::work_stealing::Shares;
 use super::sync::{AtomicBool, Ordering};
-use super::team::Team;
 use crate::Model;
 use loom::cell::UnsafeCell;
 use loom::thread;

@@ -1,8 +1,8 @@
 //! Models of what windows stand on: the locks that ranks share, and elements that all change.
 
-use super::rmw::cell;
-use super::shared_lock::{self, SharedLock};
+use super::compute::shared_atomics::cell;
 use super::sync::AtomicU64;
+use super::sync::robust_rwlock::{self, SharedLock};
 use crate::Model;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ unsafe impl Sync for Guarded {}
 
 impl Guarded {
     fn new() -> Arc<Self> {
-        let words = (0..shared_lock::words(3)).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..robust_rwlock::words(3)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Guarded { words, data: [UnsafeCell::new(0), UnsafeCell::new(0)] })
     }
 
@@ -133,7 +133,8 @@ fn taken_over() {
     assert_eq!(guarded.read(0), u64::from(written));
 }
 
-/// Each writes something and then changes the element: who comes second finds what the first one wrote.
+/// Each writes something and then changes the element: who comes second finds what the first one
+/// wrote.
 fn two_change() {
     let guarded = Guarded::new();
     let work = |guarded: &Guarded, index: usize| {

@@ -6,7 +6,7 @@ use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SU
 use crate::runtime::comm::schedule::Schedule;
 use crate::runtime::comm::schedule::simulation::simulate;
 use crate::runtime::comm::types::{Reduction, reduction};
-use crate::sys::buf::Scratch;
+use crate::sys::memory::buf::Scratch;
 
 /// Words that go in several pieces, the last of them short.
 const MANY: usize = 140_000;

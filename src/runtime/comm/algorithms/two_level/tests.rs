@@ -5,7 +5,7 @@ use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SU
 use crate::runtime::comm::schedule::Schedule;
 use crate::runtime::comm::schedule::simulation::simulate;
 use crate::runtime::comm::types::{Reduction, reduction};
-use crate::sys::buf::Scratch;
+use crate::sys::memory::buf::Scratch;
 
 const LAYOUTS: [&[i32]; 6] = [
     &[0, 0, 1, 1],

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::absence::Gone;
 use crate::runtime::comm::report::{GivenUp, Inquiry};
-use crate::sys::clock::now_ns;
+use crate::sys::sync::clock::now_ns;
 
 /// How long a collective may go on after a death was seen: what the dead rank sent may complete it.
 const GRACE_NS: u64 = 100_000_000;

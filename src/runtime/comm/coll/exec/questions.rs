@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::call::Call;
 use crate::runtime::comm::report::{self, Inquiry};
-use crate::sys::clock::now_ns;
+use crate::sys::sync::clock::now_ns;
 
 /// A long wait asks the others now and then whether they are in the same collective.
 pub(super) struct Questions {

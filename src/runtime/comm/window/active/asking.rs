@@ -7,7 +7,7 @@
 use super::message::{Head, What};
 use super::{Active, Answer, note_first, text};
 use crate::error::Result;
-use crate::sys::clock::Deadline;
+use crate::sys::sync::clock::Deadline;
 use std::ops::Range;
 
 impl Active {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Copied, Remote, Spot};
 use crate::runtime::comm::Comm;
 use crate::runtime::explain;
-use crate::sys::buf::Region;
+use crate::sys::memory::buf::Region;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

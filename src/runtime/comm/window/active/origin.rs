@@ -8,7 +8,7 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::link::Class;
 use crate::runtime::comm::p2p::Started;
 use crate::runtime::comm::window::way::{Asked, Begun, Ticket};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
 use std::ops::Range;
 

@@ -13,7 +13,7 @@ use crate::runtime::comm::link::Class;
 use crate::runtime::comm::p2p::Started;
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::{Comm, types};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// Requests that are done in one turn.
 const MOST: usize = 64;

@@ -1,13 +1,14 @@
-//! Models of the ring: records of bytes round its end, and a claim that both sides want; of cells that are filled
-//! again, and of pieces that both sides take.
+//! Models of the ring: records of bytes round its end, and a claim that both sides want; of cells
+//! that are filled again, and of pieces that both sides take.
 //!
-//! The ring has two slots, room for two lines of longer payloads and one claim here. A record that is written too early, read too early
-//! or freed too early is an unordered access to its bytes, which loom refuses.
+//! The ring has two slots, room for two lines of longer payloads and one claim here. A record that
+//! is written too early, read too early or freed too early is an unordered access to its bytes,
+//! which loom refuses.
 
 use super::cells::{self, Cells, Pool};
 use super::ring::{Consumer, Kind, Payload, Producer, STRIDE};
 use crate::Model;
-use crate::sys::shared::Memory;
+use crate::sys::os::shm_segment::Memory;
 use loom::thread;
 use std::sync::Arc;
 
@@ -135,10 +136,14 @@ fn claim_again() {
     });
     next(&mut consumer, |consumer, record| {
         assert!(
-            record.key == 1 && !consumer.offers.is_open(record.claim) && !consumer.offers.take(record.claim)
+            record.key == 1
+                && !consumer.offers.is_open(record.claim)
+                && !consumer.offers.take(record.claim)
         );
     });
-    next(&mut consumer, |consumer, record| assert!(record.key == 2 && consumer.offers.take(record.claim)));
+    next(&mut consumer, |consumer, record| {
+        assert!(record.key == 2 && consumer.offers.take(record.claim))
+    });
     sender.join().unwrap();
 }
 
@@ -173,8 +178,8 @@ fn cells_again() {
     sender.join().unwrap();
 }
 
-/// The receiver opens three pieces and takes up to two of them, from the back; the sender takes from the front.
-/// Nobody has one twice, and none is lost.
+/// The receiver opens three pieces and takes up to two of them, from the back; the sender takes
+/// from the front. Nobody has one twice, and none is lost.
 fn pieces() {
     let (mut producer, mut consumer, memory) = ends();
     let offers = Producer::new(&memory, 0).unwrap().offers;

@@ -4,7 +4,7 @@ use super::call::{Call, Kind};
 use super::life::{Life, Standing};
 use super::recorder::Recorder;
 use crate::Model;
-use crate::sys::lock::Mutex;
+use crate::sys::sync::lock::Mutex;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn call(number: i32) -> Call {
 /// Two entries of which the recorder keeps one here, against a reader.
 fn reader_against_writer() {
     // A thread that was in a call has a mark, and as the first a list of its own.
-    drop(crate::sys::epoch::enter());
+    drop(crate::sys::handles::epoch::enter());
     let recorder = Arc::new(Recorder::new());
     let reader = Arc::clone(&recorder);
     let reading = thread::spawn(move || {
@@ -59,7 +59,7 @@ fn two_writers() {
         let ticket = other.begin(&call(1));
         other.end(ticket);
     });
-    drop(crate::sys::epoch::enter());
+    drop(crate::sys::handles::epoch::enter());
     let _runs = recorder.begin(&call(2));
     writing.join().unwrap();
     let mut kept: Vec<_> = recorder.latest().map(|(call, over)| (call.tag, over)).collect();
@@ -136,7 +136,8 @@ impl Transport {
     }
 }
 
-/// As `wait::wait` does, until somebody has heard of it: a request that another thread is at is asked again.
+/// As `wait::wait` does, until somebody has heard of it: a request that another thread is at is
+/// asked again.
 fn wait((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
     loop {
         let mut told = 0;

@@ -1,0 +1,36 @@
+//! Calls of a user's C functions that communicators make, as safe functions.
+
+use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::sys::memory::buf::Addr;
+
+/// Asks how an attribute is copied: `Ok(None)` = not at all.
+pub fn copy_attribute(
+    function: dtl_attribute_copy_fn_t,
+    (comm, key): (dtl_comm_t, i32),
+    (user, value): (Addr, Addr),
+) -> Result<Option<Addr>, dtl_status_t> {
+    let Some(function) = function else { return Ok(None) };
+    let (mut copied, mut wanted) = (std::ptr::null_mut(), 0);
+    // SAFETY: who made the key gave this function for exactly these arguments; the outputs are
+    // locals that live through the call.
+    let status =
+        unsafe { function(comm, key, user.ptr(), value.ptr(), &raw mut copied, &raw mut wanted) };
+    match status {
+        DTL_SUCCESS => Ok((wanted != 0).then(|| Addr::new(copied))),
+        status => Err(status),
+    }
+}
+
+/// Tells that an attribute has ended.
+pub fn delete_attribute(
+    function: dtl_attribute_delete_fn_t,
+    (comm, key): (dtl_comm_t, i32),
+    (user, value): (Addr, Addr),
+) {
+    if let Some(function) = function {
+        // SAFETY: who made the key gave this function for exactly these arguments.
+        unsafe { function(comm, key, user.ptr(), value.ptr()) }
+    }
+}

@@ -1,0 +1,151 @@
+//! Copies of a kernel's arguments: taken at the launch, alive until the kernel has run.
+//!
+//! Usual argument lists fit inside the value itself, so that a launch allocates nothing.
+
+use crate::sys::memory::buf::{Addr, Region, Scratch};
+use std::ffi::c_void;
+use std::ptr;
+
+/// Arguments and bytes that fit without an allocation.
+const INLINE_ARGS: usize = 16;
+const INLINE_BYTES: usize = 192;
+/// Every copy is aligned like malloc's memory.
+const ALIGN: usize = 16;
+
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+struct Bytes([u8; INLINE_BYTES]);
+
+/// See the module's text.
+#[allow(clippy::large_enum_variant, reason = "short lists are meant to need no allocation")]
+pub enum ArgPack {
+    /// Short lists.
+    Inline(Inline),
+    /// Long lists or large arguments.
+    Heap(Scratch, Vec<u64>),
+}
+
+/// A short argument list.
+pub struct Inline {
+    bytes: Bytes,
+    sizes: [u64; INLINE_ARGS],
+    count: usize,
+}
+
+impl ArgPack {
+    /// No arguments.
+    pub const EMPTY: ArgPack = ArgPack::Inline(Inline {
+        bytes: Bytes([0; INLINE_BYTES]),
+        sizes: [0; INLINE_ARGS],
+        count: 0,
+    });
+
+    /// Copies `args[i]` bytes. `None` without memory (or if the sizes add up to too much).
+    #[must_use]
+    pub fn copy_of(args: &[Region]) -> Option<Self> {
+        let mut total = 0_usize;
+        for arg in args {
+            total = total.checked_add(arg.len())?.checked_next_multiple_of(ALIGN)?;
+        }
+        if args.len() <= INLINE_ARGS && total <= INLINE_BYTES {
+            return Some(Self::copy_inline(args));
+        }
+        let scratch = Scratch::new(total)?;
+        let mut offset = 0;
+        for arg in args {
+            scratch.region().part(offset, arg.len()).copy_from(*arg);
+            offset = (offset + arg.len()).next_multiple_of(ALIGN);
+        }
+        Some(ArgPack::Heap(scratch, args.iter().map(|arg| arg.len() as u64).collect()))
+    }
+
+    fn copy_inline(args: &[Region]) -> Self {
+        let mut inline =
+            Inline { bytes: Bytes([0; INLINE_BYTES]), sizes: [0; INLINE_ARGS], count: args.len() };
+        let mut offset = 0;
+        for (arg, size) in args.iter().zip(&mut inline.sizes) {
+            *size = arg.len() as u64;
+            if let Some(space) = inline.bytes.0.get_mut(offset..offset + arg.len()) {
+                // SAFETY: the maker of the region vouches for its bytes; `space` is as long and our
+                // own.
+                unsafe {
+                    ptr::copy_nonoverlapping(arg.addr().ptr().cast(), space.as_mut_ptr(), arg.len())
+                };
+            }
+            offset = (offset + arg.len()).next_multiple_of(ALIGN);
+        }
+        ArgPack::Inline(inline)
+    }
+
+    /// The size of each argument in bytes.
+    #[must_use]
+    pub fn sizes(&self) -> &[u64] {
+        match self {
+            ArgPack::Inline(inline) => inline.sizes.get(..inline.count).unwrap_or_default(),
+            ArgPack::Heap(_, sizes) => sizes,
+        }
+    }
+
+    /// The address of each copy, for as long as the pack stays where it is. Short lists are
+    /// written into `space`, long ones into `spill`.
+    #[must_use]
+    pub fn pointers<'a>(
+        &self,
+        space: &'a mut [Addr; INLINE_ARGS],
+        spill: &'a mut Vec<Addr>,
+    ) -> &'a [Addr] {
+        let base = match self {
+            ArgPack::Inline(inline) => {
+                Addr::new(ptr::from_ref(&inline.bytes).cast_mut().cast::<c_void>())
+            }
+            ArgPack::Heap(scratch, _) => scratch.region().addr(),
+        };
+        let mut offset = 0;
+        let addresses = self.sizes().iter().map(|size| {
+            let at = base.offset(offset);
+            offset = (offset + *size as usize).next_multiple_of(ALIGN);
+            at
+        });
+        if self.sizes().len() > INLINE_ARGS {
+            spill.extend(addresses);
+            return spill;
+        }
+        let mut count = 0;
+        for (slot, address) in space.iter_mut().zip(addresses) {
+            *slot = address;
+            count += 1;
+        }
+        space.get(..count).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn region(bytes: &[u8]) -> Region {
+        // SAFETY: the slice outlives the test's use of the region, which only reads.
+        unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) }
+    }
+
+    proptest! {
+        #[test]
+        fn copies_are_faithful_and_aligned(
+            args in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..24),
+        ) {
+            let regions: Vec<_> = args.iter().map(|arg| region(arg)).collect();
+            let pack = ArgPack::copy_of(&regions).unwrap();
+            let (mut space, mut spill) = ([Addr::NULL; INLINE_ARGS], Vec::new());
+            let pointers = pack.pointers(&mut space, &mut spill);
+            prop_assert_eq!(pointers.len(), args.len());
+            for (pointer, arg) in pointers.iter().zip(&args) {
+                prop_assert_eq!(pointer.get() % ALIGN, 0);
+                // SAFETY: the pack holds as many bytes there as the argument has.
+                let copy = unsafe { std::slice::from_raw_parts(pointer.ptr().cast::<u8>(),
+                    arg.len()) };
+                prop_assert_eq!(copy, &arg[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What integers and binary32 and binary64 can do. Integers wrap around; no float operation is
+//! fused or reordered, and a NaN that arithmetic gives has one form only: which operand's NaN an
+//! instruction passes on depends on how the compiler ordered them, and every rank shall get the
+//! same bits.
+
+use super::ops::{Arithmetic, Ordered, Truth};
+
+macro_rules! integers {
+    ($($t:ty),+) => {$(
+        impl Arithmetic for $t {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline(always)]
+            fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
+        }
+        impl Ordered for $t {
+            #[inline(always)]
+            fn lower(self, other: Self) -> Self { self.min(other) }
+            #[inline(always)]
+            fn higher(self, other: Self) -> Self { self.max(other) }
+        }
+        impl Truth for $t {
+            #[inline(always)]
+            fn is_true(self) -> bool { self != 0 }
+            #[inline(always)]
+            fn truth(value: bool) -> Self { Self::from(value) }
+        }
+    )+};
+}
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// What complex numbers are made of.
+pub(super) trait Float:
+    Copy
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + 'static
+{
+    /// The number, or the one NaN.
+    fn one_nan(self) -> Self;
+}
+
+macro_rules! floats {
+    ($($t:ident $nan:literal),+) => {$(
+        impl Float for $t {
+            #[inline(always)]
+            fn one_nan(self) -> Self { if self.is_nan() { $t::from_bits($nan) } else { self } }
+        }
+        impl Arithmetic for $t {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self { (self + other).one_nan() }
+            #[inline(always)]
+            fn product(self, other: Self) -> Self { (self * other).one_nan() }
+        }
+        impl Ordered for $t {
+            #[inline(always)]
+            fn lower(self, other: Self) -> Self {
+                if other < self || other.is_nan() { other } else { self }
+            }
+            #[inline(always)]
+            fn higher(self, other: Self) -> Self {
+                if other > self || other.is_nan() { other } else { self }
+            }
+        }
+    )+};
+}
+floats!(f32 0x7FC0_0000, f64 0x7FF8_0000_0000_0000);

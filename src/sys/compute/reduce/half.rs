@@ -1,0 +1,101 @@
+//! The 16-bit floats. Arithmetic is that of binary32, rounded to nearest even after each step; 24
+//! bits of precision are at least twice 11 plus 2, so that is what 16-bit arithmetic would give
+//! (Figueroa, "When is double rounding innocuous?", 1995).
+//!
+//! Conversions are free of branches, so that loops over them can be wide, and never compute with
+//! subnormal numbers of binary32, which a program may have switched off. Method for binary16:
+//! Fabian Giesen, "Half to float done quick" (2012), public domain.
+
+use super::ops::{Arithmetic, Ordered};
+
+/// binary16, as bits.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Half(pub(super) u16);
+
+/// bfloat16, as bits.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Brain(pub(super) u16);
+
+/// Bits between the ends of the two fractions.
+const SHIFT: u32 = 13;
+/// The exponent field of a binary16, where binary32 has it.
+const HALF_EXPONENT: u32 = 0x7C00 << SHIFT;
+/// Difference of the two biases (127 and 15), as an exponent field.
+const REBIAS: u32 = (127 - 15) << 23;
+/// 2^-14, the least normal binary16, as binary32.
+const LEAST_NORMAL: u32 = (127 - 14) << 23;
+/// 2^16, the first that no binary16 reaches even by rounding, as binary32.
+const BEYOND: u32 = (127 + 16) << 23;
+const INFINITE: u32 = 255 << 23;
+
+impl Half {
+    #[inline(always)]
+    pub(super) fn wide(self) -> f32 {
+        let sign = u32::from(self.0 & 0x8000) << 16;
+        let moved = u32::from(self.0 & 0x7FFF) << SHIFT;
+        let normal = moved + REBIAS;
+        // A subnormal: its fraction under the exponent of 2^-14 is 2^-14 too much.
+        let subnormal = f32::from_bits(moved + LEAST_NORMAL) - f32::from_bits(LEAST_NORMAL);
+        let exponent = moved & HALF_EXPONENT;
+        let finite = if exponent == 0 { subnormal.to_bits() } else { normal };
+        let bits = if exponent == HALF_EXPONENT { normal + REBIAS } else { finite };
+        f32::from_bits(bits | sign)
+    }
+
+    /// Rounded to nearest even; a NaN becomes the one NaN.
+    #[inline(always)]
+    pub(super) fn rounded(value: f32) -> Self {
+        /// Added to a small number, leaves its fraction rounded where binary16 has it.
+        const ALIGN: f32 = 0.5;
+        let bits = value.to_bits() & 0x7FFF_FFFF;
+        let sign = (value.to_bits() >> 16) & 0x8000;
+        let small = (f32::from_bits(bits) + ALIGN).to_bits().wrapping_sub(ALIGN.to_bits());
+        let odd = (bits >> SHIFT) & 1;
+        let normal = bits.wrapping_sub(REBIAS).wrapping_add(0xFFF + odd) >> SHIFT;
+        let finite = if bits < LEAST_NORMAL { small } else { normal };
+        let number = if bits >= BEYOND { 0x7C00 } else { finite } | sign;
+        Half(if bits > INFINITE { 0x7E00 } else { number } as u16)
+    }
+}
+
+impl Brain {
+    #[inline(always)]
+    pub(super) fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+
+    /// Rounded to nearest even; a NaN becomes the one NaN.
+    #[inline(always)]
+    pub(super) fn rounded(value: f32) -> Self {
+        let bits = value.to_bits();
+        let odd = (bits >> 16) & 1;
+        let number = bits.wrapping_add(0x7FFF + odd) >> 16;
+        Brain(if bits & 0x7FFF_FFFF > INFINITE { 0x7FC0 } else { number } as u16)
+    }
+}
+
+macro_rules! by_binary32 {
+    ($($t:ty),+) => {$(
+        impl Arithmetic for $t {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self { Self::rounded(self.wide() + other.wide()) }
+            #[inline(always)]
+            fn product(self, other: Self) -> Self { Self::rounded(self.wide() * other.wide()) }
+        }
+        impl Ordered for $t {
+            #[inline(always)]
+            fn lower(self, other: Self) -> Self {
+                let (a, b) = (self.wide(), other.wide());
+                if b < a || b.is_nan() { other } else { self }
+            }
+            #[inline(always)]
+            fn higher(self, other: Self) -> Self {
+                let (a, b) = (self.wide(), other.wide());
+                if b > a || b.is_nan() { other } else { self }
+            }
+        }
+    )+};
+}
+by_binary32!(Half, Brain);

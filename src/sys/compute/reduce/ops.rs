@@ -1,0 +1,91 @@
+//! The operations: what becomes of two elements. What elements can do is in the traits here, which
+//! `arithmetic`, `half` and `pair_types` implement. Loops over them: `simd`.
+
+use super::pair_types::Pair;
+use std::marker::PhantomData;
+
+/// An operation on one dtype. A type rather than a closure, so that a plain function pointer can be
+/// made of a loop over it.
+pub(super) trait Rule: 'static {
+    type Element: Copy;
+    fn of(left: Self::Element, right: Self::Element) -> Self::Element;
+}
+
+/// The same with its operands exchanged.
+pub(super) struct Swapped<R>(PhantomData<R>);
+impl<R: Rule> Rule for Swapped<R> {
+    type Element = R::Element;
+    #[inline(always)]
+    fn of(left: R::Element, right: R::Element) -> R::Element {
+        R::of(right, left)
+    }
+}
+
+/// What can be added and multiplied.
+pub(super) trait Arithmetic: Copy + 'static {
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+}
+
+/// What has a lower and a higher. A NaN on either side is the answer.
+pub(super) trait Ordered: Copy + 'static {
+    fn lower(self, other: Self) -> Self;
+    fn higher(self, other: Self) -> Self;
+}
+
+/// What is true unless it is 0.
+pub(super) trait Truth: Copy + 'static {
+    fn is_true(self) -> bool;
+    fn truth(value: bool) -> Self;
+}
+
+macro_rules! rules {
+    ($($name:ident<$t:ident: $can:ident>($a:ident, $b:ident) $of:expr;)+) => {$(
+        pub(super) struct $name<$t>(PhantomData<$t>);
+        impl<$t: $can> Rule for $name<$t> {
+            type Element = $t;
+            #[inline(always)]
+            fn of($a: $t, $b: $t) -> $t { $of }
+        }
+    )+};
+}
+rules! {
+    Sum<T: Arithmetic>(a, b) a.sum(b);
+    Prod<T: Arithmetic>(a, b) a.product(b);
+    Min<T: Ordered>(a, b) a.lower(b);
+    Max<T: Ordered>(a, b) a.higher(b);
+    And<T: Truth>(a, b) T::truth(a.is_true() & b.is_true());
+    Or<T: Truth>(a, b) T::truth(a.is_true() | b.is_true());
+    Xor<T: Truth>(a, b) T::truth(a.is_true() ^ b.is_true());
+}
+
+macro_rules! bit_rules {
+    ($($name:ident($a:ident, $b:ident) $of:expr;)+) => {$(
+        pub(super) struct $name;
+        impl Rule for $name {
+            type Element = u8;
+            #[inline(always)]
+            fn of($a: u8, $b: u8) -> u8 { $of }
+        }
+    )+};
+}
+bit_rules! {
+    BitAnd(a, b) a & b;
+    BitOr(a, b) a | b;
+    BitXor(a, b) a ^ b;
+}
+
+macro_rules! location_rules {
+    ($($name:ident by $better:expr;)+) => {$(
+        pub(super) struct $name<V, I>(PhantomData<(V, I)>);
+        impl<V: PartialOrd + Copy + 'static, I: Ord + Copy + 'static> Rule for $name<V, I> {
+            type Element = Pair<V, I>;
+            #[inline(always)]
+            fn of(a: Pair<V, I>, b: Pair<V, I>) -> Pair<V, I> { a.better(b, $better) }
+        }
+    )+};
+}
+location_rules! {
+    MinLoc by |a, b| a < b;
+    MaxLoc by |a, b| a > b;
+}

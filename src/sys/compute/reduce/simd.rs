@@ -1,0 +1,99 @@
+//! The loop over elements, compiled for several instruction sets. One source for all: the compiler
+//! makes it wide, and since nothing is fused or reordered, all give the same bits. Which sets this
+//! processor has is asked once.
+
+use super::Kernel;
+use super::ops::Rule;
+use crate::sys::memory::buf::Region;
+use std::sync::OnceLock;
+
+/// An instruction set that this processor has: only made after asking it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level(Set);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Set {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(all(target_arch = "x86_64", dtl_avx512))]
+    Avx512,
+}
+
+impl Level {
+    /// What every processor of the architecture has.
+    pub const PLAIN: Level = Level(Set::Plain);
+
+    /// All there are here, the fastest last.
+    #[must_use]
+    pub fn all() -> Vec<Level> {
+        #[allow(unused_mut, reason = "other architectures have one level")]
+        let mut found = vec![Level::PLAIN];
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") {
+            found.push(Level(Set::Avx2));
+            #[cfg(dtl_avx512)]
+            if std::is_x86_feature_detected!("avx512f")
+                && std::is_x86_feature_detected!("avx512bw")
+                && std::is_x86_feature_detected!("avx512dq")
+                && std::is_x86_feature_detected!("avx512vl")
+            {
+                found.push(Level(Set::Avx512));
+            }
+        }
+        found
+    }
+
+    /// The fastest here; the processor is asked at the first call.
+    #[must_use]
+    pub fn best() -> Level {
+        static BEST: OnceLock<Level> = OnceLock::new();
+        *BEST.get_or_init(|| Level::all().pop().unwrap_or(Level::PLAIN))
+    }
+}
+
+/// The loop of a rule in an instruction set.
+pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
+    match level.0 {
+        Set::Plain => fold::<R>,
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level exists, so the processor has the instructions.
+        Set::Avx2 => |into, from| unsafe { fold_avx2::<R>(into, from) },
+        #[cfg(all(target_arch = "x86_64", dtl_avx512))]
+        // SAFETY: as above.
+        Set::Avx512 => |into, from| unsafe { fold_avx512::<R>(into, from) },
+    }
+}
+
+/// # Safety
+/// The processor has AVX2. (Safe functions with target features need rustc 1.86.)
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
+    fold::<R>(into, from);
+}
+
+/// # Safety
+/// The processor has these parts of AVX-512.
+#[cfg(all(target_arch = "x86_64", dtl_avx512))]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {
+    fold::<R>(into, from);
+}
+
+/// Inlined into each of the above: that is what makes it wide.
+#[inline(always)]
+fn fold<R: Rule>(into: Region, from: Region) {
+    let count = into.len().min(from.len()) / size_of::<R::Element>();
+    let (to, other) =
+        (into.addr().ptr().cast::<R::Element>(), from.addr().ptr().cast::<R::Element>());
+    for index in 0..count {
+        let (a, b) = (to.wrapping_add(index), other.wrapping_add(index));
+        // SAFETY: index < count, so the element lies in the region that its maker vouches for.
+        let left = unsafe { a.read_unaligned() };
+        // SAFETY: as above.
+        let right = unsafe { b.read_unaligned() };
+        // SAFETY: as above; elements are made of plain numbers, for which any bits are valid.
+        unsafe { a.write_unaligned(R::of(left, right)) };
+    }
+}

@@ -1,0 +1,52 @@
+//! One element that several processes change: the loop for every operation that the processor has
+//! no instruction for.
+
+use crate::sys::sync::AtomicU64;
+use crate::sys::sync::Ordering::{self, AcqRel, Acquire};
+
+/// An atomic of one width.
+pub trait Cell {
+    /// Its bits.
+    type Bits: Copy;
+    /// What is in it.
+    fn load(&self, order: Ordering) -> Self::Bits;
+    /// Stores `to` if `from` is in it, else says what is.
+    fn swap_if(
+        &self,
+        from: Self::Bits,
+        to: Self::Bits,
+        orders: (Ordering, Ordering),
+    ) -> Result<Self::Bits, Self::Bits>;
+}
+
+macro_rules! cells {
+    ($($atomic:ty: $bits:ty),+) => {$(
+        impl $crate::sys::compute::shared_atomics::cell::Cell for $atomic {
+            type Bits = $bits;
+            #[inline(always)]
+            fn load(&self, order: $crate::sys::sync::Ordering) -> $bits { self.load(order) }
+            #[inline(always)]
+            fn swap_if(
+                &self, from: $bits, to: $bits,
+                (done, not): ($crate::sys::sync::Ordering, $crate::sys::sync::Ordering),
+            ) -> Result<$bits, $bits> {
+                self.compare_exchange(from, to, done, not)
+            }
+        }
+    )+};
+}
+pub(crate) use cells;
+cells!(AtomicU64: u64);
+
+/// Changes it to what `apply` makes of it, and gives what it was. Who changes it next sees what
+/// this thread had written before.
+#[inline(always)]
+pub fn update<C: Cell>(cell: &C, mut apply: impl FnMut(C::Bits) -> C::Bits) -> C::Bits {
+    let mut was = cell.load(Acquire);
+    loop {
+        match cell.swap_if(was, apply(was), (AcqRel, Acquire)) {
+            Ok(was) => return was,
+            Err(now) => was = now,
+        }
+    }
+}

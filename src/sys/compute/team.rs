@@ -1,0 +1,357 @@
+//! Fork and join: a caller shows a job to the threads of a team, works on it itself, and returns
+//! when nobody is at it any more. Who comes too late is not waited for.
+//!
+//! A board has a few places for jobs and a counter of news. Showing a job is two writes to one
+//! cache line: the place is open, and there is news. Members watch the counter, for a bounded time
+//! spinning and yielding, then asleep in the kernel. A member enters an open place by counting
+//! itself in, and counts itself out when it finds no more work; the caller closes the place and
+//! waits until the count is zero. A job may be a local of the caller: who is not in does not touch
+//! it.
+//!
+//! Memory ordering. `job` is stored before `state` opens (release); a member enters by an acquire
+//! exchange that reads this store or a count that followed it (a release sequence), so it finds the
+//! job, and what the caller prepared. That exchange succeeds only while the place is open: it does
+//! not matter for which job. Leaving is a release decrement, closing and looking at the count are
+//! acquires, so all that a member did happens before `open` returns; all changes from open to zero
+//! are read-modify-writes, so the last value read follows each of them. `owned` is a lock: acquire
+//! exchange, release store. News and the number of sleepers are one word, so that every pair of
+//! "there is news" and "I shall sleep" has an order: either the first sees the sleeper and wakes
+//! it, or the second sees the news, here or by the kernel's compare, and does not sleep. Who leaves
+//! last and finds that the caller sleeps wakes it; the caller sleeps only on a word that says so.
+//! `tests/models` tries all of it.
+
+use crate::sys::sync::backoff::Patience;
+use crate::sys::sync::futex;
+use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::ptr;
+
+/// Jobs that can be shown at once. Three of them share the line with the news.
+pub const PLACES: usize = sync::size(7, 1);
+
+/// Members may enter.
+const OPEN: u32 = 1 << 31;
+/// The caller sleeps until the count is zero.
+const ASLEEP: u32 = 1 << 30;
+/// One member who has entered.
+const ONE: u32 = 1;
+
+/// One more piece of news; below are those asleep.
+const NEWS: u64 = 1 << 32;
+
+/// See the module's text.
+pub struct Team<J> {
+    board: Board<J>,
+    owned: Owned,
+    is_crowded: bool,
+}
+
+/// What members watch: lines that only change when there is news.
+#[repr(align(128))]
+struct Board<J> {
+    /// Count of news << 32 | members asleep.
+    news: AtomicU64,
+    places: [Place<J>; PLACES],
+}
+
+struct Place<J> {
+    /// OPEN | ASLEEP | members who are in.
+    state: AtomicU32,
+    job: AtomicPtr<J>,
+}
+
+/// Which places belong to a caller: lines that only callers touch.
+#[repr(align(128))]
+struct Owned([AtomicBool; PLACES]);
+
+impl<J: Sync> Team<J> {
+    /// Nothing to do. `is_crowded`: it has more threads than there are processors, so waiting soon
+    /// yields.
+    #[must_use]
+    pub fn new(is_crowded: bool) -> Self {
+        let place = |_| Place { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
+        Team {
+            board: Board { news: AtomicU64::new(0), places: std::array::from_fn(place) },
+            owned: Owned(std::array::from_fn(|_| AtomicBool::new(false))),
+            is_crowded,
+        }
+    }
+
+    /// A place for a job; `None`: all are taken.
+    #[inline]
+    pub fn claim(&self) -> Option<Claim<'_, J>> {
+        for (index, (owned, place)) in self.owned.0.iter().zip(&self.board.places).enumerate() {
+            if owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Some(Claim { team: self, owned, place, index });
+            }
+        }
+        None
+    }
+
+    /// Tells all members to look, waking at most this many of those who sleep.
+    #[inline]
+    pub fn announce(&self, most: u32) {
+        let before = self.board.news.fetch_add(NEWS, Ordering::Release);
+        if before as u32 > 0 {
+            futex::wake_upper(&self.board.news, most);
+        }
+    }
+
+    /// Whether a member sleeps just now.
+    #[inline]
+    #[must_use]
+    pub fn has_sleepers(&self) -> bool {
+        self.board.news.load(Ordering::Relaxed) as u32 > 0
+    }
+
+    /// Wakes some of those who sleep, without news for the others.
+    pub fn wake(&self, most: u32) {
+        futex::wake_upper(&self.board.news, most);
+    }
+
+    /// The count of news. Read it before looking for work, and hand it to [`Team::rest`] if there
+    /// was none.
+    #[inline]
+    #[must_use]
+    pub fn news(&self) -> u32 {
+        (self.board.news.load(Ordering::Acquire) >> 32) as u32
+    }
+
+    /// Enters every open place in turn; `work` is given its index and its job.
+    pub fn visit(&self, mut work: impl FnMut(usize, &J)) {
+        for (index, place) in self.board.places.iter().enumerate() {
+            if let Some(_visit) = place.enter() {
+                let job = place.job.load(Ordering::Relaxed);
+                // SAFETY: entered while open, so `Claim::open` has not returned and does not before
+                // this visit has ended; until then it borrows the job.
+                work(index, unsafe { &*job });
+            }
+        }
+    }
+
+    /// Waits until the count of news is not `seen` any more (or for no reason at all), looking at
+    /// it after every so many pauses.
+    pub fn rest(&self, seen: u32, pauses: u32) {
+        let mut patience = Patience::new(self.is_crowded);
+        while self.news() == seen {
+            if !(0..pauses).all(|_| patience.pause()) {
+                return self.sleep(seen);
+            }
+        }
+    }
+
+    #[cold]
+    fn sleep(&self, seen: u32) {
+        let before = self.board.news.fetch_add(1, Ordering::Relaxed);
+        if (before >> 32) as u32 == seen {
+            futex::wait_upper(&self.board.news, seen);
+        }
+        self.board.news.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A place that belongs to a caller until it is dropped.
+pub struct Claim<'a, J: Sync> {
+    team: &'a Team<J>,
+    owned: &'a AtomicBool,
+    place: &'a Place<J>,
+    index: usize,
+}
+
+impl<J: Sync> Claim<'_, J> {
+    /// Which place it is, as members see it.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Shows a job, waking at most `helpers` of those who sleep, calls `inside`, then closes the
+    /// place and waits for the members who have entered.
+    #[inline]
+    pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
+        self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);
+        self.place.state.store(OPEN, Ordering::Release);
+        let _closing = Closing { state: &self.place.state, is_crowded: self.team.is_crowded };
+        self.team.announce(helpers);
+        inside()
+    }
+}
+
+impl<J: Sync> Drop for Claim<'_, J> {
+    #[inline]
+    fn drop(&mut self) {
+        self.owned.store(false, Ordering::Release);
+    }
+}
+
+/// Closes a place, also when the caller's part of the work unwinds.
+struct Closing<'a> {
+    state: &'a AtomicU32,
+    is_crowded: bool,
+}
+
+impl Drop for Closing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.state.fetch_and(!OPEN, Ordering::Acquire) != OPEN {
+            self.join();
+        }
+    }
+}
+
+impl Closing<'_> {
+    fn join(&self) {
+        let mut patience = Patience::new(self.is_crowded);
+        while self.state.load(Ordering::Acquire) != 0 {
+            if !patience.pause() {
+                return self.sleep();
+            }
+        }
+    }
+
+    #[cold]
+    fn sleep(&self) {
+        let mut state = self.state.fetch_or(ASLEEP, Ordering::Acquire) | ASLEEP;
+        while state != ASLEEP {
+            futex::wait(self.state, state);
+            state = self.state.load(Ordering::Acquire);
+        }
+    }
+}
+
+/// A member's time in a place.
+struct Visit<'a>(&'a AtomicU32);
+
+impl<J> Place<J> {
+    #[inline]
+    fn enter(&self) -> Option<Visit<'_>> {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & OPEN != 0 {
+            match self.state.compare_exchange(
+                state,
+                state + ONE,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(Visit(&self.state)),
+                Err(now) => state = now,
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Visit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.fetch_sub(ONE, Ordering::Release) == ASLEEP | ONE {
+            futex::wake(self.0, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    /// Runs a member until told to stop; it works on every job that it finds.
+    fn member(team: &Team<AtomicUsize>, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            let seen = team.news();
+            team.visit(|_, job| {
+                job.fetch_add(1, Ordering::Relaxed);
+            });
+            if !stop.load(Ordering::Acquire) {
+                team.rest(seen, 1);
+            }
+        }
+    }
+
+    /// Ends the member, also when the test fails.
+    struct Stop<'a>(&'a Team<AtomicUsize>, &'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.1.store(true, Ordering::Release);
+            self.0.announce(1);
+        }
+    }
+
+    fn with_member(body: impl FnOnce(&Team<AtomicUsize>)) {
+        let (team, stop) = (Team::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| member(&team, &stop));
+            let _stopping = Stop(&team, &stop);
+            body(&team);
+        });
+    }
+
+    #[test]
+    fn a_member_comes_awake_or_asleep() {
+        with_member(|team| {
+            for pause_us in [0, 0, 3000, 0, 3000] {
+                std::thread::sleep(Duration::from_micros(pause_us));
+                let job = AtomicUsize::new(0);
+                team.claim().unwrap().open(&job, 1, || {
+                    while job.load(Ordering::Relaxed) == 0 {
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_job_ends_with_its_call() {
+        with_member(|team| {
+            for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
+                let job = AtomicUsize::new(0);
+                team.claim().unwrap().open(&job, 1, || ());
+                // The member may have come more than once, as it does not know whether there is
+                // work left.
+                let visits = job.swap(usize::MAX, Ordering::Relaxed);
+                assert!(visits < usize::MAX / 2, "somebody was at it after its end");
+            }
+        });
+    }
+
+    #[test]
+    fn a_caller_sleeps_until_the_last_member_has_left() {
+        let team: Team<AtomicUsize> = Team::new(true);
+        let (entered, job) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let slow = || {
+                while !entered.load(Ordering::Acquire) {
+                    team.visit(|_, job| {
+                        entered.store(true, Ordering::Release);
+                        std::thread::sleep(Duration::from_millis(30));
+                        job.store(7, Ordering::Relaxed);
+                    });
+                }
+            };
+            scope.spawn(slow);
+            team.claim().unwrap().open(&job, 0, || {
+                while !entered.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            });
+            assert_eq!(job.load(Ordering::Relaxed), 7);
+        });
+    }
+
+    #[test]
+    fn a_place_is_closed_when_the_work_unwinds() {
+        let team: Team<AtomicUsize> = Team::new(false);
+        let job = AtomicUsize::new(0);
+        let work =
+            std::panic::AssertUnwindSafe(|| team.claim().unwrap().open(&job, 0, || panic!("work")));
+        assert!(std::panic::catch_unwind(work).is_err());
+        team.visit(|_, _| panic!("the place is open"));
+        let claims: Vec<_> = std::iter::from_fn(|| team.claim()).collect();
+        assert_eq!(
+            claims.iter().map(Claim::index).collect::<Vec<_>>(),
+            (0..PLACES).collect::<Vec<_>>()
+        );
+    }
+}

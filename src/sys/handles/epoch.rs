@@ -1,0 +1,505 @@
+//! Who is inside a call right now: lets a destroy free an object only after its last short user.
+//!
+//! Each thread owns a record. Entering makes its sequence number odd, leaving makes it even: two
+//! plain stores, no atomic read-modify-write, nothing shared. A destroyer first unlinks the object
+//! (so that no new user finds it), then makes every running thread pass a memory barrier
+//! (membarrier), then looks at the records: whoever was inside may still hold a reference, so the
+//! object waits in the limbo until those have left.
+//!
+//! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot. Destroyer:
+//! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier runs a full barrier on each
+//! running thread between two of its instructions (a thread not running had one at its context
+//! switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it falls
+//! after S1, L2 sees the odd number and the object is kept. Without membarrier (old kernels, some
+//! emulators) both sides use a SeqCst fence instead, which gives the same by the C++ rules: either
+//! L1 finds what S2 left or L2 sees the odd number. That form is the one that the model in
+//! `tests/models` tries, and it proves the other: the barrier of membarrier is a full one too, and
+//! the code uses nothing of it but this either-or, so where exactly it strikes does not matter. A
+//! call that waits leaves the epoch but publishes the one object it goes on using (`held`) before
+//! it does, as a hazard pointer: the release store that makes the number even publishes it too, so
+//! a destroyer that sees the thread outside sees what it uses. Leaving is a release store and the
+//! destroyer's look an acquire load, so the user's last access happens before the free. Entering is
+//! a release store, too (the same instruction on x86): a destroyer that finds a later entry than
+//! the one it saw has then seen the leaving between them.
+
+#[path = "epoch/chores.rs"]
+mod chores;
+#[path = "epoch/fork.rs"] // also where tests/models compiles this file
+mod fork;
+#[path = "epoch/running.rs"]
+mod running;
+
+pub use chores::until_done;
+pub use fork::{Aside, another_was_inside, aside, forget_other_threads, is_aside};
+pub use running::Running;
+
+use super::slot_map::SpareSlots;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::membarrier;
+use crate::sys::sync::tls;
+use crate::sys::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+    global, thread_local, yield_now,
+};
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+/// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
+#[repr(align(128))]
+pub(super) struct Record {
+    /// Odd while the thread is inside.
+    seq: AtomicU64,
+    /// Entries while the thread was inside already; only the owner reads and writes it.
+    nested: AtomicU32,
+    /// Calls that wait which this thread is in, outside the epoch but holding pins.
+    blocked: AtomicU32,
+    /// The object that a call of this thread goes on using while it waits outside the epoch.
+    held: AtomicPtr<()>,
+    /// Functions of the program's that this thread runs in calls that are outside ([`Running`]).
+    running: AtomicU32,
+    /// Nesting of [`aside`].
+    aside: AtomicU32,
+    /// Whether a thread owns the record.
+    owned: AtomicBool,
+    /// Whether it is owned for one call only.
+    borrowed: AtomicBool,
+    /// Whether entering needs a real fence, here because every entry asks for it.
+    needs_fence: AtomicBool,
+    /// Only the owner touches them; a later one sees what the earlier one has left, as it sees
+    /// everything that one has written.
+    spare: SpareSlots,
+    /// How many records there were before it.
+    number: usize,
+}
+
+global! {
+    static RECORDS: Mutex<Vec<&'static Record>> = Mutex::new(Vec::new());
+}
+
+global! {
+    /// Things that wait for their last users to leave.
+    static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+}
+global! {
+    /// Things in the limbo, chores and borrowed records: leavers look at this one number.
+    static ERRANDS: AtomicUsize = AtomicUsize::new(0);
+}
+
+struct Waiting {
+    /// The object's address: only compared.
+    object: usize,
+    users: Vec<(&'static Record, u64)>,
+    free: Box<dyn FnOnce() + Send>,
+}
+
+impl Record {
+    /// [`thread_mark`].
+    #[inline(always)]
+    pub(super) fn mark(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    /// Whether its thread is inside a call or waits in one.
+    fn is_in_call(&self) -> bool {
+        self.seq.load(Ordering::Acquire) % 2 == 1
+            || self.blocked.load(Ordering::Acquire) > 0
+            || self.running.load(Ordering::Acquire) > 0
+            || !self.held.load(Ordering::Acquire).is_null()
+    }
+}
+
+/// Whether a record's thread may still use an object that it could reach when `seq` was read.
+fn uses(record: &Record, seq: u64, object: usize) -> bool {
+    let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
+    inside || record.held.load(Ordering::Acquire).addr() == object
+}
+
+thread_local! {
+    static OWNER: Owner = const { Owner };
+}
+
+/// The calling thread's record, or null.
+#[inline(always)]
+fn mine() -> *const Record {
+    tls::get().cast()
+}
+
+/// A number that no other thread has now: the address of the thread's record. 0: it has none yet. A
+/// later thread may get it, and then sees all that this one has written.
+#[must_use]
+#[inline(always)]
+pub fn thread_mark() -> usize {
+    mine().addr()
+}
+
+/// The calling thread's, once it has a record.
+#[inline(always)]
+pub(super) fn spare_slots() -> Option<&'static SpareSlots> {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    unsafe { mine().as_ref() }.map(|record| &record.spare)
+}
+
+/// Gives the record back when the thread ends.
+struct Owner;
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let mine = mine();
+        tls::set(ptr::null());
+        // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+        if let Some(record) = unsafe { mine.as_ref() } {
+            record.owned.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Asks the kernel for the cheap barrier. Call before the first entry, and again after a fork.
+pub fn prepare() {
+    let records = RECORDS.lock();
+    let needs_fence = membarrier::register();
+    records.iter().for_each(|record| record.needs_fence.store(needs_fence, Ordering::SeqCst));
+}
+
+#[cold]
+fn adopt_record() -> &'static Record {
+    let mut records = RECORDS.lock();
+    let free = records.iter().copied().find(|record| {
+        record.owned.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    });
+    let record = free.unwrap_or_else(|| {
+        let record: &'static Record = Box::leak(Box::new(Record {
+            seq: AtomicU64::new(0),
+            nested: AtomicU32::new(0),
+            blocked: AtomicU32::new(0),
+            held: AtomicPtr::new(ptr::null_mut()),
+            running: AtomicU32::new(0),
+            aside: AtomicU32::new(0),
+            owned: AtomicBool::new(true),
+            borrowed: AtomicBool::new(false),
+            needs_fence: AtomicBool::new(membarrier::needs_fence()),
+            spare: SpareSlots::none(),
+            number: records.len(),
+        }));
+        records.push(record);
+        record
+    });
+    drop(records);
+    // In a thread-exit destructor that runs after ours, OWNER is gone: the record is then borrowed
+    // for this one call only.
+    if OWNER.try_with(|_| ()).is_err() {
+        record.borrowed.store(true, Ordering::Relaxed);
+        ERRANDS.fetch_add(1, Ordering::Relaxed);
+    }
+    tls::set(ptr::from_ref(record).cast());
+    record
+}
+
+/// A thread's presence inside. References taken from tables live no longer than this.
+pub struct Guard {
+    record: &'static Record,
+}
+
+/// Enters. Cheap: one thread-local store. Entries nest.
+#[must_use]
+#[inline(always)]
+pub fn enter() -> Guard {
+    let guard = enter_cheaply();
+    if guard.record.needs_fence.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    }
+    guard
+}
+
+/// The same where [`is_cheap`] holds: whoever finds inside that it does not leaves again before any
+/// object is looked at.
+#[must_use]
+#[inline(always)]
+pub fn enter_cheaply() -> Guard {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    let record = unsafe { mine().as_ref() }.unwrap_or_else(adopt_record);
+    let seq = record.seq.load(Ordering::Relaxed);
+    if seq % 2 == 1 {
+        return enter_nested(record);
+    }
+    record.seq.store(seq + 1, Ordering::Release);
+    compiler_fence(Ordering::SeqCst);
+    Guard { record }
+}
+
+/// Whether the calling thread is inside.
+#[must_use]
+pub fn is_inside() -> bool {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)
+}
+
+/// Whether [`step_in`] and [`enter_cheaply`] may be used: entering needs no fence.
+#[must_use]
+pub fn is_cheap() -> bool {
+    !membarrier::needs_fence()
+}
+
+/// Enters for a visit of some nanoseconds, which ends when the result is dropped. `None`: this
+/// thread has no record yet, or is inside already. Only where a value read inside shows that
+/// [`is_cheap`] held (see `open_state`): then the compiler's fence is enough. Leavers' errands are
+/// left to others, or to the next entry.
+#[inline(always)]
+pub fn step_in() -> Option<Visit> {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    let record = unsafe { mine().as_ref() }?;
+    let seq = record.seq.load(Ordering::Relaxed);
+    if seq % 2 == 1 {
+        return None;
+    }
+    record.seq.store(seq + 1, Ordering::Release);
+    compiler_fence(Ordering::SeqCst);
+    // Left by the store in `Visit::drop` instead of its own.
+    Some(Visit { inside: ManuallyDrop::new(Guard { record }), seq })
+}
+
+/// Visit of the epoch that [`step_in`] began. Guards within it go before it does.
+pub struct Visit {
+    inside: ManuallyDrop<Guard>,
+    seq: u64,
+}
+
+impl std::ops::Deref for Visit {
+    type Target = Guard;
+
+    #[inline(always)]
+    fn deref(&self) -> &Guard {
+        &self.inside
+    }
+}
+
+impl Visit {
+    /// Leaves for a call that may wait and goes on using one object, as [`Guard::into_hazard`].
+    /// `None`: a call further up has the hazard pointer.
+    #[inline(always)]
+    pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
+        HazardPointer::publish(self.inside.record, object)
+    }
+}
+
+impl Drop for Visit {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.inside.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
+    }
+}
+
+#[cold]
+fn enter_nested(record: &'static Record) -> Guard {
+    record.nested.store(record.nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    Guard { record }
+}
+
+/// The last to leave is who leaves, in whatever order the thread's guards go.
+#[cold]
+fn leave_nested(record: &Record) {
+    record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+}
+
+impl Guard {
+    /// The calling thread's number: small; else as [`thread_mark`].
+    #[must_use]
+    #[inline(always)]
+    pub fn thread_number(&self) -> usize {
+        self.record.number
+    }
+
+    /// [`thread_mark`].
+    #[must_use]
+    #[inline(always)]
+    pub fn mark(&self) -> usize {
+        self.record.mark()
+    }
+
+    /// The calling thread's.
+    #[inline(always)]
+    pub(super) fn spare_slots(&self) -> &'static SpareSlots {
+        &self.record.spare
+    }
+
+    /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
+    /// caller must hold pins (`Arc`s) on everything that it goes on using.
+    #[must_use]
+    #[inline(always)]
+    pub fn into_blocking(self) -> Blocking {
+        let record = self.record;
+        record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
+        Blocking { record }
+    }
+
+    /// Leaves the epoch but stays counted as a call in flight, and keeps one object alive by the
+    /// hazard pointer in the thread's record. Gives the guard back if a call further up has it.
+    pub(super) fn into_hazard(self, object: *const ()) -> Result<HazardPointer, Guard> {
+        if self.record.nested.load(Ordering::Relaxed) != 0 {
+            return Err(self);
+        }
+        HazardPointer::publish(self.record, object).ok_or(self)
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        let record = self.record;
+        if record.nested.load(Ordering::Relaxed) != 0 {
+            return leave_nested(record);
+        }
+        record.seq.store(record.seq.load(Ordering::Relaxed) + 1, Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            run_errands(record);
+        }
+    }
+}
+
+/// What leavers have to do now and then: free things, give a borrowed record back.
+#[cold]
+fn run_errands(record: &'static Record) {
+    // A fork meanwhile leaves the limbo, and the locks of what is freed, locked in the child.
+    let errands = Aside::of(record);
+    collect();
+    chores::run();
+    drop(errands);
+}
+
+/// Gives a record back that was borrowed for one call (see `adopt_record`).
+fn give_back(record: &Record) {
+    if record.borrowed.load(Ordering::Relaxed) && !record.may_hold_locks() {
+        record.borrowed.store(false, Ordering::Relaxed);
+        tls::set(ptr::null());
+        ERRANDS.fetch_sub(1, Ordering::Relaxed);
+        record.owned.store(false, Ordering::Release);
+    }
+}
+
+/// The hazard pointer of a thread in use: its call is outside the epoch because it waits, and goes
+/// on using one object.
+pub(super) struct HazardPointer {
+    record: &'static Record,
+}
+
+impl HazardPointer {
+    /// Before the sequence number becomes even: whoever sees that sees this (release).
+    #[inline(always)]
+    fn publish(record: &'static Record, object: *const ()) -> Option<HazardPointer> {
+        if !record.held.load(Ordering::Relaxed).is_null() {
+            return None;
+        }
+        record.held.store(object.cast_mut(), Ordering::Release);
+        Some(HazardPointer { record })
+    }
+
+    /// [`thread_mark`].
+    #[inline(always)]
+    pub(super) fn mark(&self) -> usize {
+        self.record.mark()
+    }
+}
+
+impl Drop for HazardPointer {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.record.held.store(ptr::null_mut(), Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            run_errands(self.record);
+        }
+    }
+}
+
+/// A call in flight that is outside the epoch because it waits.
+pub struct Blocking {
+    record: &'static Record,
+}
+
+impl Blocking {
+    /// [`thread_mark`].
+    pub(super) fn mark(&self) -> usize {
+        self.record.mark()
+    }
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        let blocked = self.record.blocked.load(Ordering::Relaxed);
+        self.record.blocked.store(blocked - 1, Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            run_errands(self.record);
+        }
+    }
+}
+
+/// Runs `free` once every thread that may use the object has left or let go of it. The object must
+/// be unlinked.
+pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
+    membarrier::heavy();
+    let object = object.addr();
+    let users: Vec<_> = RECORDS
+        .lock()
+        .iter()
+        .filter_map(|&record| {
+            let seq = record.seq.load(Ordering::Acquire);
+            // The destroying call itself is one entry of its own thread and holds nothing.
+            let own_call = ptr::eq(record, mine()) && record.nested.load(Ordering::Relaxed) == 0;
+            let seq = if own_call { 0 } else { seq };
+            uses(record, seq, object).then_some((record, seq))
+        })
+        .collect();
+    if users.is_empty() {
+        free();
+        return;
+    }
+    let mut limbo = LIMBO.lock();
+    limbo.push(Waiting { object, users, free: Box::new(free) });
+    ERRANDS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Frees what nobody uses any more.
+#[cold]
+pub fn collect() {
+    let Some(mut limbo) = LIMBO.try_lock() else { return };
+    let (waiting, ready): (Vec<_>, Vec<_>) = std::mem::take(&mut *limbo)
+        .into_iter()
+        .partition(|w| w.users.iter().any(|(record, seq)| uses(record, *seq, w.object)));
+    *limbo = waiting;
+    ERRANDS.fetch_sub(ready.len(), Ordering::Relaxed);
+    drop(limbo);
+    for waiting in ready {
+        (waiting.free)();
+    }
+}
+
+/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether
+/// all have. What such a thread has found open before it was closed is then used up. In no epoch of
+/// the calling thread's own.
+#[must_use]
+pub fn let_others_leave(limit: Duration) -> bool {
+    membarrier::heavy();
+    let inside: Vec<_> = RECORDS
+        .lock()
+        .iter()
+        .map(|&record| (record, record.seq.load(Ordering::Acquire)))
+        .filter(|(record, seq)| seq % 2 == 1 && !ptr::eq(*record, mine()))
+        .collect();
+    let begin = Instant::now();
+    inside.iter().all(|(record, seq)| {
+        while record.seq.load(Ordering::Acquire) == *seq {
+            if begin.elapsed() > limit {
+                return false;
+            }
+            yield_now();
+        }
+        true
+    })
+}
+
+/// Whether any thread is inside a call or waits in one: another one, or the calling one further up
+/// (who has not entered for this).
+#[must_use]
+pub fn anyone_inside() -> bool {
+    membarrier::heavy();
+    RECORDS.lock().iter().any(|record| record.is_in_call())
+}

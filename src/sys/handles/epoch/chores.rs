@@ -1,0 +1,36 @@
+//! Deferred work that threads try when they leave a call: it becomes possible when other threads
+//! stop using something, and no particular thread is the last to do so.
+//!
+//! Not here: work that waits for the users of one object (`retire`).
+
+use super::ERRANDS;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::{Ordering, global};
+
+/// Function that is called repeatedly until it returns true.
+type Chore = Box<dyn Fn() -> bool + Send>;
+
+global! {
+    static CHORES: Mutex<Vec<Chore>> = Mutex::new(Vec::new());
+}
+
+/// Lets threads that leave a call run `chore`, outside the epoch, until it returns true. Until
+/// then, leaving a call costs more.
+pub fn until_done(chore: Chore) {
+    CHORES.lock().push(chore);
+    ERRANDS.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(super) fn run() {
+    // Taken out of the list while they run, because the calls that they make run chores when they
+    // end, too.
+    let Some(chores) = CHORES.try_lock().map(|mut chores| std::mem::take(&mut *chores)) else {
+        return;
+    };
+    let count = chores.len();
+    let waiting: Vec<Chore> = chores.into_iter().filter(|chore| !chore()).collect();
+    ERRANDS.fetch_sub(count - waiting.len(), Ordering::Relaxed);
+    if !waiting.is_empty() {
+        CHORES.lock().extend(waiting);
+    }
+}

@@ -1,0 +1,149 @@
+//! What a forked child learns from the records: whether another thread may have left locks taken.
+//!
+//! Not here: which process is a fork (`sys::os::open_state`) and what the child forgets
+//! (`runtime::lifecycle`).
+
+use super::{RECORDS, Record, adopt_record, give_back, mine, prepare};
+use crate::sys::sync::{Ordering, compiler_fence};
+use std::ptr;
+
+impl Record {
+    /// Whether its thread may hold a lock of the library.
+    pub(super) fn may_hold_locks(&self) -> bool {
+        self.is_in_call() || self.aside.load(Ordering::Acquire) > 0
+    }
+}
+
+/// Marks the calling thread as running code of the library outside the epoch: functions that work
+/// in every state, errands, the thread's last destructors, the library's own threads at work. Such
+/// code may take locks, so a forked child must find the thread (see [`another_was_inside`]). The
+/// mark keeps no object alive, and finalize fails because of it in the marked thread alone
+/// ([`is_aside`]).
+///
+/// Ordering: only the owner writes the count, and only a forked child, which has no other threads,
+/// reads it from outside. The child's memory is a snapshot that respects the order of the owner's
+/// stores: each of them either came before the fork write-protected its page, or waits in the page
+/// fault until the fork is over. So a child that sees a lock taken sees the count above 0, as long
+/// as the owner's stores stay in program order: the release store comes before the acquiring
+/// exchange of the lock, and the releasing unlock before the release store at the end.
+#[must_use]
+pub fn aside() -> Aside {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    Aside::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
+}
+
+/// Whether the calling thread is marked: then it runs a function of the program's that the library
+/// has called there.
+#[must_use]
+pub fn is_aside() -> bool {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)
+}
+
+/// Guard of [`aside`]: while it lives, a forked child finds the thread.
+pub struct Aside {
+    record: &'static Record,
+}
+
+impl Aside {
+    pub(super) fn of(record: &'static Record) -> Aside {
+        record.aside.store(record.aside.load(Ordering::Relaxed) + 1, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        Aside { record }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let aside = self.record.aside.load(Ordering::Relaxed);
+        self.record.aside.store(aside - 1, Ordering::Release);
+        give_back(self.record);
+    }
+}
+
+/// In a forked child: whether another thread was in a call, or aside, when this process was forked.
+/// What such a thread had locked stays locked here.
+#[must_use]
+pub fn another_was_inside() -> bool {
+    // Taken: by a thread in its first call, or in a destroy.
+    let Some(records) = RECORDS.try_lock() else { return true };
+    records.iter().any(|record| !ptr::eq(*record, mine()) && record.may_hold_locks())
+}
+
+/// In a forked child: the other threads' records describe threads that do not exist here.
+pub fn forget_other_threads() {
+    for &record in RECORDS.lock().iter() {
+        if !ptr::eq(record, mine()) {
+            record
+                .seq
+                .store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
+            record.nested.store(0, Ordering::Relaxed);
+            record.owned.store(false, Ordering::Relaxed);
+            record.aside.store(0, Ordering::Relaxed);
+            record.running.store(0, Ordering::Relaxed);
+            record.spare.forget();
+        }
+        record.blocked.store(0, Ordering::Relaxed);
+        record.held.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+    prepare();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{enter, retire};
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// The calling thread's own record, which tests in other threads do not change.
+    fn own_record() -> &'static Record {
+        // SAFETY: a leaked record.
+        unsafe { mine().as_ref() }.expect("the thread has entered before")
+    }
+
+    #[test]
+    fn a_thread_that_frees_what_was_destroyed_is_seen_by_a_fork() {
+        const SOON: Duration = Duration::from_secs(60);
+        let (tell_record, record) = mpsc::channel();
+        let (go_on, may_leave) = mpsc::channel::<()>();
+        let (begin, has_begun) = mpsc::channel();
+        let (end, may_end) = mpsc::channel::<()>();
+        let user = std::thread::spawn(move || {
+            let inside = enter();
+            tell_record.send(own_record()).expect("the test waits");
+            may_leave.recv().expect("the test lives");
+            drop(inside); // the last user: it frees the object
+            own_record().may_hold_locks()
+        });
+        let record = record.recv().expect("the thread lives");
+        let object = Box::into_raw(Box::new(7_u64));
+        let kept = object.expose_provenance();
+        retire(object.cast_const().cast(), move || {
+            begin.send(()).expect("the test waits");
+            may_end.recv_timeout(SOON).expect("the test lives");
+            // SAFETY: made above, and freed here only.
+            drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<u64>(kept)) });
+        });
+        go_on.send(()).expect("the thread lives");
+        // Another test's thread may run the errand: then there is nothing to see of this one.
+        has_begun.recv_timeout(SOON).expect("somebody frees it");
+        let users_state = (record.is_in_call(), record.may_hold_locks());
+        let somebody = RECORDS.lock().iter().any(|record| record.aside.load(Ordering::Acquire) > 0);
+        end.send(()).expect("it waits");
+        assert!(!users_state.0, "outside: it keeps nothing alive");
+        assert!(somebody, "a thread that frees is seen");
+        assert!(!user.join().expect("it ends"), "and is gone afterwards");
+    }
+
+    #[test]
+    fn asides_nest() {
+        drop(enter());
+        let record = own_record();
+        let outer = aside();
+        drop(aside());
+        assert!(record.may_hold_locks() && !record.is_in_call());
+        drop(outer);
+        assert!(!record.may_hold_locks());
+    }
+}

@@ -1,0 +1,126 @@
+//! References to objects of a handle table (`handle_table`) that a call uses. Three states:
+//!
+//! - [`EpochRef`], or a plain reference that borrows a [`Guard`]: the thread is inside the epoch.
+//!   It must not wait.
+//! - [`HazardRef`]: the thread is outside the epoch, and its record names the object. It may wait.
+//! - `Arc`: owned, by `Table::pin`. It outlives the call.
+
+use super::epoch::{Blocking, Guard, HazardPointer, Running, Visit};
+use crate::sys::sync::Arc;
+use std::ops::Deref;
+use std::ptr;
+
+/// Reference to an object during a visit of the epoch, which ends with it.
+pub struct EpochRef<T> {
+    pub(super) object: *const T,
+    pub(super) visit: Visit,
+}
+
+impl<T> EpochRef<T> {
+    /// The epoch that the reference belongs to.
+    #[must_use]
+    #[inline(always)]
+    pub fn inside(&self) -> &Guard {
+        &self.visit
+    }
+
+    /// Leaves the epoch with the object, for a call that may wait. `None`: a call further up this
+    /// thread has the hazard pointer.
+    #[must_use]
+    #[inline(always)]
+    pub fn into_hazard(self) -> Option<HazardRef<T>> {
+        let object = self.object;
+        let pointer = self.visit.into_hazard(object.cast())?;
+        Some(HazardRef { object, protection: Protection::Pointer(pointer) })
+    }
+
+    /// Ends the visit for a function of the program's that runs before the call is over.
+    #[must_use]
+    #[inline(always)]
+    pub fn into_running(self) -> Running {
+        self.visit.into_running()
+    }
+
+    /// A part of the object.
+    #[must_use]
+    #[inline(always)]
+    pub fn filter_map<U>(self, part: impl FnOnce(&T) -> Option<&U>) -> Option<EpochRef<U>> {
+        let object = ptr::from_ref(part(&self)?);
+        Some(EpochRef { object, visit: self.visit })
+    }
+}
+
+impl<T> Deref for EpochRef<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: `slab::Table::visit` had a reference that lives as long as the visit, and
+        // `filter_map` one that lives as long as that.
+        unsafe { &*self.object }
+    }
+}
+
+/// Reference to an object that stays alive while its user waits outside the epoch.
+pub struct HazardRef<T> {
+    object: *const T,
+    protection: Protection<T>,
+}
+
+/// What keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer; calls within
+/// the call that has it (from a function of the program's) count references instead.
+enum Protection<T> {
+    Pointer(HazardPointer),
+    Count { _share: Arc<T>, blocking: Blocking },
+}
+
+impl<T> HazardRef<T> {
+    /// Leaves the epoch with an object, which `pin` finds again for a counted reference. `Err`
+    /// gives the guard back: `pin` found nothing.
+    pub(super) fn new(
+        inside: Guard,
+        object: *const T,
+        pin: impl FnOnce(&Guard) -> Option<Arc<T>>,
+    ) -> Result<Self, Guard> {
+        match inside.into_hazard(object.cast()) {
+            Ok(pointer) => Ok(HazardRef { object, protection: Protection::Pointer(pointer) }),
+            Err(inside) => match pin(&inside) {
+                Some(share) => {
+                    let object = Arc::as_ptr(&share);
+                    let blocking = inside.into_blocking();
+                    let protection = Protection::Count { _share: share, blocking };
+                    Ok(HazardRef { object, protection })
+                }
+                None => Err(inside),
+            },
+        }
+    }
+
+    /// The thread's mark (`epoch::thread_mark`).
+    #[must_use]
+    #[inline(always)]
+    pub fn mark(&self) -> usize {
+        match &self.protection {
+            Protection::Pointer(pointer) => pointer.mark(),
+            Protection::Count { blocking, .. } => blocking.mark(),
+        }
+    }
+
+    /// Whether the object is kept alive by a counted reference.
+    #[cfg(test)]
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.protection, Protection::Count { .. })
+    }
+}
+
+impl<T> Deref for HazardRef<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: `protection` keeps the object alive. With a hazard pointer, the thread's record
+        // names the object until `protection` is dropped, and `epoch::retire` frees nothing that a
+        // record names. Else `protection` has a share of it.
+        unsafe { &*self.object }
+    }
+}

@@ -1,0 +1,463 @@
+//! Tables that turn 64-bit handles into objects: typed, generational, safe against stale handles
+//! and against a destroy that races a use.
+//!
+//! A handle is `type 8 | index 20 | generation 36`. A slot's word is the handle of its object, or,
+//! while it has none, the last one with a bit of its index turned: that is nobody's handle, as
+//! whoever brings it is led to another slot. So one compare tells whether a handle is of this type,
+//! of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that
+//! module for why it is safe.
+
+use super::epoch::{self, Guard, Visit};
+use super::handle_ref::{EpochRef, HazardRef};
+use super::slot_ref::SlotRef;
+use crate::sys::sync::hints;
+use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
+use std::ptr;
+
+const GENERATION_BITS: u32 = 36;
+const INDEX_BITS: u32 = 20;
+pub(super) const INDEX_LIMIT: usize = 1 << INDEX_BITS;
+pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
+/// Slots are allocated in chunks of this many, a page, and never moved.
+const CHUNK_BITS: u32 = 8;
+const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
+/// Few for Miri: it looks at each of them wherever a reference to the table is passed on.
+const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
+
+pub(super) struct Slot<T> {
+    /// The handle; that XOR `ELSEWHERE` = no object.
+    word: AtomicU64,
+    /// From `Arc::into_raw`; null: none.
+    object: AtomicPtr<T>,
+}
+
+impl<T> Slot<T> {
+    /// See [`Table::get`].
+    #[inline(always)]
+    pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
+        let object = self.object.load(Ordering::Acquire).cast_const();
+        hints::usually(self.word.load(Ordering::Relaxed) == handle && !object.is_null())
+            .then_some(object)
+    }
+}
+
+/// The lowest bit of an index.
+pub(super) const ELSEWHERE: u64 = 1 << GENERATION_BITS;
+
+struct Free {
+    indices: Vec<usize>,
+    next_fresh: usize,
+    live: usize,
+}
+
+/// Objects of one type under their handles. A look-up reads its first line of the cache only.
+#[repr(C, align(64))]
+pub struct Table<T> {
+    tag: u8,
+    reserved: usize,
+    /// Null until the first insert that needs the chunk; then for ever.
+    chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
+    free: Mutex<Free>,
+}
+
+impl<T: Send + Sync + 'static> Table<T> {
+    const_fn! {
+        /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out
+        /// only by [`Table::put_fixed`].
+        #[must_use]
+        pub fn new(tag: u8, reserved: usize) -> Self {
+            Table {
+                tag,
+                reserved,
+                chunks: sync::nulls(),
+                free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: usize) -> Option<&Slot<T>> {
+        let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
+        // SAFETY: null, or a leaked and hence valid chunk.
+        hints::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
+    }
+
+    /// Called with the list of free indices locked, so that a chunk is made once.
+    fn slot_or_grow(&self, index: usize) -> Option<&Slot<T>> {
+        let place = self.chunks.get(index >> CHUNK_BITS)?;
+        if place.load(Ordering::Relaxed).is_null() {
+            let first = index >> CHUNK_BITS << CHUNK_BITS;
+            let empty = |index| Slot {
+                word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
+                object: AtomicPtr::new(ptr::null_mut()),
+            };
+            let slots: Box<[Slot<T>]> = (first..first + CHUNK).map(empty).collect();
+            let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
+            place.store(Box::into_raw(slots), Ordering::Release);
+        }
+        self.slot(index)
+    }
+
+    /// Puts an object in; its handle, or `None` when the table is full.
+    #[must_use]
+    pub fn insert(&self, object: Arc<T>) -> Option<u64> {
+        let mut free = self.free.lock();
+        let index = match free.indices.pop() {
+            Some(index) => index,
+            None if free.next_fresh < INDEX_LIMIT => {
+                free.next_fresh += 1;
+                free.next_fresh - 1
+            }
+            None => return None,
+        };
+        let slot = self.slot_or_grow(index)?;
+        let generation = (slot.word.load(Ordering::Relaxed) & LAST_GENERATION) + 1;
+        let handle = encode(self.tag, index, generation);
+        slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
+        slot.word.store(handle, Ordering::Release);
+        free.live += 1;
+        Some(handle)
+    }
+
+    /// Puts an object under a handle known beforehand: reserved index, generation 0. False if
+    /// taken.
+    #[must_use]
+    pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
+        let mut free = self.free.lock();
+        let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else {
+            return false;
+        };
+        let handle = encode(self.tag, index, 0);
+        if slot.word.load(Ordering::Relaxed) == handle {
+            return false;
+        }
+        slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
+        slot.word.store(handle, Ordering::Release);
+        free.live += 1;
+        true
+    }
+
+    /// The object, for as long as the guard lives. No shared memory is written.
+    ///
+    /// The slot's pointer is read before its word. A pointer that is not null stood there at a
+    /// moment when this thread was inside its epoch, and `remove` takes it away before it lets the
+    /// object go: so the object lives as long as the guard. The word then says whether the handle
+    /// is live. Who was told it sees that object or a later one (of which the word is another); who
+    /// guessed it may get the one before.
+    #[must_use]
+    #[inline(always)]
+    pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
+        let object = self.slot(index_of(handle))?.object_of(handle)?;
+        // SAFETY: as said above.
+        unsafe { object.as_ref() }
+    }
+
+    /// The slot of a handle, whether its object is in it yet or not.
+    #[must_use]
+    pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
+        let _one_makes_chunks = self.free.lock();
+        SlotRef::new(self.slot_or_grow(index_of(handle)))
+    }
+
+    /// The object, for as long as the visit lasts.
+    #[must_use]
+    #[inline(always)]
+    pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
+        let object = ptr::from_ref(self.get(&visit, handle)?);
+        Some(EpochRef { object, visit })
+    }
+
+    /// The object, for as long as the visit lasts, and its slot.
+    #[must_use]
+    #[inline(always)]
+    pub fn visit_at(&'static self, visit: Visit, handle: u64) -> Option<(EpochRef<T>, SlotRef<T>)> {
+        let slot = self.slot(index_of(handle))?;
+        // Alive as long as the visit, as in `get`.
+        let object = slot.object_of(handle)?;
+        Some((EpochRef { object, visit }, SlotRef::new(Some(slot))))
+    }
+
+    /// Whether a handle names an object, at this moment.
+    #[must_use]
+    pub fn is_live(&self, handle: u64) -> bool {
+        self.slot(index_of(handle)).is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
+    }
+
+    /// A share of the object that outlives the guard.
+    #[must_use]
+    pub fn pin(&self, _inside: &Guard, handle: u64) -> Option<Arc<T>> {
+        let object = self.slot(index_of(handle))?.object_of(handle)?;
+        // SAFETY: `object` is the very pointer of Arc::into_raw (one made from `get`'s reference
+        // must not be used for the counters beside the object), not null, and the table's own share
+        // is alive as long as the guard, as in `get`.
+        unsafe { Arc::increment_strong_count(object) };
+        // SAFETY: takes over the share made in the line above.
+        Some(unsafe { Arc::from_raw(object) })
+    }
+
+    /// Leaves the epoch with the object in hand, for a call that will wait. Cheaper than [`pin`]:
+    /// no shared counter is touched. `Err` gives the guard back: the handle is stale.
+    ///
+    /// [`pin`]: Table::pin
+    pub fn hold(&self, inside: Guard, handle: u64) -> Result<HazardRef<T>, Guard> {
+        let Some(object) = self.get(&inside, handle).map(ptr::from_ref) else { return Err(inside) };
+        HazardRef::new(inside, object, |inside| self.pin(inside, handle))
+    }
+
+    /// Unlinks the object: from here on the handle is stale. The table's share is dropped once the
+    /// last short user has left. `None` if the handle was stale already.
+    #[must_use]
+    pub fn remove(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
+        let index = index_of(handle);
+        let object = self.pin(inside, handle)?;
+        let slot = self.slot(index)?;
+        // Held by who puts one in, too: a fixed handle can be opened again as soon as its word has
+        // gone.
+        let mut free = self.free.lock();
+        slot.word
+            .compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        let tables_share = slot.object.load(Ordering::Acquire).cast_const();
+        debug_assert!(ptr::eq(tables_share, Arc::as_ptr(&object)));
+        slot.object.store(ptr::null_mut(), Ordering::Release);
+        // SAFETY: the exchange made this call the only one to take the table's share back.
+        let share = unsafe { Arc::from_raw(tables_share) };
+        free.live -= 1;
+        if index >= self.reserved && handle & LAST_GENERATION < LAST_GENERATION {
+            free.indices.push(index); // an exhausted slot retires
+        }
+        drop(free);
+        epoch::retire(tables_share.cast(), move || drop(share));
+        Some(object)
+    }
+
+    /// The handles that are live now.
+    #[must_use]
+    pub fn handles(&self) -> Vec<u64> {
+        let end = self.free.lock().next_fresh;
+        (0..end)
+            .filter_map(|index| {
+                let word = self.slot(index)?.word.load(Ordering::Acquire);
+                (index_of(word) == index).then_some(word)
+            })
+            .collect()
+    }
+}
+
+pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
+    u64::from(tag) << (INDEX_BITS + GENERATION_BITS)
+        | (index as u64) << GENERATION_BITS
+        | generation
+}
+
+/// The place in its table that a handle speaks of, whether there is anything or not.
+#[inline(always)]
+#[must_use]
+pub const fn index_of(handle: u64) -> usize {
+    (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1)
+}
+
+/// The type byte of a handle, whatever table it belongs to.
+#[must_use]
+pub fn tag_of(handle: u64) -> u8 {
+    (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_shows_the_object_of_its_handle() {
+        static TABLE: Table<u64> = Table::new(3, 1);
+        let guard = epoch::enter();
+        let fixed = encode(3, 0, 0);
+        let slot = TABLE.slot_ref(fixed);
+        assert_eq!(slot.get(&guard, fixed), None, "not there yet");
+        assert!(TABLE.put_fixed(0, Arc::new(7)));
+        assert_eq!(slot.get(&guard, fixed), Some(&7));
+        let object = Arc::new(8);
+        let handle = TABLE.insert(Arc::clone(&object)).unwrap();
+        let cell = crate::sys::handles::slot_ref::SlotRefCell::default();
+        assert!(cell.get().get(&guard, handle).is_none());
+        cell.set(TABLE.slot_ref(handle), handle);
+        assert_eq!((cell.handle(), cell.get().get(&guard, handle)), (handle, Some(&8)));
+        assert!(TABLE.remove(&guard, handle).is_some());
+        assert!(cell.get().get(&guard, handle).is_none());
+        let next = TABLE.insert(object).unwrap();
+        let found = TABLE.slot_ref(next).get(&guard, next);
+        assert_eq!((index_of(next), found), (index_of(handle), Some(&8)));
+        assert!(
+            cell.get().get(&guard, handle).is_none(),
+            "in the same slot, at the same address, but under another handle"
+        );
+    }
+
+    #[test]
+    fn handles_of_several_chunks_find_their_own_objects() {
+        let table = Table::new(3, 0);
+        let guard = epoch::enter();
+        let handles: Vec<_> = (0..3 * CHUNK).map(|n| table.insert(Arc::new(n)).unwrap()).collect();
+        assert!(
+            handles.iter().enumerate().all(|(n, handle)| table.get(&guard, *handle) == Some(&n))
+        );
+    }
+
+    #[test]
+    fn a_handle_dies_with_its_object() {
+        let table = Table::new(3, 1);
+        let guard = epoch::enter();
+        let handle = table.insert(Arc::new(7)).unwrap();
+        assert_eq!(table.get(&guard, handle), Some(&7));
+        assert_eq!(table.get(&guard, handle ^ 1 << 56), None, "another type");
+        assert!(
+            table.is_live(handle)
+                && !table.is_live(handle ^ 1 << 56)
+                && !table.is_live(handle + (1 << 36))
+        );
+        assert_eq!(table.remove(&guard, handle).as_deref(), Some(&7));
+        assert_eq!(table.get(&guard, handle), None);
+        assert!(!table.is_live(handle));
+        assert_eq!(table.remove(&guard, handle), None, "destroyed twice");
+        let again = table.insert(Arc::new(8)).unwrap();
+        assert_ne!(again, handle);
+        assert_eq!(table.get(&guard, handle), None, "the slot serves another generation");
+    }
+
+    #[test]
+    fn a_fixed_handle_can_be_opened_again() {
+        let table = Table::new(3, 1);
+        let guard = epoch::enter();
+        let fixed = 3_u64 << 56;
+        assert!(table.put_fixed(0, Arc::new(1)));
+        assert!(!table.put_fixed(0, Arc::new(2)));
+        assert_eq!(table.get(&guard, fixed), Some(&1));
+        assert_eq!(table.remove(&guard, fixed).as_deref(), Some(&1));
+        assert_eq!(table.get(&guard, fixed), None);
+        assert!(table.put_fixed(0, Arc::new(3)));
+        assert_eq!(table.get(&guard, fixed), Some(&3));
+    }
+
+    #[test]
+    fn an_object_in_use_outlives_its_handle() {
+        let table: Table<Mutex<u32>> = Table::new(3, 0);
+        let object = Arc::new(Mutex::new(5));
+        let watch = Arc::downgrade(&object);
+        let outer = epoch::enter();
+        let handle = table.insert(object).unwrap();
+        let user = table.get(&outer, handle).unwrap();
+        let inner = epoch::enter();
+        drop(table.remove(&inner, handle));
+        drop(inner);
+        assert_eq!(*user.lock(), 5, "still held by the outer call");
+        drop(outer);
+        assert!(goes(&watch), "freed after the last user left");
+    }
+
+    /// Whether the object is freed soon: another test's thread may be the one that collects just
+    /// now.
+    fn goes<T>(watch: &std::sync::Weak<T>) -> bool {
+        let gone = |_| {
+            epoch::collect();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            watch.upgrade().is_none()
+        };
+        (0..2000).any(gone)
+    }
+
+    #[test]
+    fn a_held_object_outlives_its_handle() {
+        let table: Table<u32> = Table::new(3, 0);
+        let object = Arc::new(5);
+        let watch = Arc::downgrade(&object);
+        let handle = table.insert(object).unwrap();
+        let held = table.hold(epoch::enter(), handle).ok().unwrap();
+        let nested = table.hold(epoch::enter(), handle).ok().unwrap();
+        assert_eq!((held.is_counted(), nested.is_counted()), (false, true));
+        drop(table.remove(&epoch::enter(), handle));
+        drop(nested);
+        epoch::collect();
+        assert_eq!(*held, 5, "a thread waits with it");
+        assert!(table.hold(epoch::enter(), handle).is_err(), "stale for everybody else");
+        drop(held);
+        assert!(goes(&watch), "freed after its holder let go");
+    }
+
+    /// Poisoned when it is dropped, so that a use after that shows; counts its drops.
+    struct Canary(u64, Arc<AtomicU64>);
+
+    impl Drop for Canary {
+        fn drop(&mut self) {
+            // SAFETY: an exclusive reference to an integer; volatile, so that it is not optimised
+            // away.
+            unsafe { ptr::from_mut(&mut self.0).write_volatile(0xDEAD) };
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Two threads use what `handle` says while `round` makes and destroys; drops are as many.
+    fn race(rounds: u64, table: &Table<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
+        let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let drops = Arc::new(AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while done.load(Ordering::Relaxed) == 0 {
+                        let handle = current.load(Ordering::Relaxed);
+                        if let Some(canary) = table.get(&epoch::enter(), handle) {
+                            assert_eq!(canary.0, 0x5EED);
+                        }
+                        if let Ok(canary) = table.hold(epoch::enter(), handle) {
+                            assert_eq!(canary.0, 0x5EED);
+                        }
+                    }
+                });
+            }
+            for _ in 0..rounds {
+                round(Arc::new(Canary(0x5EED, Arc::clone(&drops))), &current);
+            }
+            done.store(1, Ordering::Relaxed);
+        });
+        for _ in 0..1000 {
+            epoch::collect(); // other tests of this process may keep the limbo for a moment
+            if drops.load(Ordering::Relaxed) == rounds {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(drops.load(Ordering::Relaxed), rounds);
+    }
+
+    /// A tenth where nothing is optimised, or it would take a minute; a hundred for Miri.
+    fn rounds(most: u64) -> u64 {
+        match (cfg!(miri), cfg!(debug_assertions)) {
+            (true, _) => 100,
+            (_, true) => most / 10,
+            _ => most,
+        }
+    }
+
+    #[test]
+    fn destroy_may_race_use() {
+        let table = Table::new(3, 0);
+        race(rounds(1_000_000), &table, |canary, current| {
+            let handle = table.insert(canary).unwrap();
+            current.store(handle, Ordering::Relaxed);
+            let guard = epoch::enter();
+            assert!(table.remove(&guard, handle).is_some());
+        });
+    }
+
+    #[test]
+    fn reopening_a_fixed_handle_may_race_use() {
+        let table = Table::new(3, 1);
+        let fixed = 3_u64 << 56;
+        race(rounds(200_000), &table, |canary, current| {
+            current.store(fixed, Ordering::Relaxed);
+            assert!(table.put_fixed(0, canary));
+            let guard = epoch::enter();
+            assert!(table.remove(&guard, fixed).is_some());
+        });
+    }
+}

@@ -1,0 +1,74 @@
+//! References to slots of a handle table (`handle_table`): an object is found again in fewer steps
+//! than by its handle alone.
+
+use super::epoch::Guard;
+use super::handle_table::Slot;
+use crate::sys::sync::hints;
+use crate::sys::sync::{AtomicPtr, AtomicU64, Ordering};
+use std::ptr;
+
+/// Reference to a slot, for use with the handle of an object that is or was in it: in the same
+/// slot, and at the same address, there may be another object later.
+pub struct SlotRef<T: 'static>(Option<&'static Slot<T>>);
+
+impl<T> Clone for SlotRef<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SlotRef<T> {}
+
+impl<T> SlotRef<T> {
+    #[inline(always)]
+    pub(super) fn new(slot: Option<&'static Slot<T>>) -> Self {
+        SlotRef(slot)
+    }
+
+    /// The object, unless its handle is stale.
+    #[must_use]
+    #[inline(always)]
+    pub fn get(self, _inside: &Guard, handle: u64) -> Option<&T> {
+        let object = hints::usual(self.0)?.object_of(handle)?;
+        // SAFETY: as in `Table::get`: the pointer was in the slot while this thread was inside the
+        // epoch, and `remove` takes it away before it lets the object go, so the object lives as
+        // long as the guard.
+        Some(unsafe { &*object })
+    }
+}
+
+/// Slot and handle of an object, kept in the object. Set once, by the thread that inserts the
+/// object and before it passes the handle on. A thread that finds the object in another way at that
+/// moment may read one of the two words.
+pub struct SlotRefCell<T: 'static> {
+    slot: AtomicPtr<Slot<T>>,
+    handle: AtomicU64,
+}
+
+impl<T> Default for SlotRefCell<T> {
+    fn default() -> Self {
+        SlotRefCell { slot: AtomicPtr::new(ptr::null_mut()), handle: AtomicU64::new(0) }
+    }
+}
+
+impl<T> SlotRefCell<T> {
+    /// Sets both.
+    pub fn set(&self, slot: SlotRef<T>, handle: u64) {
+        let slot = slot.0.map_or(ptr::null(), ptr::from_ref);
+        self.slot.store(slot.cast_mut(), Ordering::Relaxed);
+        self.handle.store(handle, Ordering::Relaxed);
+    }
+
+    /// The slot; before `set` one that has no object.
+    #[must_use]
+    pub fn get(&self) -> SlotRef<T> {
+        // SAFETY: null, or a slot of a table that lives for ever (`Table::slot_ref`).
+        SlotRef(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
+    }
+
+    /// The handle; 0 before `set`.
+    #[must_use]
+    pub fn handle(&self) -> u64 {
+        self.handle.load(Ordering::Relaxed)
+    }
+}

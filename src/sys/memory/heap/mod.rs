@@ -1,0 +1,291 @@
+//! The host's allocator: size classes on 2 MiB segments, one heap for each thread.
+//!
+//! Here is its face; a call goes down this list: `thread_heap` (a thread's heap: what is at hand)
+//! -> `page_heap` (what threads share; lock) -> `os` (pages). `segment` describes memory,
+//! `page_map` finds the description of an address without touching it, `remote_free` brings back
+//! blocks that another thread freed, `unmap_hooks` tells who wants to know of pages that go back,
+//! `size_class` has sizes, `stats` counts, `relaxed_cell` is what descriptions are made of. Why it
+//! is like that: docs/explanation/host-memory.md.
+//!
+//! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `runtime::pool`
+//! choose them.
+
+mod os;
+mod page_heap;
+mod page_map;
+mod relaxed_cell;
+mod remote_free;
+mod segment;
+mod size_class;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod thread_heap;
+mod unmap_hooks;
+
+use super::buf::{Addr, Region};
+use size_class::{LARGEST, QUANTUM, SEGMENT};
+use std::sync::atomic::Ordering;
+use thread_heap::Heap;
+
+pub use os::use_huge_pages;
+pub use page_heap::{budget, kept, mapped, set_budget};
+pub use stats::TAGS;
+pub use unmap_hooks::{Returned, watch as watch_returned};
+
+/// Every block is aligned to this at least.
+pub const ALIGNMENT: u64 = QUANTUM as u64;
+
+/// What a block is for: a kind (0 to 31) and a tag (below [`TAGS`]). A free must name the same tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label(u64);
+
+impl Label {
+    /// A label.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(kind: u8, tag: u8) -> Self {
+        Label(
+            (kind as u64 & 31) << remote_free::KIND_SHIFT | (tag as u64) << remote_free::TAG_SHIFT,
+        )
+    }
+
+    /// As a number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The label of a number that [`Label::word`] gave.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_word(word: u64) -> Self {
+        Label(word)
+    }
+
+    /// The same tag, without the kind.
+    #[inline(always)]
+    const fn tag(self) -> u64 {
+        self.0 & 0xFF << remote_free::TAG_SHIFT
+    }
+}
+
+/// How a free ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// Well.
+    Done,
+    /// The address lies in no memory of this allocator.
+    Foreign,
+    /// It is not the first byte of a block.
+    Inside,
+    /// The block is free already.
+    Dead,
+    /// The block is live and has another tag: this one.
+    Tagged(u8),
+}
+
+/// A live block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its first byte.
+    pub base: usize,
+    /// The bytes that were asked for.
+    pub size: u64,
+    /// See [`Label`].
+    pub kind: u8,
+    /// See [`Label`].
+    pub tag: u8,
+}
+
+/// The mapping of this allocator that a whole region lies in. It stays until [`watch_returned`]
+/// tells of it.
+#[must_use]
+pub fn mapping(region: Region) -> Option<Region> {
+    let segment = page_map::find(region.addr().get())?;
+    let (base, bytes) = (segment.base.get(), segment.bytes.get());
+    let end = region.addr().get().checked_add(region.len())?;
+    let at = Addr::new(std::ptr::with_exposed_provenance_mut(base));
+    (end <= base + bytes).then(|| Region::allocated(at, bytes))
+}
+
+/// What an account has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes asked for and not freed.
+    pub live_bytes: u64,
+    /// Most of them at once; an upper bound if several threads allocate.
+    pub peak_bytes: u64,
+    /// Blocks that are live.
+    pub live_count: u64,
+    /// Blocks ever given.
+    pub total_count: u64,
+}
+
+/// The size of the block that serves a size.
+#[must_use]
+pub fn rounded(size: u64) -> u64 {
+    match usize::try_from(size) {
+        Ok(small @ 1..=LARGEST) => size_class::block(size_class::of(small)) as u64,
+        _ => size.saturating_add(os::PAGE as u64 - 1) / os::PAGE as u64 * os::PAGE as u64,
+    }
+}
+
+/// A block that was at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Quick {
+    /// Its address.
+    pub addr: Addr,
+    /// [`look_after`] is to be called next.
+    pub due: bool,
+}
+
+/// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call,
+/// no function call.
+#[inline(always)]
+#[must_use]
+pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
+    let (at, due) = thread_heap::mine()?.quick_alloc(size as usize, label.0)?;
+    Some(Quick { addr: address(at), due })
+}
+
+/// Frees a block if that is done at once: one of this label's tag and this thread's, in a slab at
+/// hand. Whether [`look_after`] is due. `None`: ask [`free`].
+#[inline(always)]
+#[must_use]
+pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
+    thread_heap::mine()?.quick_free(addr.get(), label.tag())
+}
+
+/// Does what was due after a quick call of this thread with this tag.
+pub fn look_after(tag: u8) {
+    if let Some(heap) = thread_heap::mine() {
+        heap.look_after(usize::from(tag));
+    }
+}
+
+/// A block of `size` (> 0) bytes aligned to `align` (a power of two); `None` without memory.
+#[must_use]
+pub fn alloc(size: u64, align: u64, label: Label) -> Option<Addr> {
+    let (size, align) = (usize::try_from(size).ok()?, usize::try_from(align).ok()?);
+    if size as u64 > remote_free::SIZE {
+        return None;
+    }
+    let room = if align > QUANTUM { size.checked_next_multiple_of(align)? } else { size };
+    if room > LARGEST || align > SEGMENT {
+        return thread_heap::with(|heap| heap.alloc_own(size, align, label.0)).map(address);
+    }
+    let class = size_class::of(room);
+    thread_heap::with(|heap| heap.alloc(class, size, label.0)).map(address)
+}
+
+fn address(at: usize) -> Addr {
+    Addr::new(std::ptr::with_exposed_provenance_mut(at))
+}
+
+/// Frees a block, if it is one with this label's tag. Any address may be asked: it is not touched.
+#[must_use]
+pub fn free(addr: Addr, label: Label) -> Freed {
+    thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)
+}
+
+/// Gives a live block another tag: from now on who names that frees it. As `free`, of a block with
+/// the first tag.
+pub fn retag(addr: Addr, from: u8, to: u8) -> Freed {
+    let (from, to) = (Label::new(0, from).tag(), Label::new(0, to).tag());
+    thread_heap::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(Freed::Foreign)
+}
+
+/// The live block that an address (any) lies in.
+#[must_use]
+pub fn find(addr: Addr) -> Option<Found> {
+    let segment = page_map::find(addr.get())?;
+    let slab = segment.slab_of(addr.get());
+    let (base, block) = (slab.base.get(), slab.block.get());
+    let offset = addr.get().checked_sub(base)?;
+    if offset >= slab.span.get() {
+        return None;
+    }
+    // The slab may be serving another class since.
+    let index = offset.checked_div(block).filter(|index| *index < segment.most())?;
+    let word = slab.word(index).load(Ordering::Acquire);
+    let found = Found {
+        base: base + index * block,
+        size: word & remote_free::SIZE,
+        kind: (word >> remote_free::KIND_SHIFT) as u8 & 31,
+        tag: (word >> remote_free::TAG_SHIFT) as u8,
+    };
+    let is_inside = ((addr.get() - found.base) as u64) < found.size;
+    (word & remote_free::LIVE != 0 && is_inside).then_some(found)
+}
+
+/// First byte of the allocator's own memory, free or not, that a range (any, `first` to `last`) has
+/// a byte of.
+#[must_use]
+pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
+    page_map::find_within(first.get(), last.get())
+        .map(|segment| segment.base.get().max(first.get()))
+}
+
+/// The counters of a tag. Calls that run meanwhile may be missing.
+#[must_use]
+pub fn stats(tag: u8) -> Stats {
+    let mut sum = stats::Sum::default();
+    page_heap::for_each_heap(|heap| heap.counters(usize::from(tag)).add_to(&mut sum));
+    let live_bytes = u64::try_from(sum.live_bytes).unwrap_or(0);
+    Stats {
+        live_bytes,
+        peak_bytes: stats::peak(usize::from(tag)).max(live_bytes),
+        live_count: sum.allocs.saturating_sub(sum.frees),
+        total_count: sum.allocs,
+    }
+}
+
+/// Counts bytes (below 0: freed ones) that the calling thread has from elsewhere in an account's
+/// live bytes and peak.
+pub fn count_bytes(tag: u8, bytes: i64) {
+    let _ = thread_heap::with(|heap| {
+        heap.counters(usize::from(tag)).shift(usize::from(tag), bytes);
+        Some(())
+    });
+}
+
+/// Begins the peak of an account anew. It has no live blocks, and nobody may be using it.
+pub fn restart(tag: u8) {
+    page_heap::for_each_heap(|heap| heap.counters(usize::from(tag)).level());
+    stats::reset(usize::from(tag));
+}
+
+/// Frees every live block of a tag, whoever has it.
+pub fn free_all(tag: u8) {
+    page_map::for_each(|segment| {
+        for number in 0..segment.slab_count() {
+            segment.slab(number).for_each_live(usize::from(tag), |at| {
+                let _ = free(address(at), Label::new(0, tag));
+            });
+        }
+    });
+}
+
+/// Gives back to the system what the calling thread and threads that have ended keep without use.
+/// The others do it themselves after some more frees.
+pub fn trim() {
+    page_heap::for_each_heap(Heap::want);
+    let _ = thread_heap::with(|heap| {
+        heap.trim();
+        Some(())
+    });
+    page_heap::sweep();
+}
+
+/// Unmaps every block, live or not. Nobody may be using the allocator.
+pub fn destroy_all() {
+    page_heap::destroy();
+}
+
+/// In a forked child: forgets all blocks (their memory stays as it is) and begins anew.
+pub fn forget_all() {
+    crate::sys::sync::tls::set_heap(std::ptr::null());
+    page_heap::forget();
+}

@@ -1,0 +1,391 @@
+//! What threads share: segments with slabs that nobody owns, mappings for large blocks, the heaps
+//! of threads that have ended, and the budget of memory that may be kept without use.
+//!
+//! Under one lock, which is taken only where a thread's own memory does not suffice. No page is
+//! written or given back under it.
+
+use super::relaxed_cell::Link;
+use super::segment::{Segment, Slab};
+use super::size_class::{self, CUTS, SEGMENT, SPANS};
+use super::thread_heap::Heap;
+use super::{os, page_map, stats, unmap_hooks};
+use crate::sys::sync::AtomicU64;
+use crate::sys::sync::atomic_update::AtomicUpdate;
+use crate::sys::sync::lock::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What may be kept if nobody says otherwise: this, or a share of the most that was mapped.
+const USUAL_BUDGET: usize = 256 << 20;
+const BUDGET_SHARE: usize = 8;
+/// Descriptions are cut from mappings of this size.
+const CHUNK: usize = 1 << 20;
+
+/// Words that are left unused before those of a slab.
+const SKIPPED: usize = 8;
+
+/// Bytes mapped for blocks now.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+static MOST_MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// Bytes that heaps may keep, all together.
+static GRANTED: AtomicUsize = AtomicUsize::new(0);
+/// The most of that; `usize::MAX` = as usual.
+static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+struct Store {
+    /// Segments of each cut with a slab that nobody owns.
+    with_room: [Link<Segment>; SPANS],
+    /// Descriptions of segments of each cut that have gone.
+    spare: [Link<Segment>; SPANS + 1],
+    /// Every heap ever made.
+    heaps: Link<Heap>,
+    /// Those that no thread has.
+    idle: Link<Heap>,
+    /// Where the next descriptions go.
+    next: usize,
+    end: usize,
+}
+
+static STORE: Mutex<Store> = Mutex::new(Store {
+    with_room: [const { Link::none() }; SPANS],
+    spare: [const { Link::none() }; SPANS + 1],
+    heaps: Link::none(),
+    idle: Link::none(),
+    next: 0,
+    end: 0,
+});
+
+/// Something of which all-zero bytes are a valid value and that is never moved or dropped.
+///
+/// # Safety
+/// The implementor guarantees exactly that.
+unsafe trait Plain: 'static {}
+// SAFETY: numbers and null links, all atomics.
+unsafe impl Plain for Segment {}
+// SAFETY: as above.
+unsafe impl Plain for Slab {}
+// SAFETY: as above.
+unsafe impl Plain for Heap {}
+// SAFETY: an atomic.
+unsafe impl Plain for AtomicU64 {}
+
+impl Store {
+    /// Zeroed descriptions in a row, for ever.
+    fn describe<T: Plain>(&mut self, count: usize) -> Option<&'static [T]> {
+        let bytes = (count * size_of::<T>()).next_multiple_of(128);
+        if self.end - self.next < bytes {
+            let chunk = bytes.next_multiple_of(CHUNK);
+            self.next = os::map(chunk, os::PAGE)?;
+            self.end = self.next + chunk;
+        }
+        let at = self.next;
+        self.next += bytes;
+        // SAFETY: `count` zeroed values of a type for which zero is valid, in pages that stay for
+        // ever and of which this part is given out once; aligned to 128, as much as any of them
+        // needs.
+        Some(unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<T>(at), count)
+        })
+    }
+
+    /// The description of a segment of a cut: a spare one or a new one.
+    fn segment(&mut self, cut: usize) -> Option<&'static Segment> {
+        if let Some(spare) = self.spare.get(cut) {
+            if let Some(segment) = spare.get() {
+                spare.set(segment.next.get());
+                return Some(segment);
+            }
+        }
+        let segment = self.describe::<Segment>(1)?.first()?;
+        segment.cut.set(cut);
+        segment.shift.set(CUTS.get(cut).map_or(63, |cut| cut.shift));
+        let slabs = self.describe::<Slab>(segment.slab_count())?;
+        for slab in slabs {
+            // Not from a page's first bytes on: see `Slab`.
+            let words = self.describe::<AtomicU64>(segment.most() + SKIPPED)?.get(SKIPPED..)?;
+            slab.words.store(words.as_ptr().cast_mut(), Ordering::Relaxed);
+            slab.segment.set(Some(segment));
+        }
+        segment.slabs.store(slabs.as_ptr().cast_mut(), Ordering::Release);
+        Some(segment)
+    }
+
+    /// Describes pages that were mapped just now and enters them into the table.
+    fn install(&mut self, cut: usize, at: usize, bytes: usize) -> Option<&'static Segment> {
+        let segment = self.segment(cut)?;
+        segment.base.set(at);
+        segment.bytes.set(bytes);
+        segment.free.set(segment.all_free());
+        for number in 0..segment.slab_count() {
+            segment.slab(number).base.set(at + (number << (segment.shift.get() & 31)));
+        }
+        if !page_map::enter(segment) {
+            self.put_away(segment);
+            return None;
+        }
+        Some(segment)
+    }
+
+    fn put_away(&self, segment: &'static Segment) {
+        if let Some(spare) = self.spare.get(segment.cut.get()) {
+            segment.next.set(spare.get());
+            spare.set(Some(segment));
+        }
+    }
+
+    fn list(&self, segment: &'static Segment) {
+        let Some(first) = self.with_room.get(segment.cut.get()) else { return };
+        let next = first.get();
+        segment.prev.set(None);
+        segment.next.set(next);
+        if let Some(next) = next {
+            next.prev.set(Some(segment));
+        }
+        first.set(Some(segment));
+    }
+
+    fn unlist(&self, segment: &'static Segment) {
+        let (prev, next) = (segment.prev.get(), segment.next.get());
+        if let Some(next) = next {
+            next.prev.set(prev);
+        }
+        match (prev, self.with_room.get(segment.cut.get())) {
+            (Some(prev), _) => prev.next.set(next),
+            (None, Some(first)) => first.set(next),
+            (None, None) => {}
+        }
+    }
+
+    /// A slab that nobody owns, if there is one.
+    fn pick(&self, cut: usize) -> Option<&'static Slab> {
+        let segment = self.with_room.get(cut)?.get()?;
+        let number = segment.free.get().trailing_zeros() as usize;
+        segment.free.set(segment.free.get() & !(1 << number));
+        if segment.free.get() == 0 {
+            self.unlist(segment);
+        }
+        Some(segment.slab(number))
+    }
+}
+
+fn count_mapped(bytes: usize) {
+    let now = MAPPED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MOST_MAPPED.fetch_max(now, Ordering::Relaxed);
+}
+
+/// Maps pages and describes them.
+fn map(
+    cut: usize,
+    bytes: usize,
+    align: usize,
+) -> Option<(MutexGuard<'static, Store>, &'static Segment)> {
+    let at = os::map(bytes, align)?;
+    let mut store = STORE.lock();
+    let Some(segment) = store.install(cut, at, bytes) else {
+        drop(store);
+        os::unmap(at, bytes);
+        return None;
+    };
+    count_mapped(bytes);
+    Some((store, segment))
+}
+
+/// A slab for blocks of a class below `FIRST_SPAN`.
+pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> {
+    let cut = size_class::cut(class);
+    let found = STORE.lock().pick(cut);
+    let slab = match found {
+        Some(slab) => slab,
+        None => {
+            let (store, segment) = map(cut, SEGMENT, SEGMENT)?;
+            store.list(segment);
+            store.pick(cut)?
+        }
+    };
+    slab.dedicate(class, 0, owner);
+    Some(slab)
+}
+
+/// A mapping for one block.
+pub(super) fn span(
+    class: usize,
+    bytes: usize,
+    align: usize,
+    owner: &'static Heap,
+) -> Option<&'static Slab> {
+    let bytes = bytes.checked_next_multiple_of(os::PAGE)?;
+    let (store, segment) = map(SPANS, bytes, align)?;
+    segment.free.set(0);
+    drop(store);
+    if bytes >= SEGMENT {
+        os::prefer_huge(segment.base.get(), bytes);
+    }
+    let slab = segment.slab(0);
+    slab.dedicate(class, bytes, owner);
+    Some(slab)
+}
+
+/// Takes back a slab without live blocks that is in no list. Its memory goes back to the system.
+pub(super) fn release(slab: &'static Slab) {
+    let Some(segment) = slab.segment.get() else { return };
+    slab.disown();
+    let unit = bytes(slab);
+    if segment.slab_count() > 1 {
+        unmap_hooks::tell(slab.base.get(), unit);
+        os::purge(slab.base.get(), unit);
+    }
+    let store = STORE.lock();
+    let before = segment.free.get();
+    segment.free.set(before | 1 << ((slab.base.get() - segment.base.get()) / unit));
+    if segment.free.get() != segment.all_free() {
+        if before == 0 {
+            store.list(segment);
+        }
+        return;
+    }
+    if before != 0 {
+        store.unlist(segment);
+    }
+    page_map::leave(segment);
+    let (at, bytes) = (segment.base.get(), segment.bytes.get());
+    store.put_away(segment);
+    drop(store);
+    unmap_hooks::tell(at, bytes);
+    os::unmap(at, bytes);
+    MAPPED.fetch_sub(bytes, Ordering::Relaxed);
+}
+
+/// The bytes that a slab keeps mapped.
+pub(super) fn bytes(slab: &Slab) -> usize {
+    let Some(segment) = slab.segment.get() else { return 0 };
+    segment.bytes.get() / segment.slab_count()
+}
+
+/// Sets the budget, `None` for the usual one.
+pub fn set_budget(bytes: Option<usize>) {
+    BUDGET.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
+}
+
+/// Bytes that may be kept without use.
+pub fn budget() -> usize {
+    match BUDGET.load(Ordering::Relaxed) {
+        usize::MAX => USUAL_BUDGET.max(MOST_MAPPED.load(Ordering::Relaxed) / BUDGET_SHARE),
+        bytes => bytes,
+    }
+}
+
+/// Lets a heap keep so many bytes more. If that is too much, what ended threads keep goes first.
+pub(super) fn grant(bytes: usize) -> bool {
+    let fits = |now: usize| now.checked_add(bytes).filter(|then| *then <= budget());
+    let try_it = || GRANTED.checked_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+    try_it() || (bytes <= budget() && sweep() && try_it())
+}
+
+/// Gives a part of the budget back.
+pub(super) fn revoke(bytes: usize) {
+    GRANTED.fetch_sub(bytes, Ordering::Relaxed);
+}
+
+/// Bytes mapped for blocks.
+pub fn mapped() -> usize {
+    MAPPED.load(Ordering::Relaxed)
+}
+
+/// Bytes that heaps keep without use, or may keep: at most the budget.
+pub fn kept() -> usize {
+    GRANTED.load(Ordering::Relaxed)
+}
+
+/// A heap for a thread: one that a thread has left, or a new one.
+pub(super) fn adopt() -> Option<&'static Heap> {
+    let mut store = STORE.lock();
+    if let Some(heap) = store.idle.get() {
+        store.idle.set(heap.idle.get());
+        return Some(heap);
+    }
+    let heap = store.describe::<Heap>(1)?.first()?;
+    heap.next.set(store.heaps.get());
+    store.heaps.set(Some(heap));
+    Some(heap)
+}
+
+/// Whether the lock can be had. Not where a forked child has inherited it from a thread that does
+/// not exist there; the child's threads must be able to end all the same.
+pub(super) fn is_usable() -> bool {
+    (0..1000).any(|_| {
+        STORE.try_lock().is_some() || {
+            std::thread::yield_now();
+            false
+        }
+    })
+}
+
+/// Takes over a heap that its thread does not need any more.
+pub(super) fn leave(heap: &'static Heap) {
+    let store = STORE.lock();
+    heap.idle.set(store.idle.get());
+    store.idle.set(Some(heap));
+}
+
+/// Gives back what ended threads keep without use. False if there was no such thread.
+pub(super) fn sweep() -> bool {
+    let mut heap = {
+        let store = STORE.lock();
+        let first = store.idle.get();
+        store.idle.set(None);
+        first
+    };
+    let any = heap.is_some();
+    while let Some(mine) = heap {
+        heap = mine.idle.get();
+        mine.trim();
+        leave(mine);
+    }
+    any
+}
+
+/// Calls `f` for every heap.
+pub(super) fn for_each_heap(mut f: impl FnMut(&'static Heap)) {
+    let first = STORE.lock().heaps.get();
+    let mut heap = first;
+    while let Some(one) = heap {
+        f(one);
+        heap = one.next.get();
+    }
+}
+
+/// Unmaps everything and empties every heap. Nobody else may be using them.
+pub(super) fn destroy() {
+    for_each_heap(Heap::clear);
+    let store = STORE.lock();
+    store.with_room.iter().for_each(|first| first.set(None));
+    page_map::for_each(|segment| {
+        page_map::leave(segment);
+        for number in 0..segment.slab_count() {
+            segment.slab(number).forget();
+        }
+        unmap_hooks::tell(segment.base.get(), segment.bytes.get());
+        os::unmap(segment.base.get(), segment.bytes.get());
+        store.put_away(segment);
+    });
+    drop(store);
+    start_anew();
+}
+
+/// In a forked child: what there was stays mapped and is known no more.
+pub(super) fn forget() {
+    let mut store = STORE.lock();
+    store.with_room.iter().for_each(|first| first.set(None));
+    store.heaps.set(None);
+    store.idle.set(None);
+    (store.next, store.end) = (0, 0);
+    page_map::for_each(page_map::leave);
+    drop(store);
+    start_anew();
+}
+
+fn start_anew() {
+    for number in [&MAPPED, &MOST_MAPPED, &GRANTED] {
+        number.store(0, Ordering::Relaxed);
+    }
+    (0..stats::TAGS).for_each(stats::reset);
+}

@@ -1,0 +1,86 @@
+//! Which segment an address lies in, found without touching the address: a table of two levels, one
+//! entry for each 2 MiB of addresses.
+
+use super::os;
+use super::relaxed_cell::Link;
+use super::segment::Segment;
+use super::size_class::SEGMENT;
+
+/// Few for Miri, whose addresses are small: it looks at each entry wherever a reference to a level
+/// is passed on.
+const ADDRESS_BITS: u32 = if cfg!(miri) { 36 } else { 48 };
+const LEAF_BITS: u32 = if cfg!(miri) { 7 } else { 13 };
+const UNIT_BITS: u32 = SEGMENT.trailing_zeros();
+const ROOTS: usize = 1 << (ADDRESS_BITS - UNIT_BITS - LEAF_BITS);
+
+/// The entries of 16 GiB of addresses.
+pub(super) struct Leaf([Link<Segment>; 1 << LEAF_BITS]);
+
+static ROOT: [Link<Leaf>; ROOTS] = [const { Link::none() }; ROOTS];
+
+fn entry(unit: usize) -> Option<&'static Link<Segment>> {
+    ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))
+}
+
+/// The segment that an address (any number) lies in. The last 2 MiB of a large mapping may be its
+/// own only in part: what follows there is somebody else's.
+#[inline]
+pub(super) fn find(addr: usize) -> Option<&'static Segment> {
+    let segment = entry(addr >> UNIT_BITS)?.get()?;
+    (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)
+}
+
+/// The first segment that has a byte from `first` to `last`.
+pub(super) fn find_within(first: usize, last: usize) -> Option<&'static Segment> {
+    let mut unit = first >> UNIT_BITS;
+    while unit <= last >> UNIT_BITS {
+        if ROOT.get(unit >> LEAF_BITS)?.get().is_none() {
+            unit = ((unit >> LEAF_BITS) + 1) << LEAF_BITS;
+            continue;
+        }
+        let is_there = |segment: &&Segment| {
+            first < segment.base.get() + segment.bytes.get() && last >= segment.base.get()
+        };
+        if let Some(segment) = entry(unit).and_then(Link::get).filter(is_there) {
+            return Some(segment);
+        }
+        unit += 1;
+    }
+    None
+}
+
+fn units(segment: &Segment) -> std::ops::Range<usize> {
+    let (base, bytes) = (segment.base.get(), segment.bytes.get());
+    base >> UNIT_BITS..(base + bytes).div_ceil(SEGMENT)
+}
+
+/// Enters a segment. False without memory for the table; nothing is entered then. Callers hold the
+/// store's lock.
+pub(super) fn enter(segment: &'static Segment) -> bool {
+    for unit in units(segment) {
+        let Some(root) = ROOT.get(unit >> LEAF_BITS) else { return false };
+        if root.get().is_none() {
+            let Some(at) = os::map(size_of::<Leaf>(), os::PAGE) else { return false };
+            // SAFETY: new zeroed pages of that size that are never unmapped; null links are zero.
+            root.set(unsafe { std::ptr::with_exposed_provenance::<Leaf>(at).as_ref() });
+        }
+    }
+    units(segment).filter_map(entry).for_each(|entry| entry.set(Some(segment)));
+    true
+}
+
+/// Takes a segment out.
+pub(super) fn leave(segment: &Segment) {
+    units(segment).filter_map(entry).for_each(|entry| entry.set(None));
+}
+
+/// Calls `f` for every segment once. It may take the segment out.
+pub(super) fn for_each(mut f: impl FnMut(&'static Segment)) {
+    for leaf in ROOT.iter().filter_map(Link::get) {
+        for entry in &leaf.0 {
+            if let Some(segment) = entry.get() {
+                f(segment);
+            }
+        }
+    }
+}

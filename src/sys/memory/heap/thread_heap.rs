@@ -1,0 +1,503 @@
+//! A thread's heap: for each class the slab that it allocates from, and others with free blocks.
+//!
+//! Only its thread works on a heap (or whoever took it over under the store's lock), so nothing
+//! here needs a locked instruction but for what other threads send (`remote_free`). A heap outlives
+//! its thread: the next thread gets it with all that is in it.
+
+use super::relaxed_cell::{Link, Number};
+use super::remote_free::{self, Mail};
+use super::segment::{APART, CURRENT, LISTED, Slab};
+use super::size_class::{self, FIRST_SPAN, LARGEST, OWN, QUANTUM, SEGMENT};
+use super::stats::{Account, TAGS};
+use super::{Freed, page_heap, page_map};
+use crate::sys::handles::epoch::aside;
+use crate::sys::sync::AtomicU64;
+use crate::sys::sync::tls;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const BINS: usize = size_class::CLASSES.next_power_of_two();
+/// Sizes up to here have their slab by number of quanta, without the arithmetic of classes.
+const SMALL: usize = 1024;
+const SMALLS: usize = SMALL / QUANTUM;
+
+/// See the module's text.
+#[repr(C, align(128))]
+pub(super) struct Heap {
+    /// The slab last allocated from: likely that of the next block to be freed.
+    last: Link<Slab>,
+    /// For each number of quanta up to `SMALL` the current slab of its class.
+    small: [Link<Slab>; SMALLS],
+    mail: Mail,
+    /// Somebody asked for what is not in use.
+    wanted: AtomicBool,
+    /// Bytes kept without use: slabs without live blocks, and every CURRENT one of a large class.
+    kept: Number,
+    /// So many may be kept.
+    granted: Number,
+    /// In the store's list of all heaps.
+    pub(super) next: Link<Heap>,
+    /// In the store's list of heaps without a thread.
+    pub(super) idle: Link<Heap>,
+    accounts: [Account; TAGS],
+    /// For each class the slab to allocate from; it may be full. A power of two, so that masking
+    /// replaces a check.
+    current: [Link<Slab>; BINS],
+    /// For each class others that have free blocks.
+    listed: [Link<Slab>; BINS],
+}
+
+/// The calling thread's heap, if it has one.
+#[inline(always)]
+pub(super) fn mine() -> Option<&'static Heap> {
+    // SAFETY: null, or a heap, which lives for ever.
+    unsafe { tls::heap().cast::<Heap>().as_ref() }
+}
+
+/// Gives the heap away when the thread ends.
+struct Leaving;
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let _aside = aside();
+        let heap = mine();
+        tls::set_heap(std::ptr::null());
+        if let Some(heap) = heap.filter(|_| page_heap::is_usable()) {
+            heap.collect();
+            page_heap::leave(heap);
+        }
+    }
+}
+
+thread_local! {
+    static LEAVING: Leaving = const { Leaving };
+}
+
+/// Does something with the calling thread's heap. In a thread's last moments with a borrowed one.
+pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T> {
+    if let Some(heap) = mine() {
+        return act(heap);
+    }
+    let heap = page_heap::adopt()?;
+    if LEAVING.try_with(|_| ()).is_ok() {
+        tls::set_heap(std::ptr::from_ref(heap).cast());
+        return act(heap);
+    }
+    let done = act(heap);
+    page_heap::leave(heap);
+    done
+}
+
+/// What a live block's word says. `label` has kind and tag.
+#[inline(always)]
+fn live(size: usize, label: u64) -> u64 {
+    remote_free::LIVE | label | size as u64
+}
+
+fn tag_of(label: u64) -> usize {
+    (label >> remote_free::TAG_SHIFT) as usize % TAGS
+}
+
+impl Heap {
+    #[inline(always)]
+    fn current(&self, class: usize) -> &Link<Slab> {
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "masked to the array's length, which the compiler sees"
+        )]
+        &self.current[class % BINS]
+    }
+
+    /// The slab at hand for a size; `None`: no class has it.
+    #[inline(always)]
+    fn at_hand(&self, size: usize) -> Option<&Link<Slab>> {
+        let last = size.wrapping_sub(1);
+        if last < SMALL {
+            #[allow(
+                clippy::indexing_slicing,
+                reason = "masked to the array's length, which the compiler sees"
+            )]
+            return Some(&self.small[last / QUANTUM % SMALLS]);
+        }
+        (last < LARGEST).then(|| self.current(size_class::of(size)))
+    }
+
+    fn set_current(&self, class: usize, slab: Option<&'static Slab>) {
+        self.current(class).set(slab);
+        let (end, begin) =
+            (size_class::block(class), if class > 0 { size_class::block(class - 1) } else { 0 });
+        let range = begin / QUANTUM..(end / QUANTUM).min(SMALLS);
+        self.small.get(range).into_iter().flatten().for_each(|small| small.set(slab));
+    }
+
+    fn listed(&self, class: usize) -> &Link<Slab> {
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "masked to the array's length, which the compiler sees"
+        )]
+        &self.listed[class % BINS]
+    }
+
+    #[inline(always)]
+    fn account(&self, tag: usize) -> &Account {
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "masked to the array's length, which the compiler sees"
+        )]
+        &self.accounts[tag % TAGS]
+    }
+
+    /// The counters of an account.
+    pub(super) fn counters(&self, tag: usize) -> &Account {
+        self.account(tag)
+    }
+
+    /// A block for a size, if the slab at hand has one, and whether `look_after` is due.
+    #[inline(always)]
+    pub(super) fn quick_alloc(&self, size: usize, label: u64) -> Option<(usize, bool)> {
+        self.alloc_from(self.at_hand(size)?, size, label)
+    }
+
+    #[inline(always)]
+    fn alloc_from(&self, slab: &Link<Slab>, size: usize, label: u64) -> Option<(usize, bool)> {
+        let slab = slab.get()?;
+        let at = slab.head.get();
+        if at == 0 {
+            return None;
+        }
+        slab.take(at, live(size, label));
+        self.last.set(Some(slab));
+        Some((at, self.account(tag_of(label)).took(size)))
+    }
+
+    /// A block of a class, from wherever it is to be had.
+    pub(super) fn alloc(&'static self, class: usize, size: usize, label: u64) -> Option<usize> {
+        if let Some((at, due)) = self.alloc_from(self.current(class), size, label) {
+            if due {
+                self.account(tag_of(label)).settle(tag_of(label));
+            }
+            return Some(at);
+        }
+        let slab = self.refill(class).or_else(|| {
+            self.trim();
+            page_heap::sweep();
+            self.refill(class)
+        })?;
+        self.finish(slab, size, label)
+    }
+
+    /// A block that is mapped for itself.
+    #[cold]
+    pub(super) fn alloc_own(&'static self, size: usize, align: usize, label: u64) -> Option<usize> {
+        let map = || page_heap::span(OWN, size, align.max(SEGMENT), self);
+        let slab = map().or_else(|| {
+            self.trim();
+            page_heap::sweep();
+            map()
+        })?;
+        slab.extend();
+        self.finish(slab, size, label)
+    }
+
+    fn finish(&self, slab: &'static Slab, size: usize, label: u64) -> Option<usize> {
+        let at = Some(slab.head.get()).filter(|at| *at != 0)?;
+        slab.take(at, live(size, label));
+        if slab.place.get() != CURRENT {
+            slab.used.add(1);
+        }
+        self.last.set(Some(slab));
+        let account = self.account(tag_of(label));
+        if account.took(size) {
+            account.settle(tag_of(label));
+        }
+        Some(at)
+    }
+
+    /// A slab of a class with a free block in its list; the bin's current one if that may be.
+    fn refill(&'static self, class: usize) -> Option<&'static Slab> {
+        self.collect();
+        if let Some(slab) = self.current(class).get() {
+            if slab.head.get() == 0 {
+                slab.extend();
+            }
+            if slab.head.get() != 0 {
+                return Some(slab);
+            }
+            self.set_current(class, None);
+            if class >= FIRST_SPAN {
+                self.kept.sub(page_heap::bytes(slab));
+            }
+            slab.current_of.set(None);
+            slab.used.set(slab.count.get());
+            slab.place.publish(APART);
+        }
+        if let Some(slab) = self.listed(class).get() {
+            self.unlist(slab);
+            if slab.used.get() == 0 && class < FIRST_SPAN {
+                self.kept.sub(page_heap::bytes(slab));
+            }
+            return Some(self.make_current(slab));
+        }
+        if class < FIRST_SPAN {
+            let slab = page_heap::slab(class, self)?;
+            slab.extend();
+            return Some(self.make_current(slab));
+        }
+        let slab = page_heap::span(class, size_class::block(class), SEGMENT, self)?;
+        slab.extend();
+        Some(if self.keep(slab) { self.make_current(slab) } else { slab })
+    }
+
+    fn make_current(&'static self, slab: &'static Slab) -> &'static Slab {
+        slab.place.set(CURRENT);
+        slab.current_of.set(Some(self));
+        self.set_current(slab.class.get(), Some(slab));
+        if slab.head.get() == 0 {
+            slab.extend();
+        }
+        slab
+    }
+
+    /// Counts a slab as kept without use, if the budget allows it.
+    fn keep(&self, slab: &Slab) -> bool {
+        let kept = self.kept.get() + page_heap::bytes(slab);
+        let missing = kept.saturating_sub(self.granted.get());
+        if slab.class.get() == OWN || (missing > 0 && !page_heap::grant(missing)) {
+            return false;
+        }
+        self.granted.add(missing);
+        self.kept.set(kept);
+        true
+    }
+
+    /// The slab that an address lies in, and the offset there.
+    #[inline(always)]
+    fn locate(&self, addr: usize) -> Option<(&'static Slab, usize)> {
+        if let Some(last) = self.last.get() {
+            let offset = addr.wrapping_sub(last.base.get());
+            if offset < last.span.get() {
+                return Some((last, offset));
+            }
+        }
+        let slab = page_map::find(addr)?.slab_of(addr);
+        let offset = addr.wrapping_sub(slab.base.get());
+        (offset < slab.span.get()).then_some((slab, offset))
+    }
+
+    /// Frees the block that begins at an address if its tag is that of the label and nothing more
+    /// is to be done; whether `look_after` is due.
+    #[inline(always)]
+    pub(super) fn quick_free(&self, addr: usize, label: u64) -> Option<bool> {
+        let (slab, offset) = self.locate(addr)?;
+        let index = slab.index_at(offset);
+        if index.wrapping_mul(slab.block.get()) != offset {
+            return None;
+        }
+        let word = slab.word(index);
+        let was = word.load(Ordering::Relaxed);
+        if was >> remote_free::TAG_SHIFT != live(0, label) >> remote_free::TAG_SHIFT {
+            return None;
+        }
+        if !slab.current_of.is(self) {
+            // A slab that is listed and stays so.
+            if !slab.owner.is(self) || slab.place.get() != LISTED || slab.used.get() < 2 {
+                return None;
+            }
+            slab.used.sub(1);
+        }
+        slab.put(addr, word);
+        Some(self.account(tag_of(label)).gave((was & remote_free::SIZE) as usize))
+    }
+
+    /// Frees the block that begins at an address if its tag is that of the label.
+    pub(super) fn free(&'static self, addr: usize, label: u64) -> Freed {
+        if let Some(due) = self.quick_free(addr, label) {
+            if due {
+                self.look_after(tag_of(label));
+            }
+            return Freed::Done;
+        }
+        let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
+            return Freed::Foreign;
+        };
+        let Some(index) = slab.index_of(addr) else { return Freed::Inside };
+        let was = slab.word(index).load(Ordering::Relaxed);
+        if was >> remote_free::TAG_SHIFT != live(0, label) >> remote_free::TAG_SHIFT {
+            let tag = (was >> remote_free::TAG_SHIFT) as u8;
+            return if was & remote_free::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
+        }
+        let freed = self.free_apart(slab, addr, was);
+        if freed == Freed::Done
+            && self.account(tag_of(label)).gave((was & remote_free::SIZE) as usize)
+        {
+            self.look_after(tag_of(label));
+        }
+        freed
+    }
+
+    /// Changes the tag of the block that begins at an address. Who frees it at the very same moment
+    /// wins, or comes too late: both are told of what the word says then.
+    pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> Freed {
+        let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
+            return Freed::Foreign;
+        };
+        let Some(index) = slab.index_of(addr) else { return Freed::Inside };
+        let word = slab.word(index);
+        let was = word.load(Ordering::Relaxed);
+        if was >> remote_free::TAG_SHIFT != live(0, from) >> remote_free::TAG_SHIFT {
+            let tag = (was >> remote_free::TAG_SHIFT) as u8;
+            return if was & remote_free::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
+        }
+        let now = was & ((1 << remote_free::TAG_SHIFT) - 1)
+            | live(0, to) >> remote_free::TAG_SHIFT << remote_free::TAG_SHIFT;
+        if word.compare_exchange(was, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return Freed::Dead;
+        }
+        let size = (was & remote_free::SIZE) as usize;
+        let due = (self.account(tag_of(from)).gave(size), self.account(tag_of(to)).took(size));
+        if due.0 {
+            self.look_after(tag_of(from));
+        }
+        if due.1 {
+            self.account(tag_of(to)).settle(tag_of(to));
+        }
+        Freed::Done
+    }
+
+    /// Frees a block of a slab that is not the current one of its class, or not of this heap.
+    fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> Freed {
+        let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else {
+            return Freed::Dead;
+        };
+        let word = slab.word(index);
+        let is_mine = std::ptr::eq(owner, self);
+        let is_alone = slab.class.get() >= FIRST_SPAN;
+        // Whoever frees a large block takes its slab over, so its owner must claim it as others do.
+        let head = owner.mail.peek();
+        if (!is_mine || is_alone) && !remote_free::claim(word, was, head) {
+            return Freed::Dead;
+        }
+        if slab.index_of(addr) != Some(index) {
+            // A dead block, whose slab has got another place since it was looked up: hands off.
+            word.store(was, Ordering::Relaxed);
+            return Freed::Dead;
+        }
+        if is_mine {
+            self.put_apart(slab, addr, word);
+        } else if is_alone && slab.place.observe() == APART {
+            slab.owner.set(Some(self));
+            self.put_apart(slab, addr, word);
+        } else {
+            owner.mail.push(word, head, addr as u64);
+        }
+        Freed::Done
+    }
+
+    /// Takes a block of an own slab back and puts the slab where it belongs now.
+    fn put_apart(&'static self, slab: &'static Slab, addr: usize, word: &AtomicU64) {
+        slab.put(addr, word);
+        if slab.place.get() == CURRENT {
+            return;
+        }
+        slab.used.sub(1);
+        if slab.used.get() > 0 {
+            if slab.place.get() == APART {
+                self.list(slab);
+            }
+            return;
+        }
+        if slab.place.get() == LISTED {
+            self.unlist(slab);
+        }
+        if self.keep(slab) { self.list(slab) } else { page_heap::release(slab) }
+    }
+
+    /// Takes what other threads have freed.
+    pub(super) fn collect(&'static self) {
+        if !self.mail.is_waiting() {
+            return;
+        }
+        let mut at = self.mail.take() as usize;
+        while at != 0 {
+            let Some(slab) = page_map::find(at).map(|segment| segment.slab_of(at)) else { return };
+            let Some(word) = slab.index_of(at).map(|index| slab.word(index)) else { return };
+            let Some(next) = remote_free::next(word) else { return };
+            self.put_apart(slab, at, word);
+            at = next as usize;
+        }
+    }
+
+    /// Now and then: what was put off.
+    pub(super) fn look_after(&'static self, tag: usize) {
+        self.account(tag).settle(tag);
+        self.collect();
+        if self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(false, Ordering::Relaxed);
+            self.trim();
+        }
+    }
+
+    /// Asks the heap's thread for what it does not use, at its next opportunity.
+    pub(super) fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives back everything without live blocks.
+    pub(super) fn trim(&'static self) {
+        self.collect();
+        for class in 0..size_class::CLASSES {
+            if let Some(slab) = self.current(class).get().filter(|slab| slab.is_unused()) {
+                self.set_current(class, None);
+                if class >= FIRST_SPAN {
+                    self.kept.sub(page_heap::bytes(slab));
+                }
+                page_heap::release(slab);
+            }
+            let mut next = self.listed(class).get();
+            while let Some(slab) = next {
+                next = slab.next.get();
+                if slab.used.get() == 0 {
+                    self.unlist(slab);
+                    self.kept.sub(page_heap::bytes(slab));
+                    page_heap::release(slab);
+                }
+            }
+        }
+        page_heap::revoke(self.granted.get() - self.kept.get());
+        self.granted.set(self.kept.get());
+    }
+
+    fn list(&self, slab: &'static Slab) {
+        let first = self.listed(slab.class.get());
+        let next = first.get();
+        slab.prev.set(None);
+        slab.next.set(next);
+        slab.place.set(LISTED);
+        if let Some(next) = next {
+            next.prev.set(Some(slab));
+        }
+        first.set(Some(slab));
+    }
+
+    fn unlist(&self, slab: &'static Slab) {
+        let (prev, next) = (slab.prev.get(), slab.next.get());
+        if let Some(next) = next {
+            next.prev.set(prev);
+        }
+        match prev {
+            Some(prev) => prev.next.set(next),
+            None => self.listed(slab.class.get()).set(next),
+        }
+        slab.place.set(APART);
+    }
+
+    /// Forgets everything, when all memory goes.
+    pub(super) fn clear(&'static self) {
+        let _ = self.mail.take();
+        self.wanted.store(false, Ordering::Relaxed);
+        self.last.set(None);
+        self.kept.set(0);
+        self.granted.set(0);
+        self.current.iter().chain(&self.listed).chain(&self.small).for_each(|link| link.set(None));
+        self.accounts.iter().for_each(Account::clear);
+    }
+}

@@ -1,0 +1,111 @@
+//! Who has to know which pages go back to the system: what a device was told of them is not true
+//! any more.
+
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::lock::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Ranges that are kept apart; with more, everything counts as returned.
+const RANGES: usize = 64;
+
+static WATCHERS: Mutex<Vec<Weak<List>>> = Mutex::new(Vec::new());
+/// How many watch, so that who gives back while nobody does has one load more.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+struct List {
+    is_any: AtomicBool,
+    ranges: Mutex<Vec<Region>>,
+}
+
+/// What was returned since it was last asked. A range is in it before its pages go; whoever is then
+/// given memory at the same addresses finds it here, since the system's own locks stand between the
+/// two.
+pub struct Returned(Arc<List>);
+
+/// Watches from now on, until it is dropped.
+#[must_use]
+pub fn watch() -> Returned {
+    let list = Arc::new(List {
+        is_any: AtomicBool::new(false),
+        ranges: Mutex::new(Vec::with_capacity(RANGES)),
+    });
+    let mut watchers = WATCHERS.lock();
+    watchers.push(Arc::downgrade(&list));
+    COUNT.store(watchers.len(), Ordering::Release);
+    Returned(list)
+}
+
+impl Returned {
+    /// Whether there is anything to take.
+    #[inline]
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.0.is_any.load(Ordering::Acquire)
+    }
+
+    /// Takes it.
+    #[must_use]
+    pub fn take(&self) -> Vec<Region> {
+        let mut ranges = self.0.ranges.lock();
+        self.0.is_any.store(false, Ordering::Release);
+        std::mem::replace(&mut ranges, Vec::with_capacity(RANGES))
+    }
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        let mut watchers = WATCHERS.lock();
+        watchers.retain(|list| list.as_ptr() != Arc::as_ptr(&self.0));
+        COUNT.store(watchers.len(), Ordering::Release);
+    }
+}
+
+/// These pages go back now.
+#[inline]
+pub(super) fn tell(at: usize, len: usize) {
+    if COUNT.load(Ordering::Acquire) != 0 {
+        tell_all(Region::allocated(Addr::new(std::ptr::with_exposed_provenance_mut(at)), len));
+    }
+}
+
+#[cold]
+fn tell_all(range: Region) {
+    for list in WATCHERS.lock().iter().filter_map(Weak::upgrade) {
+        let mut ranges = list.ranges.lock();
+        if ranges.len() < RANGES {
+            ranges.push(range);
+        } else {
+            // Without allocating: this is where memory is given back.
+            ranges.truncate(1);
+            ranges.iter_mut().for_each(|all| {
+                *all = Region::allocated(Addr::new(std::ptr::dangling_mut()), usize::MAX - 1)
+            });
+        }
+        list.is_any.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_range_is_told_once_and_too_many_are_everything() {
+        let watched = watch();
+        let mine = 0x7000_0000_0000;
+        let is_mine = |range: &Region| {
+            range.overlaps(Region::allocated(Addr::new(std::ptr::without_provenance_mut(mine)), 10))
+        };
+        tell(mine, 4096);
+        assert!(watched.is_any());
+        assert!(watched.take().iter().any(is_mine));
+        assert!(!watched.take().iter().any(is_mine));
+        for _ in 0..RANGES + 2 {
+            tell(1 << 20, 4096);
+        }
+        assert!(watched.take().iter().any(is_mine), "everything");
+        drop(watched);
+        tell(mine, 4096);
+    }
+}

@@ -1,0 +1,165 @@
+//! Address ranges that only ever hold ordinary host memory: the program image (text, data, bss),
+//! the brk heap, and the calling thread's stack. No driver maps device memory there while the
+//! program uses the range.
+//!
+//! A caller that would query a driver about each pointer checks these ranges first. A negative
+//! answer means "unknown": mmapped malloc blocks, the other malloc arenas and mapped files come and
+//! go, and a driver may map device memory where they were. Such ranges are therefore not cached.
+
+use crate::sys::memory::buf::Region;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Bytes below the top of the main thread's stack that count as stack. That stack grows; Linux
+/// keeps at least 128 MiB below its top free of other mappings.
+const MAIN_STACK: usize = 8 << 20;
+
+/// Ranges that are fixed for the life of the process.
+struct Process {
+    image: Range<usize>,
+    /// First byte of the brk heap; `usize::MAX` = unknown.
+    heap: usize,
+}
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+
+thread_local! {
+    /// First byte and end of the calling thread's stack; (0, 0) = not determined yet.
+    static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+/// Determines the ranges of the process. Reads /proc/self/stat, so it belongs outside the data
+/// path.
+pub fn prepare() {
+    PROCESS.get_or_init(|| Process { image: image(), heap: heap_start().unwrap_or(usize::MAX) });
+}
+
+/// Returns true if the whole range, which is in use now, is certain to be host memory.
+#[must_use]
+pub fn contain(region: Region) -> bool {
+    let Some(process) = PROCESS.get() else { return false };
+    let (first, end) = (region.addr().get(), region.addr().get().saturating_add(region.len()));
+    let is_in = |low: usize, high: usize| first >= low && end <= high;
+    let (low, high) = stack();
+    is_in(low, high)
+        || is_in(process.image.start, process.image.end)
+        || (first >= process.heap && end <= heap_end())
+}
+
+/// Current end of the brk heap. The C library cannot lower it below a block that is in use, so the
+/// result stays valid for the buffer that is checked.
+fn heap_end() -> usize {
+    // SAFETY: an increment of 0 changes nothing; the C library returns a word that it caches.
+    unsafe { libc::sbrk(0) }.addr()
+}
+
+/// Field 47 of /proc/self/stat, counted from 1. Field 2 is the program's name in parentheses, which
+/// may contain spaces and parentheses itself.
+fn heap_start() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, after_name) = text.rsplit_once(')')?;
+    let start = after_name.split_whitespace().nth(47 - 3)?.parse().ok()?;
+    (start != 0).then_some(start)
+}
+
+/// Range from the lowest to the highest loaded segment of the program.
+fn image() -> Range<usize> {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
+        // SAFETY: the loader passes a description that is valid during this call.
+        let info = unsafe { &*info };
+        // SAFETY: the description holds the address and the number of the headers, which stay
+        // mapped as long as the object does.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        // SAFETY: `out` is `image` below; nothing else accesses it while dl_iterate_phdr runs.
+        let out = unsafe { &mut *out.cast::<Range<usize>>() };
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+            let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            out.start = out.start.min(start);
+            out.end = out.end.max(start.saturating_add(header.p_memsz as usize));
+        }
+        1 // the program is the first object: stop
+    }
+    let mut image = Range { start: usize::MAX, end: 0 }; // empty
+    // SAFETY: `first` does not unwind, and uses the pointer as the range that it is. The range
+    // outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut image).cast()) };
+    image
+}
+
+/// First byte and end of the calling thread's stack.
+fn stack() -> (usize, usize) {
+    let known = STACK.get();
+    if known != (0, 0) {
+        return known;
+    }
+    let found = find_stack().unwrap_or((1, 1)); // an empty range
+    STACK.set(found);
+    found
+}
+
+/// Queries the C library, once per thread. For the main thread glibc reads /proc/self/maps.
+#[cold]
+fn find_stack() -> Option<(usize, usize)> {
+    // SAFETY: the struct is plain data, for which all-zero is a value.
+    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: takes nothing and cannot fail.
+    let thread = unsafe { libc::pthread_self() };
+    // SAFETY: the thread is the calling one; `attributes` is writable.
+    if unsafe { libc::pthread_getattr_np(thread, &raw mut attributes) } != 0 {
+        return None;
+    }
+    let (mut low, mut size) = (std::ptr::null_mut(), 0);
+    // SAFETY: pthread_getattr_np initialised the attributes; both outputs are writable.
+    let code =
+        unsafe { libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size) };
+    // SAFETY: pthread_getattr_np initialised the attributes; they are destroyed once.
+    unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
+    let high = low.addr().checked_add(size).filter(|_| code == 0)?;
+    let is_main = super::thread_id() == super::own_pid();
+    let low = if is_main { low.addr().max(high.saturating_sub(MAIN_STACK)) } else { low.addr() };
+    Some((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::memory::buf::Addr;
+
+    static mut GLOBAL: [u8; 64] = [1; 64];
+
+    fn region(first: *const u8, len: usize) -> Region {
+        Region::allocated(Addr::new(first.cast_mut().cast()), len)
+    }
+
+    #[test]
+    fn contains_stack_and_image_but_no_mapping() {
+        let local = [0u8; 64];
+        let mapped = vec![0u8; 64 << 20]; // above malloc's largest mmap threshold
+        prepare();
+        assert!(contain(region(local.as_ptr(), 64)));
+        assert!(contain(region((&raw const GLOBAL).cast(), 64)));
+        assert!(!contain(region(mapped.as_ptr(), 8)));
+        assert!(!contain(region(std::ptr::without_provenance(4096), 8)));
+        let other = std::thread::spawn(move || {
+            let local = [0u8; 64];
+            (contain(region(local.as_ptr(), 64)), local.as_ptr().addr())
+        });
+        let (own, of_other) = other.join().expect("joined");
+        assert!(
+            own && !contain(region(std::ptr::without_provenance(of_other), 8)),
+            "another thread's stack may be unmapped"
+        );
+    }
+
+    #[test]
+    fn heap_ends_at_the_current_break() {
+        prepare();
+        let Some(start) = heap_start() else { return };
+        assert!(contain(region(std::ptr::without_provenance(start), 1)) == (heap_end() > start));
+        assert!(!contain(region(std::ptr::without_provenance(heap_end()), 1)));
+        assert!(!contain(region(std::ptr::without_provenance(heap_end() - 1), 2)));
+    }
+}

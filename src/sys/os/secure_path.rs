@@ -1,0 +1,376 @@
+//! Whether a file or folder may give this process code: who owns it and who can write to it.
+//!
+//! Not here: loading (`sys::os::dl`) and what plugins are (`runtime::plugins`).
+
+use std::fmt;
+use std::fs::{self, DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Whether this program has more rights than who started it (set-uid, set-gid, file capabilities).
+/// Its environment is then not to be trusted.
+#[must_use]
+pub fn is_privileged() -> bool {
+    // SAFETY: takes a number; an unknown one gives 0.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Which file it is, whatever its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// A file that may be loaded.
+#[derive(Clone, Debug)]
+pub struct Trusted {
+    /// Its path without symbolic links.
+    pub path: PathBuf,
+    /// Which file it is.
+    pub identity: Identity,
+}
+
+/// Symbolic links that one path may lead through, as many as the kernel allows.
+const MOST_LINKS: usize = 40;
+
+/// Resolves the symbolic links of a path. Every link must belong to this process' user or to root,
+/// because its owner chooses where it leads.
+pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
+    walk(path, &link_fault, false)
+}
+
+/// Resolves the path of a folder as [`resolve`] does; creates missing folders, accessible to this
+/// user alone.
+pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
+    walk(path, &link_fault, true)
+}
+
+fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
+    owner_fault(Own::of_this_process(), link.uid())
+}
+
+/// Fault of a link in the path of a file that the user has named. Only a link that everybody could
+/// have put there is a fault.
+fn named_link_fault(folder: &Path, link: &Metadata) -> Option<String> {
+    let is_open = fs::metadata(folder).map_or(true, |about| about.mode() & OTHERS_WRITE != 0);
+    if is_open { link_fault(folder, link) } else { None }
+}
+
+/// Follows a path link by link, because each link must be checked and `canonicalize` does not
+/// return them.
+fn walk(
+    path: &Path,
+    fault: &dyn Fn(&Path, &Metadata) -> Option<String>,
+    makes_folders: bool,
+) -> Result<PathBuf, Refusal> {
+    if path.as_os_str().is_empty() {
+        return Err(io::Error::from(io::ErrorKind::NotFound).into());
+    }
+    let mut resolved = if path.is_absolute() { PathBuf::new() } else { fs::canonicalize(".")? };
+    let mut rest = path.to_path_buf();
+    let mut links = 0;
+    loop {
+        let mut components = rest.components();
+        let Some(first) = components.next() else { return Ok(resolved) };
+        let behind = components.as_path().to_path_buf();
+        let next = match first {
+            Component::Normal(name) => resolved.join(name),
+            Component::ParentDir => fs::canonicalize(resolved.join(".."))?,
+            Component::RootDir | Component::Prefix(_) => PathBuf::from("/"),
+            Component::CurDir => resolved.clone(),
+        };
+        let about = match fs::symlink_metadata(&next) {
+            Err(error) if makes_folders && error.kind() == io::ErrorKind::NotFound => {
+                match DirBuilder::new().mode(0o700).create(&next) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error.into());
+                    }
+                    _ => continue, // look at what is there now
+                }
+            }
+            about => about?,
+        };
+        if !about.is_symlink() {
+            (resolved, rest) = (next, behind);
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP).into());
+        }
+        if let Some(fault) = fault(&resolved, &about) {
+            let text = format!("the symbolic link {} in its path {fault}", next.display());
+            return Err(Refusal::Untrusted(text));
+        }
+        rest = fs::read_link(&next)?.join(behind);
+        if rest.is_absolute() {
+            resolved = PathBuf::new();
+        }
+    }
+}
+
+/// Checks a regular file and the folder that it lies in.
+pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
+    let path = resolve(path)?;
+    let about = fs::metadata(&path)?;
+    if !about.is_file() {
+        return Err(Refusal::Untrusted("it is no regular file".to_owned()));
+    }
+    check_folder(path.parent().unwrap_or(Path::new("/")))?;
+    let own = Own::of_this_process();
+    match fault(own, &about, false) {
+        Some(fault) => Err(Refusal::Untrusted(format!("the file {fault}"))),
+        None => {
+            Ok(Trusted { path, identity: Identity { device: about.dev(), inode: about.ino() } })
+        }
+    }
+}
+
+/// Checks a regular file that the user has named: only what everybody could have put there is
+/// refused, as a site's libraries often belong to a user of their own and can be written by a
+/// group.
+pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
+    let path = walk(path, &named_link_fault, false)?;
+    let about = fs::metadata(&path)?;
+    if !about.is_file() {
+        return Err(Refusal::Untrusted("it is no regular file".to_owned()));
+    }
+    if about.mode() & OTHERS_WRITE != 0 {
+        return Err(Refusal::Untrusted(
+            "the file can be written by everybody: chmod o-w".to_owned(),
+        ));
+    }
+    check_above(&path)?;
+    Ok(path)
+}
+
+/// What to hand to the loader for a library that a setting names. A file that everybody could have
+/// written is refused; what is called by no more than a name is for the loader to find, where it
+/// finds the program's own libraries.
+pub fn library_path(name: &str) -> Result<PathBuf, String> {
+    if !name.contains('/') {
+        return Ok(PathBuf::from(name));
+    }
+    check_named_file(Path::new(name)).map_err(|refusal| match refusal {
+        Refusal::System(error) => error.to_string(),
+        Refusal::Untrusted(why) => format!("refused: {why}"),
+    })
+}
+
+/// Checks a folder (a path without symbolic links), and that nobody can exchange it for another
+/// one.
+pub fn check_folder(path: &Path) -> Result<(), Refusal> {
+    let about = fs::metadata(path)?;
+    if !about.is_dir() {
+        return Err(Refusal::Untrusted(format!("{} is no folder", path.display())));
+    }
+    if let Some(fault) = fault(Own::of_this_process(), &about, true) {
+        return Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display())));
+    }
+    check_above(path)
+}
+
+/// Who may rename a folder further up could put another one in its place.
+fn check_above(path: &Path) -> Result<(), Refusal> {
+    for above in path.ancestors().skip(1) {
+        let mode = fs::metadata(above)?.mode();
+        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+            let text = format!(
+                "the folder {} can be written by others: chmod o-w, or +t",
+                above.display()
+            );
+            return Err(Refusal::Untrusted(text));
+        }
+    }
+    Ok(())
+}
+
+/// Why a path is not to be loaded from.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The system does not give it.
+    System(io::Error),
+    /// Others could have put something there; the text says what to do.
+    Untrusted(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::System(error) => error.fmt(to),
+            Refusal::Untrusted(why) => to.write_str(why),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Refusal::System(error)
+    }
+}
+
+/// Whose files count as this process' own.
+#[derive(Clone, Copy)]
+struct Own {
+    uid: u32,
+    /// With raised privileges only root's files count: whoever started the program may be the user
+    /// that it runs as.
+    is_privileged: bool,
+}
+
+impl Own {
+    fn of_this_process() -> Self {
+        Own { uid: super::process::own_uid(), is_privileged: is_privileged() }
+    }
+}
+
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+/// In such a folder only the owner of a file can replace it.
+const STICKY: u32 = 0o1000;
+
+/// What is wrong with owner and permissions, and how to mend it.
+fn fault(own: Own, about: &Metadata, is_folder: bool) -> Option<String> {
+    judge(own, about.uid(), about.mode(), is_folder)
+}
+
+fn owner_fault(own: Own, owner: u32) -> Option<String> {
+    let who = if own.is_privileged {
+        "root (the program runs with raised privileges)"
+    } else {
+        "you or root"
+    };
+    let is_foreign = owner != 0 && (own.is_privileged || owner != own.uid);
+    is_foreign.then(|| format!("belongs to user {owner}: it must belong to {who}"))
+}
+
+fn judge(own: Own, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
+    if let Some(fault) = owner_fault(own, owner) {
+        return Some(fault);
+    }
+    let who = match mode & (GROUP_WRITES | OTHERS_WRITE) {
+        0 => return None,
+        _ if is_folder && mode & STICKY != 0 => return None,
+        GROUP_WRITES => "its group",
+        OTHERS_WRITE => "others",
+        _ => "its group and others",
+    };
+    Some(format!("can be written by {who} (mode {:04o}): chmod go-w", mode & 0o7777))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_root_and_oneself_may_give_code() {
+        let me = Own { uid: 1000, is_privileged: false };
+        assert!(judge(me, 1000, 0o755, false).is_none() && judge(me, 0, 0o644, false).is_none());
+        assert!(judge(me, 1001, 0o755, false).is_some_and(|text| text.contains("user 1001")));
+        let raised = Own { uid: 1000, is_privileged: true };
+        assert!(judge(raised, 1000, 0o755, true).is_some_and(|text| text.contains("root")));
+        assert!(judge(raised, 0, 0o755, true).is_none());
+    }
+
+    #[test]
+    fn nobody_else_may_write() {
+        let me = Own { uid: 1000, is_privileged: false };
+        let text = |mode, is_folder| judge(me, 1000, mode, is_folder).unwrap_or_default();
+        assert!(text(0o775, false).contains("its group (mode 0775)"));
+        assert!(text(0o757, true).contains("by others"));
+        assert!(text(0o777, true).contains("its group and others"));
+        assert!(
+            text(0o1777, true).is_empty() && !text(0o1777, false).is_empty(),
+            "sticky counts for folders"
+        );
+    }
+
+    #[test]
+    fn real_files() {
+        let folder = std::env::temp_dir().join(format!("dtl-trust-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        let file = folder.join("file");
+        fs::write(&file, "x").expect("a file");
+        std::os::unix::fs::symlink(&file, folder.join("link")).expect("a link");
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode")
+        };
+        mode(&folder, 0o755);
+        mode(&file, 0o644);
+        let (one, two) =
+            (check_file(&file).expect("fine"), check_file(&folder.join("link")).expect("fine"));
+        assert_eq!((one.identity, one.path), (two.identity, two.path));
+        assert!(matches!(check_file(&folder), Err(Refusal::Untrusted(_))));
+        assert!(matches!(check_file(&folder.join("none")), Err(Refusal::System(_))));
+        mode(&folder, 0o777);
+        assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the \
+                folder")));
+        mode(&folder, 0o1777);
+        assert!(check_file(&file).is_ok());
+        let below = folder.join("below");
+        fs::create_dir(&below).expect("a folder");
+        mode(&below, 0o755);
+        mode(&folder, 0o757);
+        assert!(
+            matches!(check_folder(&below), Err(Refusal::Untrusted(text)) if text.contains("or +t"))
+        );
+        mode(&folder, 0o775);
+        assert!(check_folder(&below).is_ok());
+        mode(&folder, 0o1777);
+        mode(&file, 0o666);
+        assert!(
+            matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the file"))
+        );
+        fs::remove_dir_all(&folder).expect("cleaned up");
+    }
+
+    #[test]
+    fn links_are_followed_like_the_kernel_does() {
+        let folder = std::env::temp_dir().join(format!("dtl-trust-links-{}", std::process::id()));
+        fs::create_dir_all(folder.join("a/b")).expect("folders");
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, folder.join(name)).expect("a link")
+        };
+        link("a/b", "relative");
+        link(folder.join("a").to_str().expect("UTF-8"), "absolute");
+        link("../relative/..", "a/up");
+        link("loop", "loop");
+        let cases = ["relative", "absolute/b", "a/up/b/../b/.", "./absolute/up/b", "a//b/"];
+        for name in cases {
+            let path = folder.join(name);
+            assert_eq!(resolve(&path).expect(name), fs::canonicalize(&path).expect(name), "{name}");
+        }
+        assert!(matches!(resolve(&folder.join("loop")), Err(Refusal::System(error))
+                if error.raw_os_error() == Some(libc::ELOOP)));
+        assert!(matches!(resolve(&folder.join("none/b")), Err(Refusal::System(_))));
+        assert!(matches!(resolve(Path::new("")), Err(Refusal::System(_))));
+        let made = make_folder(&folder.join("relative/new/more")).expect("made");
+        assert_eq!(made, fs::canonicalize(folder.join("a/b/new/more")).expect("there"));
+        assert_eq!(fs::metadata(made).expect("there").mode() & 0o7777, 0o700);
+        if crate::sys::os::process::own_uid() == 0 {
+            fs::write(folder.join("file"), "x").expect("a file");
+            link("file", "others");
+            std::os::unix::fs::lchown(folder.join("others"), Some(4242), None).expect("root may");
+            let refused = |answer: Result<PathBuf, Refusal>| {
+                matches!(answer,
+                Err(Refusal::Untrusted(text)) if text.contains("4242"))
+            };
+            assert!(refused(resolve(&folder.join("others"))));
+            assert!(
+                check_named_file(&folder.join("others")).is_ok(),
+                "a site's libraries belong to its own user"
+            );
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).expect("mode");
+            assert!(
+                refused(check_named_file(&folder.join("others"))),
+                "everybody could have put it there"
+            );
+        } else {
+            println!("not tested: links of other users, which only root can make");
+        }
+        fs::remove_dir_all(&folder).expect("cleaned up");
+    }
+}

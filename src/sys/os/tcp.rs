@@ -1,0 +1,137 @@
+//! TCP sockets that never wait, and the addresses that this machine is reached at.
+//!
+//! Not here: Unix sockets (`sys::os::unix_socket`) and waiting for sockets (`sys::os::poller`).
+
+use super::fd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// How many may have connected and not be accepted yet; the system may allow fewer.
+const BACKLOG: i32 = 4096;
+
+/// Listens at an address of this machine (port 0 = any). Accepting does not wait.
+pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::from(fd::keep(TcpListener::bind(at)?.into())?);
+    // A socket that listens goes on with the longer queue.
+    rustix::net::listen(&listener, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Listens at a port of all addresses (0 = any).
+pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
+    // The first takes IPv4 too, unless the system says otherwise; the second is for systems without
+    // IPv6.
+    listen((Ipv6Addr::UNSPECIFIED, port).into())
+        .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
+}
+
+/// The next that has connected, if any. The stream does not wait.
+pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    match listener.accept() {
+        Ok((stream, from)) => Ok(Some((quiet(stream.into())?, from))),
+        Err(error) => match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::ConnectionAborted => Ok(None),
+            ErrorKind::Interrupted => accept(listener),
+            _ => Err(error),
+        },
+    }
+}
+
+fn quiet(socket: OwnedFd) -> io::Result<TcpStream> {
+    let stream = TcpStream::from(fd::keep(socket)?);
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Begins to connect. When the stream can be written, it has connected or failed:
+/// `TcpStream::take_error` tells.
+pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = quiet(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)?;
+    match rustix::net::connect(&stream, &to) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(stream),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a connection end by itself when its other side has been silent for so long, as a machine
+/// without power is; also when it has not taken for so long what was sent, although its buffer was
+/// full.
+pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
+    let seconds = silent.as_secs().clamp(1, i32::MAX as u64);
+    // Asked each second, or as often as a long silence needs: the first time after one interval.
+    let interval = (seconds / 5).max(1);
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(interval))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(interval))?;
+    sockopt::set_tcp_keepcnt(stream, (seconds / interval).max(1) as u32)?;
+    // Of what has been sent.
+    let millis = silent.as_millis().clamp(1, i32::MAX as u128) as u32;
+    Ok(sockopt::set_tcp_user_timeout(stream, millis)?)
+}
+
+/// An address of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The interface's name.
+    pub name: String,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// The addresses of the interfaces that are up, in the system's order.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: writes one pointer, which `first` is.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: an entry of the list that getifaddrs made; it stays until the list is freed.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        let is_up = entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
+        // SAFETY: the entry's address is null or a whole one of its family.
+        let address = unsafe { address_of(entry.ifa_addr) };
+        if let Some(address) = address.filter(|_| is_up) {
+            // SAFETY: every entry has a name, which ends with a NUL.
+            let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+            found.push(Interface { name: name.to_string_lossy().into_owned(), address });
+        }
+    }
+    // SAFETY: the list of above, which nothing refers to any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// # Safety
+/// Null, or a whole address of the family that it begins with.
+unsafe fn address_of(name: *const libc::sockaddr) -> Option<IpAddr> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so an address, all of which begin with a family.
+    match libc::c_int::from(unsafe { (*name).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is one of IPv4.
+            let bytes =
+                unsafe { (*name.cast::<libc::sockaddr_in>()).sin_addr.s_addr }.to_ne_bytes();
+            Some(Ipv4Addr::from(bytes).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that it is one of IPv6.
+            let bytes = unsafe { (*name.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr };
+            Some(Ipv6Addr::from(bytes).into())
+        }
+        _ => None,
+    }
+}

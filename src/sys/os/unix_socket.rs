@@ -1,0 +1,140 @@
+//! Unix sockets that pass a descriptor. Not here: waiting for them (`sys::os::poller`).
+//!
+//! The sockets themselves are the standard library's, with abstract names: they are no files, and
+//! the kernel forgets them with their last descriptor.
+
+use super::fd;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+/// Listens under an abstract name; AddrInUse if somebody does already.
+pub fn listen(name: &str) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    let listener = UnixListener::from(fd::keep(listener.into())?);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Connects to an abstract name. The stream does not block.
+pub fn connect(name: &str) -> io::Result<UnixStream> {
+    quiet(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
+}
+
+/// The next one that has connected, if any. The stream does not block.
+pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
+    match listener.accept() {
+        Ok((stream, _)) => quiet(stream).map(Some),
+        // The second: it has gone already.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
+        {
+            Ok(None)
+        }
+        Err(error) if error.kind() == ErrorKind::Interrupted => accept(listener),
+        Err(error) => Err(error),
+    }
+}
+
+fn quiet(stream: UnixStream) -> io::Result<UnixStream> {
+    let stream = UnixStream::from(fd::keep(stream.into())?);
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+/// The abstract names that are in use, as far as the system tells (/proc/net/unix).
+#[must_use]
+pub fn abstract_names() -> Vec<String> {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let name =
+        |line: &str| line.split_ascii_whitespace().nth(7)?.strip_prefix('@').map(str::to_owned);
+    sockets.lines().filter_map(name).collect()
+}
+
+/// Sends all bytes; what does not fit into the socket's buffer at once is an error. A peer that is
+/// gone is an error too, not SIGPIPE.
+pub fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
+    match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)? {
+        count if count == bytes.len() => Ok(()),
+        _ => Err(io::Error::from(ErrorKind::WriteZero)),
+    }
+}
+
+/// Sends one byte that carries a descriptor.
+pub fn send_descriptor(stream: &UnixStream, passed: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let passed = [passed];
+    if !control.push(SendAncillaryMessage::ScmRights(&passed)) {
+        return Err(io::Error::from(ErrorKind::OutOfMemory));
+    }
+    let parts = [IoSlice::new(&[1])];
+    // NOSIGNAL: a peer that is gone is an error, not SIGPIPE.
+    match rustix::net::sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL)? {
+        1 => Ok(()),
+        _ => Err(io::Error::from(ErrorKind::WriteZero)),
+    }
+}
+
+/// Receives the byte of [`send_descriptor`]; InvalidData if no descriptor came with it.
+pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
+    let mut byte = [0_u8];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = rustix::net::recvmsg(stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if got.bytes == 0 {
+        return Err(io::Error::from(ErrorKind::UnexpectedEof));
+    }
+    match control.drain().next() {
+        Some(RecvAncillaryMessage::ScmRights(mut descriptors)) => match descriptors.next() {
+            Some(descriptor) => fd::keep(descriptor),
+            None => Err(invalid("no descriptor came")),
+        },
+        Some(_) => Err(invalid("something else than a descriptor came")),
+        // One came, but there is no number left for it: the kernel reports it by this flag only.
+        None if got.flags.contains(ReturnFlags::CTRUNC) => Err(Errno::MFILE.into()),
+        None => Err(invalid("no descriptor came")),
+    }
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_descriptor_travels() {
+        let (a, b) = UnixStream::pair().expect("pair");
+        let (mut read, write) = UnixStream::pair().expect("pair");
+        send_descriptor(&a, write.as_fd()).expect("send");
+        let mut arrived = std::fs::File::from(receive_descriptor(&b).expect("receive"));
+        drop(write);
+        arrived.write_all(b"through").expect("write");
+        drop(arrived);
+        let mut text = String::new();
+        read.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "through");
+    }
+
+    #[test]
+    fn a_byte_without_a_descriptor_is_refused() {
+        let (mut a, b) = UnixStream::pair().expect("pair");
+        a.write_all(&[1]).expect("write");
+        assert_eq!(receive_descriptor(&b).expect_err("none").kind(), ErrorKind::InvalidData);
+        drop(a);
+        assert_eq!(receive_descriptor(&b).expect_err("end").kind(), ErrorKind::UnexpectedEof);
+    }
+}

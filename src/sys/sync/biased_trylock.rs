@@ -1,0 +1,190 @@
+//! A turn that one thread at a time has, for calls that must not meet. Nobody waits for it: who
+//! comes while another has it is told so.
+//!
+//! In most programs the same thread calls all the time. The first that comes therefore has a word
+//! of its own, which it writes with plain stores; an atomic exchange costs as much as ten of them.
+//! The others exchange a second word.
+//!
+//! Memory ordering. First thread: S1 `first_has = true`, light barrier, L1 loads `is_shared`.
+//! Another: takes `taken` by an acquire exchange, S2 `is_shared = true` once and for all, heavy
+//! barrier, L2 loads `first_has`. As in `epoch`, either L1 sees S2, and the first thread comes the
+//! second way, or L2 sees S1, and the other one goes. Whoever has `taken` later has acquired it
+//! from who made that barrier, so it sees no older `first_has` either. Both words are given back by
+//! release stores, and acquired by who is next. The first thread comes by its own word only while
+//! no other has ever come, so there is nobody's turn but its own for it to see the end of.
+
+use super::hints;
+use super::membarrier;
+use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
+
+/// Nobody's mark.
+const NOBODY: usize = 1;
+
+/// See the module's text.
+pub struct Turn {
+    /// The first thread's mark (`epoch::thread_mark`), or [`NOBODY`].
+    first: AtomicUsize,
+    /// It has the turn by its own word.
+    first_has: AtomicBool,
+    /// Another thread has come.
+    is_shared: AtomicBool,
+    /// Somebody has the turn by this one.
+    taken: AtomicBool,
+    /// The mark of who took it last.
+    taker: AtomicUsize,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        let no = || AtomicBool::new(false);
+        Turn {
+            first: AtomicUsize::new(NOBODY),
+            first_has: no(),
+            is_shared: no(),
+            taken: no(),
+            taker: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// By which word somebody has the turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Taken {
+    /// The first thread's own.
+    First,
+    /// That of all.
+    Shared,
+}
+
+impl Turn {
+    /// Takes the turn, by the thread of that mark. `None`: somebody has it, perhaps this thread
+    /// itself further up.
+    #[inline(always)]
+    pub fn try_take(&self, mark: usize) -> Option<Taken> {
+        if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
+            self.first_has.store(true, Ordering::Relaxed);
+            membarrier::light();
+            if !self.is_shared.load(Ordering::Relaxed) {
+                return Some(Taken::First);
+            }
+            self.first_has.store(false, Ordering::Release);
+        }
+        hints::rarely();
+        self.try_take_shared(mark)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_take_shared(&self, mark: usize) -> Option<Taken> {
+        let is_within =
+            self.first.load(Ordering::Relaxed) == mark && self.first_has.load(Ordering::Relaxed);
+        if is_within
+            || self
+                .taken
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return None;
+        }
+        let is_shared = self.is_shared.load(Ordering::Relaxed);
+        if mark != 0 && !is_shared && self.first.load(Ordering::Relaxed) == NOBODY {
+            self.first.store(mark, Ordering::Relaxed);
+            self.first_has.store(true, Ordering::Relaxed);
+            self.taken.store(false, Ordering::Release);
+            return Some(Taken::First);
+        }
+        if !is_shared {
+            self.is_shared.store(true, Ordering::Relaxed);
+            membarrier::heavy();
+        }
+        if self.first_has.load(Ordering::Acquire) {
+            self.taken.store(false, Ordering::Release);
+            return None;
+        }
+        self.taker.store(mark, Ordering::Relaxed);
+        Some(Taken::Shared)
+    }
+
+    /// Whether the thread of that mark has it, which is the one that asks.
+    #[must_use]
+    pub fn is_of(&self, mark: usize) -> bool {
+        let has = |has: &AtomicBool, who: &AtomicUsize| {
+            has.load(Ordering::Relaxed) && who.load(Ordering::Relaxed) == mark
+        };
+        mark != 0 && (has(&self.first_has, &self.first) || has(&self.taken, &self.taker))
+    }
+
+    /// Gives it back.
+    #[inline(always)]
+    pub fn give_back(&self, taken: Taken) {
+        let word = if taken == Taken::First { &self.first_has } else { &self.taken };
+        word.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::handles::epoch;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn is_refused_while_somebody_has_it() {
+        let turn = Turn::default();
+        let (first, other, none) = (0x100, 0x200, 0);
+        for _ in 0..2 {
+            let taken = turn.try_take(first).unwrap();
+            assert_eq!(
+                (taken, turn.try_take(first)),
+                (Taken::First, None),
+                "a call within the call"
+            );
+            turn.give_back(taken);
+        }
+        let taken = turn.try_take(first).unwrap();
+        assert_eq!((turn.try_take(other), turn.try_take(none)), (None, None));
+        turn.give_back(taken);
+        for mark in [other, none, first, other] {
+            let taken = turn.try_take(mark).unwrap();
+            assert!([first, other, none].iter().all(|mark| turn.try_take(*mark).is_none()));
+            assert_eq!([first, other].map(|asks| turn.is_of(asks)), [mark == first, mark == other]);
+            turn.give_back(taken);
+        }
+    }
+
+    #[test]
+    fn who_has_no_mark_is_never_the_first() {
+        let turn = Turn::default();
+        let taken = turn.try_take(0).unwrap();
+        assert_eq!((taken, turn.try_take(0)), (Taken::Shared, None));
+        turn.give_back(taken);
+        assert_eq!(turn.try_take(0x100), Some(Taken::Shared));
+    }
+
+    #[test]
+    fn two_threads_never_have_it_at_the_same_time() {
+        epoch::prepare();
+        let rounds = if cfg!(miri) { 20 } else { 200 };
+        for _ in 0..rounds {
+            let (turn, within, had) = (Turn::default(), AtomicU64::new(0), AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        let _record = epoch::enter();
+                        let mark = epoch::thread_mark();
+                        for _ in 0..rounds {
+                            if let Some(taken) = turn.try_take(mark) {
+                                assert_eq!(within.fetch_add(1, Ordering::Relaxed), 0);
+                                within.fetch_sub(1, Ordering::Relaxed);
+                                had.fetch_add(1, Ordering::Relaxed);
+                                turn.give_back(taken);
+                            }
+                        }
+                    });
+                }
+            });
+            assert!(had.load(Ordering::Relaxed) > 0);
+        }
+    }
+}

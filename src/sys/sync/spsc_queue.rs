@@ -1,0 +1,67 @@
+//! A bounded queue of records, from one writing thread to whoever reads, one at a time: what a
+//! traced thread leaves for the file. Neither side waits for the other.
+//!
+//! Memory ordering. The writer fills a slot with plain (relaxed) stores and then stores `written`
+//! with release; the reader loads `written` with acquire before it reads the slot, so it sees the
+//! record whole. The other way round the reader stores `read` with release after its last load of
+//! the slot, and the writer loads `read` with acquire before it fills the slot again, so it never
+//! overwrites what is still being read. Each number has one writer; readers follow each other under
+//! a lock of their own. Words are atomics: a second writer by mistake would garble records, nothing
+//! worse.
+
+use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering};
+use std::array;
+
+/// Words of a record.
+pub const WORDS: usize = sync::size(12, 2);
+
+/// What goes through.
+pub type Record = [u64; WORDS];
+
+/// See the module's text.
+pub struct Journal {
+    slots: Box<[[AtomicU64; WORDS]]>,
+    /// Records so far; only the writer stores it.
+    written: AtomicUsize,
+    /// Of these, how many were taken; only the reader stores it.
+    read: AtomicUsize,
+}
+
+impl Journal {
+    /// An empty one with room for so many records; `None`: there is no memory for them.
+    #[must_use]
+    pub fn new(room: usize) -> Option<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(room).ok()?;
+        slots.extend((0..room).map(|_| array::from_fn(|_| AtomicU64::new(0))));
+        let slots = slots.into_boxed_slice();
+        Some(Journal { slots, written: AtomicUsize::new(0), read: AtomicUsize::new(0) })
+    }
+
+    fn slot(&self, number: usize) -> Option<&[AtomicU64; WORDS]> {
+        self.slots.get(number % self.slots.len().max(1))
+    }
+
+    /// Adds a record, in the one thread that writes; its number. `None`: there is no room.
+    pub fn push(&self, record: &Record) -> Option<usize> {
+        let number = self.written.load(Ordering::Relaxed);
+        let is_full = number - self.read.load(Ordering::Acquire) >= self.slots.len();
+        let slot = self.slot(number).filter(|_| !is_full)?;
+        for (word, value) in slot.iter().zip(record) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        self.written.store(number + 1, Ordering::Release);
+        Some(number)
+    }
+
+    /// Takes the oldest record. One reader at a time: the caller has a lock for that.
+    pub fn take(&self) -> Option<Record> {
+        let number = self.read.load(Ordering::Relaxed);
+        if number == self.written.load(Ordering::Acquire) {
+            return None;
+        }
+        let record = self.slot(number)?.each_ref().map(|word| word.load(Ordering::Relaxed));
+        self.read.store(number + 1, Ordering::Release);
+        Some(record)
+    }
+}

@@ -1,0 +1,4 @@
+//! Regions of memory, and the allocator's model.
+
+pub mod buf;
+pub mod heap;

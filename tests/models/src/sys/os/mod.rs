@@ -1,0 +1,3 @@
+//! Shared memory of loom's.
+
+pub mod shm_segment;

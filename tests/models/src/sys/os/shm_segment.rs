@@ -1,0 +1,72 @@
+//! The library's shared memory, as eight-byte places: each a loom atomic (what the code reaches as
+//! a word) and a loom cell (what it reaches as bytes, where loom refuses unordered accesses).
+
+use crate::sys::memory::buf::{Place, Region};
+use crate::sys::sync::AtomicU64;
+use std::ops::Deref;
+use std::sync::Arc;
+
+pub struct Memory {
+    places: Box<[Place]>,
+}
+
+impl Memory {
+    pub fn create(len: usize) -> Arc<Self> {
+        Arc::new(Memory { places: (0..len / 8).map(|_| Place::default()).collect() })
+    }
+
+    pub fn len(&self) -> usize {
+        8 * self.places.len()
+    }
+
+    pub fn region(&self) -> Region {
+        Region::over(&self.places)
+    }
+
+    pub fn word(self: &Arc<Self>, offset: usize) -> Option<Word> {
+        let inside = offset % 8 == 0 && offset + 8 <= self.len();
+        inside.then(|| Word { memory: Arc::clone(self), index: offset / 8 })
+    }
+
+    pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
+        let inside = offset % 8 == 0 && offset + len <= self.len();
+        inside.then(|| Span { memory: Arc::clone(self), offset, len })
+    }
+}
+
+pub struct Word {
+    memory: Arc<Memory>,
+    index: usize,
+}
+
+impl Deref for Word {
+    type Target = AtomicU64;
+    fn deref(&self) -> &AtomicU64 {
+        &self.memory.places[self.index].word
+    }
+}
+
+pub struct Span {
+    memory: Arc<Memory>,
+    offset: usize,
+    len: usize,
+}
+
+impl Span {
+    pub fn region(&self) -> Region {
+        self.memory.region().part(self.offset, self.len)
+    }
+
+    pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        let inside = offset % 8 == 0 && offset + 8 <= self.len;
+        inside.then(|| &self.memory.places[(self.offset + offset) / 8].word)
+    }
+
+    /// A hint in the real one.
+    pub fn will_write(&self, _offset: usize) {}
+
+    pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
+        let words = [self.word(offset)?, self.word(offset + 8)?];
+        Some((words, self.region().part(offset + 16, len)))
+    }
+}
