@@ -13,7 +13,7 @@
 //! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before there is a communicator |
 //! | [`choose_world`] | dtl-info | a communicator's kind is chosen by opening it |
 //! | [`needs_of`] | dtl-info | `dtl_backend_info` does not name its environments |
-//! | [`plugins`] | dtl-info, dtl-ctk | files are examined unloaded, and loaded with a report of steps |
+//! | [`plugins`] | dtl-info, dtl-ctk | examines files, and loads them with a report of steps |
 //! | [`schedules`] | dtl-bench | steps of collectives that are not run, and sizes of tables |
 //! | [`mpi`] | dtl-bench | MPI's own functions, as the peer that is measured |
 //! | [`os`] | dtl-bench | hardware, shared objects and memory of processes |

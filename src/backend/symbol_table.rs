@@ -91,7 +91,9 @@ macro_rules! function_table {
         }
 
         impl $crate::backend::symbol_table::SymbolTable for Functions {
-            unsafe fn resolve(find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::memory::buf::Addr>)
+            unsafe fn resolve(
+                find: &dyn Fn(&std::ffi::CStr) -> Option<$crate::sys::memory::buf::Addr>,
+            )
                 -> $crate::error::Result<Self> {
                 Ok(Functions {
                     $($name: match find($crate::backend::symbol_table::c_name(concat!(

@@ -52,7 +52,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 146_477,
+        ceiling: 110_339,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -61,7 +61,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 80_918,
+        ceiling: 79_887,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.library().map(code_lines).sum(), vec![]),
     },
@@ -81,7 +81,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "modules in one import cycle",
         budget: 5,
-        ceiling: 111,
+        ceiling: 47,
         mend: "pass what is needed as a parameter, or split the module that all import",
         measure: |tree| {
             let cycles = tree.graph.cycles();
@@ -124,7 +124,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "files that define one type name",
         budget: 4,
-        ceiling: 14,
+        ceiling: 13,
         mend: "name the type by the noun of its module",
         measure: |tree| {
             let names = type_names(tree);
@@ -135,7 +135,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "type names defined in three files or more",
         budget: 10,
-        ceiling: 70,
+        ceiling: 69,
         mend: "name the type by the noun of its module",
         measure: |tree| {
             let mut names = type_names(tree);
@@ -176,7 +176,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "#[inline(always)]",
         budget: 120,
-        ceiling: 428,
+        ceiling: 423,
         mend: "leave it to the compiler, unless a row of the instruction table shows 5 % or more",
         measure: |tree| {
             let count = |file: &File| file.text.matches("#[inline(always)]").count();
@@ -186,21 +186,21 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines over 100 columns",
         budget: 0,
-        ceiling: 33,
+        ceiling: 0,
         mend: "wrap it",
         measure: |tree| count_lines(&tree.files, |line| line.chars().count() > 100),
     },
     Budget {
         name: "doc comments that lean on another",
         budget: 0,
-        ceiling: 248,
+        ceiling: 196,
         mend: "write what the item does, so that the comment stands alone",
         measure: |tree| count_lines(&tree.files, leans),
     },
     Budget {
         name: "SAFETY comments without an argument, outside ffi",
         budget: 0,
-        ceiling: 79,
+        ceiling: 59,
         mend: "say which premise makes the operation sound, and who keeps it",
         measure: |tree| {
             let files: Vec<&File> =
@@ -215,7 +215,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "comments in which software speaks",
         budget: 20,
-        ceiling: 769,
+        ceiling: 645,
         mend: "data is returned, reported, published, passed, signalled",
         measure: |tree| {
             count_lines(&tree.files, |line| {
@@ -244,21 +244,21 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "files that the head of their folder's mod.rs does not name",
         budget: 0,
-        ceiling: 155,
+        ceiling: 152,
         mend: "list the file in the head of mod.rs, in reading order, one line each",
         measure: heads_that_miss_a_file,
     },
     Budget {
         name: "lines of ARCHITECTURE.md",
         budget: 200,
-        ceiling: 217,
+        ceiling: 200,
         mend: "it is a map: put what a folder holds into the head of its mod.rs",
         measure: |_| Measured(lines_of("ARCHITECTURE.md"), vec![]),
     },
     Budget {
         name: "lines of ARCHITECTURE.md over 100 columns",
         budget: 0,
-        ceiling: 102,
+        ceiling: 4,
         mend: "a table cell is a phrase",
         measure: |_| {
             let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
