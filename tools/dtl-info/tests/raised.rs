@@ -39,9 +39,9 @@ impl Folder {
     fn run(&self, argument: &str, name: &str, value: &Path) -> Output {
         let mut command = Command::new(self.program());
         for (name, _) in std::env::vars_os() {
-            let is_ours = |prefix: &&str| name.to_string_lossy().starts_with(prefix);
-            if ["DTL_", "OMPI_", "PMI", "SLURM_"].iter().any(|prefix| is_ours(&prefix)) {
-                command.env_remove(name);
+            let name_text = name.to_string_lossy();
+            if ["DTL_", "OMPI_", "PMI", "SLURM_"].iter().any(|one| name_text.starts_with(one)) {
+                command.env_remove(&name);
             }
         }
         command.arg(argument).env(name, value).output().unwrap()
