@@ -351,7 +351,10 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     query: *const dtl_dispatch_query_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    fn find(
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn find(
         dispatcher: dtl_dispatcher_t,
         query: *const dtl_dispatch_query_t,
         out: *mut dtl_registration_t,

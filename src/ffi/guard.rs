@@ -65,8 +65,10 @@ impl Outcome for dtl_status_t {
 
 /// Fast path of an entry. `fast` runs inside the epoch and ends the visit itself if it goes on
 /// outside. It returns `None`, with nothing done, where the fast path does not apply: then
-/// `general` is the entry, out of line, so that the fast path needs no stack space for it. Both are
-/// `move` closures: what is captured by reference would have to be in memory.
+/// `general` is the entry. It calls a cold function by C's convention, which cannot unwind and gets
+/// its arguments one by one: that is a jump, and the fast path needs no stack space for it. (See
+/// also `cache::out_of_line`.) Both are `move` closures: what is captured by reference would have to
+/// be in memory.
 #[inline(always)]
 pub(super) fn quick<R: Outcome>(
     open: Open,
@@ -77,15 +79,8 @@ pub(super) fn quick<R: Outcome>(
     match visit.map(|visit| catch_unwind(AssertUnwindSafe(|| fast(visit)))) {
         Some(Ok(Some(outcome))) => outcome.into_status(),
         Some(Err(panic)) => panicked(panic.as_ref()),
-        Some(Ok(None)) | None => out_of_line(general),
+        Some(Ok(None)) | None => general(),
     }
-}
-
-/// By C's convention, so that it cannot unwind: it is then the last thing that its caller does.
-#[cold]
-#[inline(never)]
-extern "C" fn out_of_line<F: FnOnce() -> dtl_status_t>(general: F) -> dtl_status_t {
-    general()
 }
 
 /// Inside, once the library lets calls pass, and whether the call is traced; else the status of the

@@ -38,6 +38,24 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn alloc(
+        backend: dtl_backend_t,
+        kind: dtl_enum_word_t,
+        size_bytes: u64,
+        alignment: u64,
+        out: *mut *mut c_void,
+    ) -> dtl_status_t {
+        Entry("dtl_mem_alloc").call(|inside| {
+            let out = Out::new(out, "out")?;
+            let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
+            out.set(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr());
+            Ok(())
+        })
+    }
+
     guard::quick(
         Open::Memory(backend),
         move |visit| {
@@ -52,14 +70,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
             unsafe { out.write(quick.addr.ptr()) };
             Some(quick_end(quick.due))
         },
-        move || {
-            Entry("dtl_mem_alloc").call(|inside| {
-                let out = Out::new(out, "out")?;
-                let (owner, backend) = (memory::Owner::Program, device::backend(inside, backend)?);
-                out.set(memory::alloc(owner, backend, kind, size_bytes, alignment)?.ptr());
-                Ok(())
-            })
-        },
+        move || alloc(backend, kind, size_bytes, alignment, out),
     )
 }
 
@@ -70,6 +81,16 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 ///         first byte, another backend's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+        Entry("dtl_mem_free").call(|inside| {
+            let backend = device::backend(inside, backend)?;
+            memory::free(memory::Owner::Program, backend, Addr::new(ptr))
+        })
+    }
+
     guard::quick(
         Open::Memory(backend),
         move |visit| {
@@ -77,12 +98,7 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
             drop(visit);
             Some(quick_end(due))
         },
-        move || {
-            Entry("dtl_mem_free").call(|inside| {
-                let backend = device::backend(inside, backend)?;
-                memory::free(memory::Owner::Program, backend, Addr::new(ptr))
-            })
-        },
+        move || free(backend, ptr),
     )
 }
 

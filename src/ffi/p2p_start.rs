@@ -79,16 +79,34 @@ unsafe extern "C" fn begin(
             let begun = request::begin(&found, comm, what, data, peer);
             Some(begun.map(|request| out.set(request)))
         },
-        move || {
-            let entry = Entry(if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" });
-            // SAFETY: passed on.
-            unsafe {
-                start(entry, (comm, buf, count, dtype), out, |comm, data| {
-                    request::begin_any(comm, what, data, peer)
-                })
-            }
-        },
+        // SAFETY: passed on.
+        move || unsafe { begin_any(comm, buf, count, dtype, peer, what, out) },
     )
+}
+
+/// Starts a send or a receive with any arguments. By C's convention, so that it cannot unwind: the
+/// fast path jumps to it.
+///
+/// # Safety
+/// As [`begin`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn begin_any(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    peer: i32,
+    what: Tagged,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let entry = Entry(if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" });
+    // SAFETY: passed on.
+    unsafe {
+        start(entry, (comm, buf, count, dtype), out, |comm, data| {
+            request::begin_any(comm, what, data, peer)
+        })
+    }
 }
 
 /// Starts what `start` starts, with any arguments.

@@ -58,16 +58,28 @@ pub unsafe extern "C" fn dtl_policy_submit(
     timeout_ns: u64,
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn general(
+        policy: dtl_policy_t,
+        key: dtl_task_key_t,
+        task: dtl_policy_task_fn_t,
+        arg: *mut c_void,
+        timeout_ns: u64,
+        out: *mut dtl_submission_t,
+    ) -> dtl_status_t {
+        let call = Call { policy, key, function: task, arg, out };
+        Entry("dtl_policy_submit").wait(
+            |inside| call.pin(inside),
+            |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
+        )
+    }
+
     guard::quick(
         Open::Library,
         move |visit| quick(visit, Call { policy, key, function: task, arg, out }),
-        move || {
-            let call = Call { policy, key, function: task, arg, out };
-            Entry("dtl_policy_submit").wait(
-                |inside| call.pin(inside),
-                |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
-            )
-        },
+        move || general(policy, key, task, arg, timeout_ns, out),
     )
 }
 
@@ -83,14 +95,25 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
     arg: *mut c_void,
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn general(
+        policy: dtl_policy_t,
+        key: dtl_task_key_t,
+        task: dtl_policy_task_fn_t,
+        arg: *mut c_void,
+        out: *mut dtl_submission_t,
+    ) -> dtl_status_t {
+        let call = Call { policy, key, function: task, arg, out };
+        Entry("dtl_policy_try_submit")
+            .wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None))
+    }
+
     guard::quick(
         Open::Library,
         move |visit| quick(visit, Call { policy, key, function: task, arg, out }),
-        move || {
-            let call = Call { policy, key, function: task, arg, out };
-            Entry("dtl_policy_try_submit")
-                .wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None))
-        },
+        move || general(policy, key, task, arg, out),
     )
 }
 

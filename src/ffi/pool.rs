@@ -78,6 +78,22 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn alloc(
+        pool: dtl_pool_t,
+        size_bytes: u64,
+        alignment: u64,
+        out: *mut *mut c_void,
+    ) -> dtl_status_t {
+        Entry("dtl_pool_alloc").call(|inside| {
+            let out = Out::new(out, "out")?;
+            out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
+            Ok(())
+        })
+    }
+
     guard::quick(
         Open::Memory(plain::home()),
         move |visit| {
@@ -91,13 +107,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
             unsafe { out.write(quick.addr.ptr()) };
             Some(quick_end(pool, quick.due))
         },
-        move || {
-            Entry("dtl_pool_alloc").call(|inside| {
-                let out = Out::new(out, "out")?;
-                out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
-                Ok(())
-            })
-        },
+        move || alloc(pool, size_bytes, alignment, out),
     )
 }
 
@@ -108,6 +118,13 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 ///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
+        Entry("dtl_pool_free").call(|inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
+    }
+
     guard::quick(
         Open::Memory(plain::home()),
         move |visit| {
@@ -115,9 +132,7 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
             drop(visit);
             Some(quick_end(pool, due))
         },
-        move || {
-            Entry("dtl_pool_free").call(|inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
-        },
+        move || free(pool, ptr),
     )
 }
 

@@ -29,6 +29,31 @@ pub unsafe extern "C" fn dtl_request_wait(
     timeout_ns: u64,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
+    /// By C's convention, so that it cannot unwind: the fast path jumps to it.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn general(
+        request: dtl_request_t,
+        timeout_ns: u64,
+        info: *mut dtl_recv_info_t,
+    ) -> dtl_status_t {
+        Entry("dtl_request_wait").wait(
+            |inside| {
+                let mut told = (asked(info), Ok(()));
+                let is_over = wait::test(inside, request, &mut told)?;
+                Ok((is_over, told))
+            },
+            |(is_over, mut told)| {
+                if !is_over {
+                    wait::wait_on(request, timeout_ns, &mut told)?;
+                }
+                let (done, result) = told;
+                put_info(info, &done)?;
+                result
+            },
+        )
+    }
+
     guard::quick(
         Open::Library,
         move |visit| {
@@ -36,23 +61,7 @@ pub unsafe extern "C" fn dtl_request_wait(
             let is_over = wait::is_over(&visit, request, timeout_ns, &mut told);
             is_over.then(|| put_info(info, &told.0).and(told.1))
         },
-        move || {
-            Entry("dtl_request_wait").wait(
-                |inside| {
-                    let mut told = (asked(info), Ok(()));
-                    let is_over = wait::test(inside, request, &mut told)?;
-                    Ok((is_over, told))
-                },
-                |(is_over, mut told)| {
-                    if !is_over {
-                        wait::wait_on(request, timeout_ns, &mut told)?;
-                    }
-                    let (done, result) = told;
-                    put_info(info, &done)?;
-                    result
-                },
-            )
-        },
+        move || general(request, timeout_ns, info),
     )
 }
 

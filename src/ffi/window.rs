@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::runtime::comm;
 use crate::runtime::comm::window::{self, Offer, quick, sync};
 use crate::sys::handles::epoch::Visit;
+use crate::sys::sync::hints::out_of_line;
 use std::ffi::c_void;
 
 /// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.
@@ -241,8 +242,12 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| quick::flush(&visit, win, target, false);
     guard::quick(Open::Library, fast, move || {
-        Entry("dtl_win_flush")
-            .hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, false))
+        out_of_line(move || {
+            Entry("dtl_win_flush").hold(
+                |inside| window::hold(inside, win),
+                |window| sync::flush(window, target, false),
+            )
+        })
     })
 }
 
@@ -254,8 +259,12 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| quick::flush(&visit, win, target, true);
     guard::quick(Open::Library, fast, move || {
-        Entry("dtl_win_flush_local")
-            .hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, true))
+        out_of_line(move || {
+            Entry("dtl_win_flush_local").hold(
+                |inside| window::hold(inside, win),
+                |window| sync::flush(window, target, true),
+            )
+        })
     })
 }
 

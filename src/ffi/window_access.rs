@@ -12,6 +12,7 @@ use crate::runtime::comm::types;
 use crate::runtime::comm::window::access::{self, Place};
 use crate::runtime::comm::window::{self, quick};
 use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::hints::out_of_line;
 use std::ffi::c_void;
 
 /// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:
@@ -82,14 +83,16 @@ pub unsafe extern "C" fn dtl_win_put(
         Open::Library,
         move |visit| quick::put(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
         move || {
-            Entry("dtl_win_put").hold(
-                |inside| window::hold(inside, win),
-                |window| {
-                    // SAFETY: the caller's contract: it stays until the operation is over.
-                    let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
-                    access::put(window, from, Place { target, disp })
-                },
-            )
+            out_of_line(move || {
+                Entry("dtl_win_put").hold(
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
+                        access::put(window, from, Place { target, disp })
+                    },
+                )
+            })
         },
     )
 }
@@ -112,14 +115,16 @@ pub unsafe extern "C" fn dtl_win_get(
         Open::Library,
         move |visit| quick::get(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
         move || {
-            Entry("dtl_win_get").hold(
-                |inside| window::hold(inside, win),
-                |window| {
-                    // SAFETY: the caller's contract: it stays until the operation is over.
-                    let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
-                    access::get(window, into, Place { target, disp })
-                },
-            )
+            out_of_line(move || {
+                Entry("dtl_win_get").hold(
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
+                        access::get(window, into, Place { target, disp })
+                    },
+                )
+            })
         },
     )
 }
@@ -220,16 +225,18 @@ pub unsafe extern "C" fn dtl_win_accumulate(
             )
         },
         move || {
-            Entry("dtl_win_accumulate").hold(
-                |inside| window::hold(inside, win),
-                |window| {
-                    let by = access::change("dtl_win_accumulate", dtype, op)?;
-                    // SAFETY: the caller's contract: it stays until the operation is over.
-                    let from =
-                        unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
-                    access::accumulate(window, from, Place { target, disp }, &by)
-                },
-            )
+            out_of_line(move || {
+                Entry("dtl_win_accumulate").hold(
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        let by = access::change("dtl_win_accumulate", dtype, op)?;
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from =
+                            unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
+                        access::accumulate(window, from, Place { target, disp }, &by)
+                    },
+                )
+            })
         },
     )
 }
@@ -290,24 +297,26 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
             quick::fetch_op(&visit, win, buffers, (dtype, op), Place { target, disp })
         },
         move || {
-            Entry("dtl_win_fetch_op").hold(
-                |inside| window::hold(inside, win),
-                |window| {
-                    const NAME: &str = "dtl_win_fetch_op";
-                    let by = access::change(NAME, dtype, op)?;
-                    // SAFETY: the caller's contract: it stays until the operation is over.
-                    let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
-                    // SAFETY: as above.
-                    let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                    access::get_accumulate(
-                        window,
-                        NAME,
-                        (from, result),
-                        Place { target, disp },
-                        &by,
-                    )
-                },
-            )
+            out_of_line(move || {
+                Entry("dtl_win_fetch_op").hold(
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        const NAME: &str = "dtl_win_fetch_op";
+                        let by = access::change(NAME, dtype, op)?;
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
+                        // SAFETY: as above.
+                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                        access::get_accumulate(
+                            window,
+                            NAME,
+                            (from, result),
+                            Place { target, disp },
+                            &by,
+                        )
+                    },
+                )
+            })
         },
     )
 }
@@ -339,24 +348,26 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
             quick::compare_and_swap(&visit, win, dtype, buffers, Place { target, disp })
         },
         move || {
-            Entry("dtl_win_compare_and_swap").hold(
-                |inside| window::hold(inside, win),
-                |window| {
-                    const NAME: &str = "dtl_win_compare_and_swap";
-                    access::check_swapped(dtype)?;
-                    // SAFETY: the caller's contract: they stay until the operation is over.
-                    let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
-                    // SAFETY: as above.
-                    let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
-                    // SAFETY: as above.
-                    let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
-                    access::compare_and_swap(
-                        window,
-                        Swap { value, expected, result, dtype },
-                        Place { target, disp },
-                    )
-                },
-            )
+            out_of_line(move || {
+                Entry("dtl_win_compare_and_swap").hold(
+                    |inside| window::hold(inside, win),
+                    |window| {
+                        const NAME: &str = "dtl_win_compare_and_swap";
+                        access::check_swapped(dtype)?;
+                        // SAFETY: the caller's contract: they stay until the operation is over.
+                        let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
+                        // SAFETY: as above.
+                        let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
+                        // SAFETY: as above.
+                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                        access::compare_and_swap(
+                            window,
+                            Swap { value, expected, result, dtype },
+                            Place { target, disp },
+                        )
+                    },
+                )
+            })
         },
     )
 }

@@ -26,6 +26,17 @@ pub fn usual<T>(value: Option<T>) -> Option<T> {
     value
 }
 
+/// Calls `general` out of line: the fast path around it then has a smaller frame.
+#[inline]
+pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
+    #[cold]
+    #[inline(never)]
+    fn call<T>(general: impl FnOnce() -> T) -> T {
+        general()
+    }
+    call(general)
+}
+
 /// Asks the processor for a line of the cache that will be used soon. What is not there does no
 /// harm.
 #[inline(always)]
