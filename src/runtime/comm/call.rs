@@ -3,7 +3,6 @@
 
 pub(super) use super::kind::{KINDS, Kind};
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
-use crate::runtime::comm::coll::CollArgs;
 use crate::runtime::comm::{numbered, types};
 use crate::runtime::trace::Args;
 use std::fmt;
@@ -36,16 +35,6 @@ impl Call {
     #[inline(always)]
     pub(super) fn with(self, count: u64, dtype: i32) -> Call {
         Call { count, dtype, ..self }
-    }
-
-    /// A collective.
-    #[inline(always)]
-    pub(super) fn of(args: &CollArgs) -> Call {
-        Call {
-            peer: args.root,
-            op: args.reduction.map_or(-1, |reduction| reduction.op),
-            ..Call::new(args.kind).with(args.count, args.dtype)
-        }
     }
 
     /// The same for a trace.
@@ -103,17 +92,6 @@ impl Call {
             .iter()
             .fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
         (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
-    }
-
-    /// Whether two ranks' calls can be the same collective; counts may differ where each rank has
-    /// its own.
-    pub(super) fn goes_with(&self, other: &Call) -> bool {
-        let uniform = !self.kind.row().is_varied();
-        let compared = |call: &Call| {
-            let call = call.portable();
-            (call.kind, call.dtype, call.op, call.peer)
-        };
-        compared(self) == compared(other) && (!uniform || self.count == other.count)
     }
 
     /// As three words, for the recorder and (of a portable one) for messages: in the first, kind

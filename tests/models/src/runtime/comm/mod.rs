@@ -2,6 +2,8 @@
 
 #[path = "../../../../../src/runtime/comm/call.rs"]
 mod call;
+#[path = "../../../../../src/runtime/comm/kind.rs"]
+mod kind;
 #[path = "../../../../../src/runtime/comm/life.rs"]
 mod life;
 pub mod model;
