@@ -1,4 +1,4 @@
-//! Collectives as requests: started here, completed by dtl_request_wait.
+//! Collectives as requests: the same, begun here and ended by dtl_request_wait.
 
 use super::args::Out;
 use super::collective_args::{self as arguments, CArgs, Side};
