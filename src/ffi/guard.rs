@@ -67,8 +67,8 @@ impl Outcome for dtl_status_t {
 /// outside. It returns `None`, with nothing done, where the fast path does not apply: then
 /// `general` is the entry. It calls a cold function by C's convention, which cannot unwind and gets
 /// its arguments one by one: that is a jump, and the fast path needs no stack space for it. (See
-/// also `cache::out_of_line`.) Both are `move` closures: what is captured by reference would have to
-/// be in memory.
+/// also `hints::out_of_line`.) Both are `move` closures: what is captured by reference would have
+/// to be in memory.
 #[inline(always)]
 pub(super) fn quick<R: Outcome>(
     open: Open,

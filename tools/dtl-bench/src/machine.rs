@@ -2,15 +2,15 @@
 
 use crate::options::Place;
 use crate::out::complain;
-use dtl::tooling::os::machine;
+use dtl::tooling::os::hwinfo;
 use serde_json::{Value, json};
 
 /// For tables and reports: enough to compare, nothing that tells whose machine it is.
 /// Processors are those that [`shared_processors`] told, before any thread was pinned.
 pub(crate) fn facts(processors: usize) -> Value {
-    let built = machine::topology();
+    let built = hwinfo::topology();
     json!({
-        "cpu": machine::cpu_name(),
+        "cpu": hwinfo::cpu_name(),
         "cpus": built.cpus,
         "cores": built.cores,
         "usable_cpus": processors,
@@ -39,15 +39,15 @@ pub(crate) fn line(facts: &Value) -> String {
 /// Processors that the ranks of this node share. A process that a launcher has bound to one sees
 /// only that: then all that the machine has. To be asked before [`pin`].
 pub(crate) fn shared_processors() -> usize {
-    match machine::affinity().len() {
-        0 | 1 => machine::topology().cpus.max(1),
-        _ => machine::usable_cores() as usize,
+    match hwinfo::affinity().len() {
+        0 | 1 => hwinfo::topology().cpus.max(1),
+        _ => hwinfo::usable_cores() as usize,
     }
 }
 
 /// The processor that this thread runs on, if it is the only one it may.
 pub(crate) fn only_processor() -> Option<usize> {
-    match machine::affinity()[..] {
+    match hwinfo::affinity()[..] {
         [only] => Some(only),
         _ => None,
     }
@@ -65,7 +65,7 @@ pub(crate) fn settle(place: &Place) -> usize {
 /// Lets this thread run on one processor only, the `place`-th of those it may use. A launcher may
 /// have done so.
 pub(crate) fn pin(place: usize) {
-    let allowed = machine::affinity();
+    let allowed = hwinfo::affinity();
     if allowed.len() < 2 {
         return;
     }

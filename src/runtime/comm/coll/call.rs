@@ -14,8 +14,8 @@ impl Call {
         }
     }
 
-    /// Whether the calls of two ranks can belong to one collective. Counts may differ where each rank
-    /// passes its own.
+    /// Whether the calls of two ranks can belong to one collective. Counts may differ where each
+    /// rank passes its own.
     pub(in crate::runtime::comm) fn goes_with(&self, other: &Call) -> bool {
         let uniform = !self.kind.row().is_varied();
         let compared = |call: &Call| {
