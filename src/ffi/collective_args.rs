@@ -86,9 +86,10 @@ pub(super) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<
     }
     let place = if row.root == Root::Send { c.recv.buf } else { c.send.buf };
     args.in_place = is_in_place(place);
-    if (row.send, row.recv) == (Extent::Own, Extent::Own) && row.root == Root::None {
+    let is_pair = (row.send, row.recv, row.root) == (Extent::Own, Extent::Own, Root::None);
+    if is_pair || row.root == Root::Everywhere {
         // SAFETY: passed on.
-        unsafe { set_pair(args, c) }
+        unsafe { set_pair(args, c, is_pair) }
     } else if row.is_varied() {
         // SAFETY: passed on.
         unsafe { set_varied(comm, args, c) }
@@ -98,20 +99,23 @@ pub(super) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<
     }
 }
 
-/// Two buffers of `count` elements on all ranks.
+/// A buffer of `count` elements on all ranks, or two.
 ///
 /// # Safety
 /// As [`set`].
-#[inline(always)]
-unsafe fn set_pair(args: &mut CollArgs, c: &CArgs) -> Result<()> {
+#[inline]
+unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()> {
     let mut send = Region::EMPTY;
-    if !args.in_place {
+    if has_send && !args.in_place {
         // SAFETY: passed on.
         send = unsafe { elements(c.send.buf, c.send.count, c.dtype, "sbuf") }?;
     }
+    let name = if has_send { "rbuf" } else { "buf" };
     // SAFETY: passed on.
-    let recv = unsafe { elements(c.recv.buf, c.recv.count, c.dtype, "rbuf") }?;
-    let send = if args.in_place { recv } else { send };
+    let recv = unsafe { elements(c.recv.buf, c.recv.count, c.dtype, name) }?;
+    if args.in_place {
+        send = recv;
+    }
     (args.count, args.bytes) = (c.recv.count, recv.len());
     (args.send, args.recv) = (Buffer::Whole(send), Buffer::Whole(recv));
     Ok(())
@@ -136,7 +140,7 @@ unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     let is_within = args.in_place && row.reduces && has_blocks;
     let sends = match row.root {
         Root::Send => is_root,
-        _ => row.send != Extent::Nothing && (!args.in_place || is_within),
+        _ => !args.in_place || is_within,
     };
     if sends {
         let (from, name) = if is_within { (c.recv.buf, "rbuf") } else { (c.send.buf, "sbuf") };
@@ -144,9 +148,8 @@ unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
         send = unsafe { elements(from, elements_of(row.send), c.dtype, name) }?;
     }
     if receives(row.root, is_root, args.in_place) {
-        let name = if row.send == Extent::Nothing { "buf" } else { "rbuf" };
         // SAFETY: passed on.
-        recv = unsafe { elements(c.recv.buf, elements_of(row.recv), c.dtype, name) }?;
+        recv = unsafe { elements(c.recv.buf, elements_of(row.recv), c.dtype, "rbuf") }?;
     }
     if !has_blocks {
         args.bytes = bytes_of(args.count, c.dtype)?;
@@ -250,13 +253,11 @@ unsafe fn buffer(
 
 /// Elements in one block for each rank.
 fn for_all(comm: &Comm, reduces: bool, count: u64) -> Result<u64> {
-    match count.checked_mul(u64::from(comm.size().unsigned_abs())) {
-        Some(all) => Ok(all),
-        None => {
-            let name = if reduces { "count" } else { "count_per_rank" };
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {count} is more than memory can hold")
-        }
+    if let Some(all) = count.checked_mul(u64::from(comm.size().unsigned_abs())) {
+        return Ok(all);
     }
+    let name = if reduces { "count" } else { "count_per_rank" };
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {count} is more than memory can hold")
 }
 
 #[inline]

@@ -26,19 +26,15 @@ impl Access {
     const WRITTEN: Access = Access { reads: false, writes: true };
     const BOTH: Access = Access { reads: true, writes: true };
 
-    /// Access to the buffers of a collective: to the data of this rank, and to its result. In place
-    /// one buffer is both, except that nothing is written to that of a root which sends.
-    fn of(args: &CollArgs, rank: i32) -> (Access, Access) {
-        let recv = match args.kind {
+    /// Access to the buffer of the result. The data of a rank are only read.
+    fn of_result(args: &CollArgs, rank: i32) -> Access {
+        match args.kind {
             Kind::Bcast if rank == args.root => Access::READ,
-            // The first rank's result of an exclusive one stays as it was.
-            Kind::Exscan => Access::BOTH,
-            // What comes from nobody is not written.
-            Kind::NeighborAlltoallv => Access::BOTH,
+            // The first rank's result stays as it was, and where nothing comes from a neighbor.
+            Kind::Exscan | Kind::NeighborAlltoallv => Access::BOTH,
             _ if args.in_place => Access::BOTH,
             _ => Access::WRITTEN,
-        };
-        (Access::READ, recv)
+        }
     }
 }
 
@@ -134,16 +130,16 @@ impl Stage {
 /// Replaces the buffers that the host cannot reach by host memory that stands for them.
 pub(super) fn stage(comm: &Comm, mut args: CollArgs) -> Result<(CollArgs, Stage)> {
     let mut stage = Stage::default();
-    let (send, recv) = Access::of(&args, comm.rank);
+    let recv = Access::of_result(&args, comm.rank);
     let row = args.row();
     if args.in_place && row.root == Root::Send {
-        args.send = stage.buffer(comm, &args.send, send)?;
+        args.send = stage.buffer(comm, &args.send, Access::READ)?;
     } else if args.in_place && row.recv == Extent::Own && row.send != Extent::Own {
         stage.blocks_and_result(comm, &mut args)?;
         return Ok((args, stage));
     } else {
         if !args.in_place {
-            args.send = stage.buffer(comm, &args.send, send)?;
+            args.send = stage.buffer(comm, &args.send, Access::READ)?;
         }
         args.recv = stage.buffer(comm, &args.recv, recv)?;
     }
