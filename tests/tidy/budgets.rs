@@ -52,7 +52,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 110_455,
+        ceiling: 110_452,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -61,7 +61,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 79_977,
+        ceiling: 79_976,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.library().map(code_lines).sum(), vec![]),
     },
@@ -176,7 +176,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "#[inline(always)]",
         budget: 120,
-        ceiling: 423,
+        ceiling: 422,
         mend: "leave it to the compiler, unless a row of the instruction table shows 5 % or more",
         measure: |tree| {
             let count = |file: &File| file.text.matches("#[inline(always)]").count();
