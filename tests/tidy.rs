@@ -76,6 +76,8 @@ const MAX_TEST_LINES: usize = 670;
 mod budgets;
 #[path = "tidy/entries.rs"]
 mod entries;
+#[path = "tidy/glossary.rs"]
+mod glossary;
 #[path = "tidy/imports.rs"]
 mod imports;
 #[path = "tidy/lists.rs"]
