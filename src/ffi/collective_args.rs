@@ -37,13 +37,13 @@ impl Side {
     }
 
     /// One of blocks with their own sizes and places.
-    #[inline(always)]
+    #[inline]
     pub(super) fn blocks(buf: *const c_void, counts: *const u64, displs: *const u64) -> Side {
         Side { counts, displs, ..Side::new(buf, 0) }
     }
 
     /// One of blocks for chosen ranks.
-    #[inline(always)]
+    #[inline]
     pub(super) fn of(self, count: u64, ranks: *const i32) -> Side {
         Side { count, ranks, ..self }
     }
@@ -71,9 +71,9 @@ impl CArgs {
 ///
 /// # Safety
 /// The buffers stay valid until the collective is over; the lists are read before this returns.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<()> {
-    let row = args.row();
+    let row = args.row;
     if row.recv == Extent::Nothing {
         return Ok(());
     }
@@ -103,7 +103,7 @@ pub(super) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<
 ///
 /// # Safety
 /// As [`set`].
-#[inline]
+#[inline(always)]
 unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()> {
     let mut send = Region::EMPTY;
     if has_send && !args.in_place {
@@ -127,7 +127,7 @@ unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()>
 /// As [`set`].
 #[inline(never)]
 unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
-    let (row, is_root) = (args.row(), comm.rank() == c.root);
+    let (row, is_root) = (args.row, comm.rank() == c.root);
     args.count = c.recv.count;
     let has_blocks = row.send == Extent::All || row.recv == Extent::All;
     let all = if has_blocks { for_all(comm, row.reduces, args.count)? } else { 0 };
@@ -176,7 +176,7 @@ fn receives(root: Root, is_root: bool, in_place: bool) -> bool {
 /// As [`set`].
 #[inline(never)]
 unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
-    let (row, rank) = (args.row(), comm.rank());
+    let (row, rank) = (args.row, comm.rank());
     let (mut out, mut into) = (c.send, c.recv);
     if row.reduces {
         // SAFETY: passed on.

@@ -24,7 +24,7 @@ pub(super) const MOST: usize = c_int::MAX as usize;
 /// Whether MPI's counts hold it. Decided from what all ranks pass alike; blocks of different sizes
 /// are not known to all, and find a unit in which they fit.
 fn takes(endpoint: &Endpoint, args: &CollArgs) -> bool {
-    let is_various = args.row().is_varied() && !args.row().reduces;
+    let is_various = args.row.is_varied() && !args.row.reduces;
     let has = is_various || bytes(args, endpoint.size) <= MOST || large::take(endpoint, args);
     has && !(endpoint.is_intel && has_empty_block(args))
 }
@@ -35,11 +35,11 @@ pub(super) fn bytes(args: &CollArgs, size: c_int) -> usize {
     let counted = |extent, buffer: &Buffer| match extent {
         Extent::Nothing => 0,
         // This rank's own part of such may be in place, where it does not count.
-        _ if args.row().is_varied() => buffer.span(),
+        _ if args.row.is_varied() => buffer.span(),
         Extent::All => args.bytes.saturating_mul(ranks),
         _ => args.bytes,
     };
-    counted(args.row().send, &args.send).max(counted(args.row().recv, &args.recv))
+    counted(args.row.send, &args.send).max(counted(args.row.recv, &args.recv))
 }
 
 /// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB
@@ -162,7 +162,7 @@ impl Call<'_> {
                 mpi!(self, MPI_Bcast, MPI_Ibcast, at, count, byte, args.root)
             }
             (_, Some(by)) => self.reduction(args, by),
-            _ if args.row().is_varied() => self.various_blocks(args),
+            _ if args.row.is_varied() => self.various_blocks(args),
             _ => self.equal_blocks(args),
         }
     }

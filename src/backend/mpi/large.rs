@@ -78,7 +78,7 @@ impl Call<'_> {
                 let pair = op::pair(self.endpoint.mpi, by)?;
                 self.large_reduction(args, pair)
             }
-            _ if args.row().is_varied() => self.large_various_blocks(args),
+            _ if args.row.is_varied() => self.large_various_blocks(args),
             _ => self.large_equal_blocks(args),
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn refuses(args: &CollArgs) -> Option<String> {
         | coll::Kind::Scatter
         | coll::Kind::Allgather
         | coll::Kind::Alltoall => None,
-        _ if args.row().is_varied() => Some(
+        _ if args.row.is_varied() => Some(
             "NCCL has blocks of one size only, and a rank without data cannot tell where the \
              others' is"
                 .to_owned(),

@@ -73,6 +73,8 @@ pub struct Neighbors {
 pub struct CollArgs {
     /// The collective.
     pub kind: Kind,
+    /// Its properties.
+    pub row: &'static Row,
     /// Whether one buffer is DTL_IN_PLACE. That buffer then names its place in the other one.
     pub in_place: bool,
     /// Root; -1: none.
@@ -101,6 +103,7 @@ impl CollArgs {
     pub fn new(kind: Kind) -> CollArgs {
         CollArgs {
             kind,
+            row: kind.row(),
             in_place: false,
             root: -1,
             dtype: -1,
@@ -111,13 +114,6 @@ impl CollArgs {
             recv: Buffer::NONE,
             neighbors: None,
         }
-    }
-
-    /// The properties of the collective.
-    #[must_use]
-    #[inline(always)]
-    pub fn row(&self) -> &'static Row {
-        self.kind.row()
     }
 
     /// Whether operands may be taken in any order.
@@ -158,7 +154,7 @@ impl CollArgs {
     /// In place: names the place of the buffer that was not passed. A reduction whose result is a
     /// block has its data and its result in one buffer, which is no place in the other one.
     pub fn set_place(&mut self, rank: i32) {
-        let row = self.row();
+        let row = self.row;
         match (row.root, row.send, row.recv) {
             (Root::Send, ..) => self.recv = Buffer::Whole(self.send.block(rank, self.bytes)),
             (_, Extent::Own, Extent::Own) => self.send = self.recv.clone(),

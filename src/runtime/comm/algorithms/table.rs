@@ -36,7 +36,7 @@ pub enum Root {
 type List = fn(&mut dyn Steps, Group, Way<'_>, &CollArgs) -> Result<()>;
 
 /// Properties of a collective.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The collective.
     pub kind: Kind,

@@ -203,7 +203,7 @@ impl Case {
             recv: Buffer::Whole(recv),
             ..CollArgs::new(self.kind)
         };
-        (args.row().list)(s, g, way, &args)
+        (args.row.list)(s, g, way, &args)
     }
 
     /// Collectives with a block for each rank. In place: this rank's block is in the buffer of all

@@ -131,7 +131,7 @@ impl Stage {
 pub(super) fn stage(comm: &Comm, mut args: CollArgs) -> Result<(CollArgs, Stage)> {
     let mut stage = Stage::default();
     let recv = Access::of_result(&args, comm.rank);
-    let row = args.row();
+    let row = args.row;
     if args.in_place && row.root == Root::Send {
         args.send = stage.buffer(comm, &args.send, Access::READ)?;
     } else if args.in_place && row.recv == Extent::Own && row.send != Extent::Own {

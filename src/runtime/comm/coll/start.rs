@@ -63,7 +63,7 @@ impl Begun {
 /// Checks what the library cannot run, whatever its algorithm.
 #[inline(always)]
 fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
-    if args.row().root != Root::None {
+    if args.row.root != Root::None {
         check_root(comm, args)?;
     }
     match (&args.send, &args.recv) {
@@ -84,7 +84,7 @@ fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
         );
     }
     if args.in_place && comm.rank() != root {
-        let name = if args.row().root == Root::Send { "rbuf" } else { "sbuf" };
+        let name = if args.row.root == Root::Send { "rbuf" } else { "sbuf" };
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{name}: DTL_IN_PLACE is for the root (rank {root}) only"
@@ -156,7 +156,7 @@ fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> 
 #[inline(never)]
 fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Begun> {
     let way = Way { how, levels: comm.levels.as_ref() };
-    comm.prepare(Call::of(args), args.reduction, |s, g| (args.row().list)(s, g, way, args))
+    comm.prepare(Call::of(args), args.reduction, |s, g| (args.row.list)(s, g, way, args))
 }
 
 /// Begins a barrier under another name, by the library's own algorithms, so that this rank serves
@@ -193,9 +193,10 @@ fn wait_for(comm: &Comm, begun: Result<Begun>) -> Result<()> {
 
 impl Comm {
     /// Selects the algorithm for a call; the first use of each is explained.
+    #[inline]
     fn choose(&self, args: &CollArgs) -> Algorithm {
         let (kind, commutes) = (args.kind, args.commutes());
-        let bytes = args.row().deciding_bytes(args.bytes);
+        let bytes = args.row.deciding_bytes(args.bytes);
         let allowed = Allowed {
             two_level: self
                 .levels
