@@ -52,7 +52,7 @@ impl Error {
         Error::new(status, format!("{what} {} ({status})", status_name(status).to_string_lossy()))
     }
 
-    /// The same status with `context: ` before the text.
+    /// Puts `context: ` before the text. The status stays.
     #[must_use]
     pub fn within(mut self, context: &str) -> Self {
         self.0.text = format!("{context}: {}", self.0.text);

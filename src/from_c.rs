@@ -98,7 +98,7 @@ pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
 /// Reads the caller's `struct_size` and checks it.
 ///
 /// # Safety
-/// `pointer` is null or points to a struct of at least the size it says.
+/// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usize> {
     const { assert!(T::IS_VERSIONED) };
     check_pointer(pointer, T::LAYOUT.name)?;
@@ -114,11 +114,13 @@ pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usi
 /// Longer (newer caller): accepted if the part unknown here is zero.
 ///
 /// # Safety
-/// `pointer` is null or points to a struct of at least the size it says.
+/// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
-    // SAFETY: passed on.
+    // SAFETY: `claimed_size` has the condition of this function, which our caller guarantees: the
+    // pointer is null or points to a struct of at least its own `struct_size`.
     let claimed = unsafe { claimed_size(pointer) }?;
-    // SAFETY: `claimed` bytes are there by the contract.
+    // SAFETY: the caller guarantees that at least `struct_size` bytes are there; `claimed` is that
+    // number, and `claimed_size` refuses null.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), claimed) };
     if let Some(at) = bytes.iter().skip(size_of::<T>()).position(|&byte| byte != 0) {
         return fail!(

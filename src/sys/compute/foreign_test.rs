@@ -98,7 +98,8 @@ pub enum Answer {
     Unasked,
 }
 
-/// See the module's text. All in one line of the cache.
+/// Direct call of a transport's foreign test function, without the frames of the transport. All
+/// fields lie in one cache line.
 #[repr(C, align(64))]
 pub struct Asking {
     test: Test,
@@ -197,11 +198,11 @@ mod tests {
 
     /// Over when it is asked for the third time; request 9 fails.
     unsafe extern "C" fn third(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int {
-        // SAFETY: `ask` gives writable places, which nobody else uses meanwhile.
+        // SAFETY: `ask` passes a writable place, which nobody else uses during the call.
         let request = unsafe { request.as_ref() };
-        // SAFETY: as above.
+        // SAFETY: `ask` passes a writable local of its own.
         let over = unsafe { over.as_mut() };
-        // SAFETY: as above.
+        // SAFETY: `ask` passes a writable place, which nobody else uses during the call.
         let status = unsafe { status.as_mut() };
         let (Some(request), Some(over), Some(status)) = (request, over, status) else { return 6 };
         if *request == 9 {

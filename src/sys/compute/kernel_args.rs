@@ -16,7 +16,7 @@ const ALIGN: usize = 16;
 #[repr(align(16))]
 struct Bytes([u8; INLINE_BYTES]);
 
-/// See the module's text.
+/// Copy of a kernel's argument list, which lives until the kernel has run.
 #[allow(clippy::large_enum_variant, reason = "short lists are meant to need no allocation")]
 pub enum ArgPack {
     /// Short lists.

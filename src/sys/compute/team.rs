@@ -38,7 +38,7 @@ const ONE: u32 = 1;
 /// One more piece of news; below are those asleep.
 const NEWS: u64 = 1 << 32;
 
-/// See the module's text.
+/// Board of jobs that a caller and the threads of a team work on together (fork and join).
 pub struct Team<J> {
     board: Board<J>,
     owned: Owned,

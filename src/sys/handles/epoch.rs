@@ -211,8 +211,8 @@ pub fn enter() -> Guard {
     guard
 }
 
-/// The same where [`is_cheap`] holds: whoever finds inside that it does not leaves again before any
-/// object is looked at.
+/// Enters without a real fence, which is enough where [`is_cheap`] holds. A caller that finds,
+/// once inside, that it does not hold must leave before it uses any object.
 #[must_use]
 #[inline(always)]
 pub fn enter_cheaply() -> Guard {

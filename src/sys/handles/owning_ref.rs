@@ -5,27 +5,27 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// See the module's text.
+/// Shared reference (`Arc`) to a whole, together with a direct reference to one part of it.
 #[repr(C)]
 pub struct Within<T: ?Sized, W: ?Sized> {
     whole: Arc<W>,
     part: NonNull<T>,
 }
 
-// SAFETY: used as the share that it is, and as a reference to the part.
+// SAFETY: it is an `Arc<W>` and a `&T`. The bounds are those under which both are Send.
 unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Send for Within<T, W> {}
-// SAFETY: as above.
+// SAFETY: it is an `Arc<W>` and a `&T`. The bounds are those under which both are Sync.
 unsafe impl<T: ?Sized + Sync, W: ?Sized + Send + Sync> Sync for Within<T, W> {}
 
 impl<T: ?Sized, W: ?Sized> Within<T, W> {
-    /// `part` finds it.
+    /// Makes a reference to the part that `part` returns.
     #[must_use]
     pub fn new(whole: Arc<W>, part: impl FnOnce(&W) -> &T) -> Self {
         let part = NonNull::from(part(&whole));
         Within { whole, part }
     }
 
-    /// As `new`, of a part that the whole may not have.
+    /// Makes a reference to a part that the whole may lack; `None`: it lacks it.
     #[must_use]
     pub fn find(whole: Arc<W>, part: impl FnOnce(&W) -> Option<&T>) -> Option<Self> {
         let part = NonNull::from(part(&whole)?);

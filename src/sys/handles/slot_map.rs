@@ -56,7 +56,8 @@ const BUSY: u64 = ELSEWHERE << 1;
 /// A place for an object. On lines of its own: threads look at neighbours at the same time.
 #[repr(C, align(64))]
 struct Slot<T> {
-    /// See the module's text.
+    /// Handle of the object, and lock of the slot: a turned index bit (`BUSY`, `ELSEWHERE`) marks
+    /// an object in use or a slot without one.
     word: AtomicU64,
     /// In a list of free ones: the next, or null.
     next: AtomicPtr<Slot<T>>,
@@ -367,14 +368,16 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// Puts an object of a group under a fresh handle. It is made in its place: built elsewhere and
-    /// copied, it would cost as much as the rest. `Err`: none is left, and it was not made.
+    /// Puts an object of a group under a fresh handle. `make` builds it in place: a copy would cost
+    /// as much as the rest of the call. `Err`: no slot is left; `make` was not called.
     #[inline(always)]
     pub fn put<F: FnOnce() -> T>(&'static self, group: u64, make: F) -> Result<u64, F> {
         self.put_by(epoch::spare_slots(), group, make)
     }
 
-    /// The same by who is inside.
+    /// Puts an object of a group under a fresh handle, for a caller inside the epoch: its guard
+    /// gives access to the thread's free slots without a look-up. `Err`: no slot is left; `make`
+    /// was not called.
     #[inline(always)]
     pub fn put_inside<F: FnOnce() -> T>(
         &'static self,
@@ -450,8 +453,8 @@ impl<T: Send + 'static> Pool<T> {
                 Err(Missed::Busy) => return Err(Missed::Own),
                 Err(missed) => return Err(missed),
             }
-            // Who asks again and again has it most of the time; between two of his looks is not the
-            // time for others to run.
+            // A thread that polls the object has it most of the time. The gap between two of its
+            // polls leaves no time for other threads to run.
             looks = looks.wrapping_add(1);
             if looks % SPINS == 0 { yield_now() } else { spin_loop() }
         };
@@ -465,7 +468,8 @@ impl<T: Send + 'static> Pool<T> {
         })
     }
 
-    /// The same, but waits for nobody, and who looks decides at the end what becomes of the object.
+    /// Locks an object without waiting. The holder of the lock decides at the end whether the
+    /// object stays.
     #[inline(always)]
     pub fn try_look(&'static self, handle: u64) -> Result<Locked<T>, Missed> {
         let Some(slot) = self.slot(index_of(handle)) else { return Err(Missed::Stale) };

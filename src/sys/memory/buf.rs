@@ -15,7 +15,8 @@ pub struct Addr(*mut c_void);
 
 // SAFETY: an address is a number; nothing here dereferences it without a contract of its own.
 unsafe impl Send for Addr {}
-// SAFETY: as above; it is Copy and has no interior.
+// SAFETY: an address is a number; a shared one can only be copied, and nothing here dereferences it
+// without a contract of its own.
 unsafe impl Sync for Addr {}
 
 impl Addr {
@@ -168,10 +169,10 @@ impl Region {
         }
     }
 
-    /// The same between regions that do not overlap, one of which another core uses as well. From
-    /// some KiB on by the string instruction, which does not fetch the lines that it overwrites:
-    /// they lie in the other core's cache, and a loop of stores waits for each (1 MiB between far
-    /// cores: 34 us, by a loop 130 us).
+    /// Copies as many bytes as both have, between regions that do not overlap and of which another
+    /// core uses one. From some KiB on it uses the string instruction, which does not fetch the
+    /// lines that it overwrites: they lie in the other core's cache, and a loop of stores waits for
+    /// each (1 MiB between far cores: 34 us, with a loop 130 us).
     #[inline]
     pub fn copy_across(self, source: Region) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -201,10 +202,11 @@ impl Region {
 
     /// Takes over `value` if its bytes are those of `expected`.
     pub fn swap_if(self, expected: Region, value: Region) {
-        // SAFETY: the region's maker vouches for its bytes; nobody writes them during the
-        // comparison, which the caller sees to.
+        // SAFETY: the region's maker guarantees its bytes; the caller ensures that nobody writes
+        // them during the comparison.
         let is = unsafe { self.as_slice() };
-        // SAFETY: as above.
+        // SAFETY: the maker of `expected` guarantees its bytes; the caller ensures that nobody
+        // writes them during the comparison.
         let shall = unsafe { expected.as_slice() };
         if is == shall {
             self.copy_from(value);

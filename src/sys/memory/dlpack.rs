@@ -189,7 +189,7 @@ struct Lent<M> {
     release: Release,
 }
 
-/// Lends a tensor out: its consumer has it until it calls the deleter.
+/// Lends a tensor out. The consumer has it until it calls the deleter.
 #[must_use]
 pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     let managed = dtl_dlpack_versioned_t {
@@ -202,7 +202,8 @@ pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     Box::into_raw(Box::new(Lent { managed, tensor, release })).cast()
 }
 
-/// The same in the struct of before DLPack 1.0, which cannot say that it must not be written.
+/// Lends a tensor out in the struct from before DLPack 1.0, which has no read-only flag. The
+/// consumer has it until it calls the deleter.
 #[must_use]
 pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_managed_t {
     let managed = dtl_dlpack_managed_t {

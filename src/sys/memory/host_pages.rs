@@ -56,12 +56,13 @@ pub fn first_hole(addr: Addr, size: u64) -> Option<usize> {
     for begin in (first..end).step_by(PAGES * page) {
         let len = (end - begin).min(PAGES * page);
         let at: *mut libc::c_void = std::ptr::without_provenance_mut(begin);
-        // SAFETY: any range of whole pages may be asked after; there is a byte for each page.
+        // SAFETY: mincore accepts any range of whole pages; `seen` has a byte for each of them.
         if unsafe { libc::mincore(at, len, seen.as_mut_ptr()) } != 0 {
             // In this part: page by page.
             let is_hole = |at: &usize| {
                 let at: *mut libc::c_void = std::ptr::without_provenance_mut(*at);
-                // SAFETY: as above, of one page.
+                // SAFETY: mincore accepts any range of whole pages; this is one page, and `seen`
+                // has a byte for it.
                 unsafe { libc::mincore(at, page, seen.as_mut_ptr()) != 0 }
             };
             return (begin..begin + len).step_by(page).find(is_hole).or(Some(begin));

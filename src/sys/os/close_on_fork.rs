@@ -110,7 +110,7 @@ mod tests {
         assert!(witness.read(&mut [0]).is_err(), "the child has that one");
         // SAFETY: our child.
         unsafe { libc::kill(child, libc::SIGKILL) };
-        // SAFETY: as above; no status is wanted.
+        // SAFETY: our child, which nobody else reaps; the null pointer requests no status.
         assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
     }
 }

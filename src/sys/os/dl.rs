@@ -12,9 +12,9 @@ use std::ptr::NonNull;
 /// owner.
 pub struct Module(NonNull<c_void>);
 
-// SAFETY: the loader's handle is a number to all threads alike; dlsym may be called from any.
+// SAFETY: the loader's handle is not bound to a thread; dlsym may be called from any.
 unsafe impl Send for Module {}
-// SAFETY: as above.
+// SAFETY: dlsym may be called from several threads at once with one handle.
 unsafe impl Sync for Module {}
 
 impl Module {

@@ -25,7 +25,7 @@ pub fn new(given: RawFd) -> io::Result<OwnedFd> {
     keep(unsafe { OwnedFd::from_raw_fd(given) })
 }
 
-/// The same descriptor under a number that is no standard stream's.
+/// Moves a descriptor to a number above the standard streams', if it is not there yet.
 pub fn keep(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= FIRST { Ok(fd) } else { again(&fd) }
 }

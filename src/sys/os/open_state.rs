@@ -26,7 +26,7 @@ struct Page {
     pass: AtomicU64,
 }
 
-/// See the module's text.
+/// State of the library that every call checks first, in a page that the kernel zeroes on fork.
 pub struct Gate {
     page: AtomicPtr<Page>,
 }

@@ -66,12 +66,14 @@ impl Memory {
         Ok(mapped)
     }
 
-    /// `len` bytes of this process alone, all zero; pages come with their first use.
+    /// Maps `len` zeroed bytes of this process alone, not counted against the commit limit
+    /// (MAP_NORESERVE). Pages are allocated at their first use.
     pub fn private(len: usize) -> io::Result<Arc<Self>> {
         Self::map(None, libc::MAP_NORESERVE, 0, len, 1)
     }
 
-    /// The same, refused if there could never be so many.
+    /// Maps `len` zeroed bytes of this process alone, without MAP_NORESERVE: the kernel refuses
+    /// more than it could ever provide. Pages are allocated at their first use.
     pub fn reserved(len: usize) -> io::Result<Arc<Self>> {
         Self::map(None, 0, 0, len, 1)
     }
@@ -233,9 +235,9 @@ pub struct Word {
     _memory: Arc<Memory>,
 }
 
-// SAFETY: it is a reference to an atomic in memory that it keeps mapped.
+// SAFETY: a reference to an atomic may move to another thread; `_memory` keeps it mapped.
 unsafe impl Send for Word {}
-// SAFETY: as above.
+// SAFETY: threads may share a reference to an atomic; `_memory` keeps it mapped.
 unsafe impl Sync for Word {}
 
 impl Deref for Word {

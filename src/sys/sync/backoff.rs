@@ -5,12 +5,13 @@ use std::time::Duration;
 
 /// Polls that spin before the first yield: a few times as long as a cache line takes to arrive.
 const SPINS: u32 = 50;
-/// The same for who waits for threads or processes that have a processor each: a yield would help
-/// none of them, and may give the processor away to something else for milliseconds.
+/// Polls that spin before the first yield where each thread or process has a processor of its own:
+/// a yield would help none of them, and may give the processor to something else for milliseconds.
 const LONG_SPINS: u32 = 2_000;
-/// Where they are more than the processors, whoever spins keeps the one from its work that it waits
-/// for. Four ranks on two processors: a broadcast and a barrier take a sixth less time with 1 than
-/// with 12, barriers alone as long.
+/// Polls that spin before the first yield where there are more waiters than processors: a spinning
+/// waiter can keep the one that it waits for from running. Four ranks on two processors: a
+/// broadcast and a barrier take a sixth less time with 1 than with 12, barriers alone take equally
+/// long.
 const CROWDED_SPINS: u32 = 1;
 /// Polls that yield before the first sleep (a yield is about half a microsecond).
 const YIELDS: u32 = 2_000;
@@ -67,9 +68,9 @@ impl Backoff {
         }
     }
 
-    /// As [`Backoff::pause`], where there may be somebody who wakes: `rest` sleeps for the given
-    /// time at most unless there is news since the call that set its first argument, and answers
-    /// whether it can. `spins` as [`spins`] says.
+    /// Pauses between two polls that found nothing, where another thread may wake this one. `rest`
+    /// sleeps for at most the given time, unless there is news since the call that set its first
+    /// argument; it returns whether it can sleep. `spins`: the result of [`spins`].
     #[inline]
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
@@ -106,8 +107,8 @@ impl Backoff {
 /// awake.
 const SPIN_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 200_000;
-/// The same where there are more threads than processors: whoever spins keeps another one from its
-/// work.
+/// Time to spin, and to spin or yield, before the sleep where there are more threads than
+/// processors: a spinning thread keeps another one from running.
 const CROWDED_SPIN_NS: u64 = 2_000;
 const CROWDED_PATIENCE_NS: u64 = 50_000;
 /// Polls from one look at the clock to the next.

@@ -20,7 +20,7 @@ use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 /// Nobody's mark.
 const NOBODY: usize = 1;
 
-/// See the module's text.
+/// Lock that is only tried, never waited for, and that is cheap for the first thread that takes it.
 pub struct Turn {
     /// The first thread's mark (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,

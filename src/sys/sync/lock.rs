@@ -81,12 +81,12 @@ impl Condvar {
         Condvar(sync::Condvar::new())
     }
 
-    /// Unlocks, waits to be notified (or for no reason), locks again.
+    /// Unlocks, waits until notified or woken spuriously, then locks again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As `wait`, for a limited time.
+    /// Unlocks, waits until notified, woken spuriously or `limit` has passed, then locks again.
     pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
         self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
     }

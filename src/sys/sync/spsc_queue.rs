@@ -18,7 +18,7 @@ pub const WORDS: usize = sync::size(12, 2);
 /// What goes through.
 pub type Record = [u64; WORDS];
 
-/// See the module's text.
+/// Bounded queue of records with one writing thread and one reader at a time.
 pub struct Journal {
     slots: Box<[[AtomicU64; WORDS]]>,
     /// Records so far; only the writer stores it.

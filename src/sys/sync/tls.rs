@@ -52,7 +52,8 @@ mod model {
 
             #[inline]
             pub(super) fn $set(value: *const ()) {
-                // SAFETY: as above; a plain store to the calling thread's own 8 bytes.
+                // SAFETY: a plain store to the calling thread's own 8 bytes, through the offset
+                // that the loader filled in. No other thread uses them.
                 unsafe {
                     asm!(
                         concat!("mov {offset}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),

@@ -11,7 +11,7 @@ pub(super) trait Rule: 'static {
     fn of(left: Self::Element, right: Self::Element) -> Self::Element;
 }
 
-/// The same with its operands exchanged.
+/// Rule `R` with its operands exchanged.
 pub(super) struct Swapped<R>(PhantomData<R>);
 impl<R: Rule> Rule for Swapped<R> {
     type Element = R::Element;

@@ -57,10 +57,10 @@ pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
     match level.0 {
         Set::Plain => fold::<R>,
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level exists, so the processor has the instructions.
+        // SAFETY: only `Level::all` makes this level, after it has detected AVX2.
         Set::Avx2 => |into, from| unsafe { fold_avx2::<R>(into, from) },
         #[cfg(all(target_arch = "x86_64", dtl_avx512))]
-        // SAFETY: as above.
+        // SAFETY: only `Level::all` makes this level, after it has detected these parts of AVX-512.
         Set::Avx512 => |into, from| unsafe { fold_avx512::<R>(into, from) },
     }
 }
@@ -89,11 +89,12 @@ fn fold<R: Rule>(into: Region, from: Region) {
         (into.addr().ptr().cast::<R::Element>(), from.addr().ptr().cast::<R::Element>());
     for index in 0..count {
         let (a, b) = (to.wrapping_add(index), other.wrapping_add(index));
-        // SAFETY: index < count, so the element lies in the region that its maker vouches for.
+        // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its bytes.
         let left = unsafe { a.read_unaligned() };
-        // SAFETY: as above.
+        // SAFETY: index < count, so the element lies in `from`, whose maker guarantees its bytes.
         let right = unsafe { b.read_unaligned() };
-        // SAFETY: as above; elements are made of plain numbers, for which any bits are valid.
+        // SAFETY: index < count, so the element lies in `into`, whose maker guarantees its bytes.
+        // Elements are made of plain numbers, for which any bits are valid.
         unsafe { a.write_unaligned(R::of(left, right)) };
     }
 }

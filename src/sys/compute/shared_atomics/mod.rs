@@ -293,7 +293,8 @@ fn swap_one<W: Width>(target: Region, swap: Swap) {
     write::<W>(swap.result, tried.unwrap_or_else(|was| was));
 }
 
-/// The same for one that needs a lock; the caller has it.
+/// Compares and swaps one element (all of `target`, at most 8 bytes) that no single instruction can
+/// change. The caller holds the lock.
 pub fn compare_and_swap_locked(target: Region, swap: Swap) {
     let mut held = [0_u8; 8];
     let mut wanted = [0_u8; 8];

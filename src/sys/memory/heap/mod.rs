@@ -64,7 +64,7 @@ impl Label {
         Label(word)
     }
 
-    /// The same tag, without the kind.
+    /// The label's word with its tag alone, without the kind.
     #[inline(always)]
     const fn tag(self) -> u64 {
         self.0 & 0xFF << remote_free::TAG_SHIFT

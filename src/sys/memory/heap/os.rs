@@ -51,8 +51,8 @@ pub(super) fn map(len: usize, align: usize) -> Option<usize> {
     Some(at)
 }
 
-/// As `map`, from the C library: Miri has no advice about pages, and gives no part of a mapping
-/// back.
+/// Allocates zeroed memory from the C library, in place of a mapping: Miri has no `madvise` and
+/// cannot unmap part of a mapping.
 fn allocate(len: usize, align: usize) -> Option<usize> {
     let mut at = ptr::null_mut();
     // SAFETY: new memory; writes the pointer to it.

@@ -59,11 +59,12 @@ static STORE: Mutex<Store> = Mutex::new(Store {
 /// # Safety
 /// The implementor guarantees exactly that.
 unsafe trait Plain: 'static {}
-// SAFETY: numbers and null links, all atomics.
+// SAFETY: numbers and links that may be null, all atomics: zeros are valid. It stays in place.
 unsafe impl Plain for Segment {}
-// SAFETY: as above.
+// SAFETY: numbers and links that may be null, all atomics: zeros are valid. It stays in place.
 unsafe impl Plain for Slab {}
-// SAFETY: as above.
+// SAFETY: numbers, flags and links that may be null, all atomics: zeros are valid. It stays in
+// place.
 unsafe impl Plain for Heap {}
 // SAFETY: an atomic.
 unsafe impl Plain for AtomicU64 {}

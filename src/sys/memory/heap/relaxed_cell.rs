@@ -35,13 +35,13 @@ impl Number {
         self.set(self.get().wrapping_sub(value));
     }
 
-    /// As `get`, and what was written before the `publish` of that value is seen.
+    /// Loads the value (acquire). Everything written before the `publish` of that value is visible.
     #[inline]
     pub(super) fn observe(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 
-    /// As `set`, for `observe`.
+    /// Stores the value (release): earlier writes are visible to a thread that `observe`s it.
     #[inline]
     pub(super) fn publish(&self, value: usize) {
         self.0.store(value, Ordering::Release);

@@ -57,10 +57,11 @@ impl Segment {
     #[inline]
     pub(super) fn slab(&self, number: usize) -> &'static Slab {
         let slabs = self.slabs.load(Ordering::Relaxed);
-        // SAFETY: the store made as many slabs, for ever, as the segment's cut has; callers keep to
-        // it.
+        // SAFETY: the store has made as many slabs, for ever, as the segment's cut has; the caller
+        // ensures that `number` is one of them.
         let slab = unsafe { slabs.add(number) };
-        // SAFETY: as above.
+        // SAFETY: `number` is below `slab_count`, which the caller ensures, so this is one of the
+        // slabs that the store has made; they live for ever.
         unsafe { &*slab }
     }
 
@@ -118,10 +119,11 @@ impl Slab {
     #[inline(always)]
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         let words = self.words.load(Ordering::Relaxed);
-        // SAFETY: callers take indices below `count`, and the store made at least as many words,
-        // for ever.
+        // SAFETY: callers pass indices below `count`, and the store has made at least as many
+        // words, for ever.
         let word = unsafe { words.add(index) };
-        // SAFETY: as above.
+        // SAFETY: `index` is below `count`, which the caller ensures, so this is one of the words
+        // that the store has made; they live for ever.
         unsafe { &*word }
     }
 

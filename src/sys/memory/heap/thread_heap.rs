@@ -20,7 +20,8 @@ const BINS: usize = size_class::CLASSES.next_power_of_two();
 const SMALL: usize = 1024;
 const SMALLS: usize = SMALL / QUANTUM;
 
-/// See the module's text.
+/// A thread's heap: for each class the slab that it allocates from, and others with free blocks.
+/// Only its thread works on it, but for the mail.
 #[repr(C, align(128))]
 pub(super) struct Heap {
     /// The slab last allocated from: likely that of the next block to be freed.

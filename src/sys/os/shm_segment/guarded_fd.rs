@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 
-/// See the module's text.
+/// File that closes its descriptor on drop only if the number still refers to this file.
 pub(super) struct Kept {
     file: ManuallyDrop<File>,
     identity: (u64, u64),
