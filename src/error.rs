@@ -1,4 +1,4 @@
-//! The one error type: a status code and a text that names the offender and says what to do.
+//! The one error type: a status code and a text that names the offender and the remedy.
 //!
 //! Not here: the thread's last error (`last_error`) and the codes (`abi::status`).
 
@@ -38,8 +38,9 @@ impl Error {
         &self.0.text
     }
 
-    /// A failure that a function of the program's told: "`what` DTL_ERROR_X (number)". A number
-    /// that is not a status is DTL_ERROR_NATIVE_BACKEND, as for the slots of registered backends.
+    /// Makes the error for a status that a function of the program returned:
+    /// "`what` DTL_ERROR_X (number)". A number that is not a status becomes
+    /// DTL_ERROR_NATIVE_BACKEND, as for the slots of registered backends.
     #[cold]
     #[must_use]
     pub fn told(what: &str, status: dtl_status_t) -> Self {
@@ -174,7 +175,7 @@ pub fn status_message(status: dtl_status_t) -> &'static CStr {
     find(status).map_or(c"unknown status", |entry| entry.2)
 }
 
-/// Whether a number (say, from a registered backend) is one of the statuses.
+/// Whether a number (for example from a registered backend) is one of the statuses.
 #[must_use]
 pub fn is_status(status: dtl_status_t) -> bool {
     find(status).is_some()

@@ -115,13 +115,13 @@ impl Mark {
         Mark(FAILURES.load(Ordering::Relaxed))
     }
 
-    /// The failure of the function, in the thread that called it: with what a call of ours in it
-    /// has said.
+    /// Adds the text of the dtl_ call that failed inside the function, if one did, to the
+    /// function's failure. Call it in the thread that called the function.
     #[cold]
     #[must_use]
     pub fn explain(self, error: Error) -> Error {
         match self.said(error.status()) {
-            // Of functions within each other that pass it on, once is enough.
+            // Nested functions that pass a failure on would repeat its text.
             Some(said) if said.starts_with(error.text()) => Error::new(error.status(), said),
             Some(said) => Error::new(error.status(), format!("{}: {said}", error.text())),
             None => error,

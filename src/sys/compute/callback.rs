@@ -5,7 +5,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::sys::memory::buf::Addr;
 
-/// Asks how an attribute is copied: `Ok(None)` = not at all.
+/// Calls the copy function of an attribute. `Ok(None)`: the attribute is not copied.
 pub fn copy_attribute(
     function: dtl_attribute_copy_fn_t,
     (comm, key): (dtl_comm_t, i32),
@@ -13,8 +13,8 @@ pub fn copy_attribute(
 ) -> Result<Option<Addr>, dtl_status_t> {
     let Some(function) = function else { return Ok(None) };
     let (mut copied, mut wanted) = (std::ptr::null_mut(), 0);
-    // SAFETY: who made the key gave this function for exactly these arguments; the outputs are
-    // locals that live through the call.
+    // SAFETY: the creator of the key passed this function for exactly these arguments; the outputs
+    // are locals that live through the call.
     let status =
         unsafe { function(comm, key, user.ptr(), value.ptr(), &raw mut copied, &raw mut wanted) };
     match status {
@@ -23,14 +23,14 @@ pub fn copy_attribute(
     }
 }
 
-/// Tells that an attribute has ended.
+/// Calls the delete function of an attribute.
 pub fn delete_attribute(
     function: dtl_attribute_delete_fn_t,
     (comm, key): (dtl_comm_t, i32),
     (user, value): (Addr, Addr),
 ) {
     if let Some(function) = function {
-        // SAFETY: who made the key gave this function for exactly these arguments.
+        // SAFETY: the creator of the key passed this function for exactly these arguments.
         unsafe { function(comm, key, user.ptr(), value.ptr()) }
     }
 }

@@ -1,19 +1,18 @@
-//! A foreign function that tells whether an operation is over, called by the very function that
-//! waits.
+//! A foreign test function (such as MPI_Test), called directly by the function that waits.
 //!
-//! In such a question large messages are copied by the kernel. A processor that comes back from
-//! there does not know any more where functions return to: each one between the question and the
-//! program costs some ten nanoseconds then. So who waits calls through this what he would else
-//! reach by his transport.
+//! During such a test the kernel may copy large messages. A processor that returns from the kernel
+//! has lost its predictions of return addresses: each function between the test and the program
+//! then costs some ten nanoseconds. So a waiting function calls the test through this module and
+//! not through its transport.
 
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Room for what any such function says of an operation.
+/// Bytes that any such function may write as an operation's status.
 pub const STATUS_ROOM: usize = 48;
 
-/// That room.
+/// Buffer for a foreign status.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct Status(pub [u8; STATUS_ROOM]);
@@ -50,14 +49,14 @@ impl Status {
     }
 }
 
-/// As MPI_Test: sets `over` to 1 once the operation is over, and then writes the status. What it
-/// returns is 0, or an error that the operation has ended with.
+/// Foreign test function with the arguments of MPI_Test. It sets `over` to 1 once the operation has
+/// completed, and then writes the status. It returns 0, or the error of the failed operation.
 pub type Test =
     unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
 
 /// In an operation's word, below the foreign request: it is a send.
 pub const SEND: u64 = 1;
-/// It is not a request alone: who started it asks after it himself.
+/// In an operation's word: the operation is more than a request; its transport tests it.
 pub const OTHER: u64 = 2;
 
 /// The request in an operation's word. Shifted as a number with a sign: the highest bits of all
@@ -68,13 +67,13 @@ pub fn request_in(word: u64) -> u64 {
     (word as i64 >> 2) as u64
 }
 
-/// What a question heard.
+/// Outputs of a test.
 pub struct Heard {
-    /// What the foreign function made of the request.
+    /// The request, as the foreign function left it.
     pub request: u64,
-    /// What it returned.
+    /// Return value of the foreign function.
     pub code: c_int,
-    /// What it wrote of a receive.
+    /// Status that it wrote for a receive.
     pub status: Status,
 }
 
@@ -87,14 +86,14 @@ impl Heard {
     }
 }
 
-/// What became of a question.
+/// Result of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It is over, well or not.
+    /// The operation has completed or failed.
     Over,
     /// Not yet.
     Pending,
-    /// It could not be asked here: ask the transport.
+    /// It cannot be tested here: test it through the transport.
     Unasked,
 }
 
@@ -103,15 +102,14 @@ pub enum Answer {
 #[repr(C, align(64))]
 pub struct Asking {
     test: Test,
-    /// In place of a status that nobody wants.
+    /// Passed in place of a status that nobody needs.
     nowhere: Addr,
-    /// The word that tells when foreign code may be called by any thread at any time, and what it
-    /// is then.
+    /// While this word equals `open`, any thread may call foreign code at any time.
     state: &'static AtomicU32,
     open: u32,
-    /// How many times a patient caller asks.
+    /// Number of tests that one patient call makes.
     often: AtomicU32,
-    /// While it is not 0, some operations are more than their requests.
+    /// Number of operations that may be more than their requests.
     odd: AtomicUsize,
 }
 
@@ -119,9 +117,9 @@ impl Asking {
     /// For the operations of one transport.
     ///
     /// # Safety
-    /// `test` may be called with the request in any word of that transport's which has not
-    /// [`OTHER`], as long as `state` is `open`, `odd` is 0 and it has not said that this request is
-    /// over; with `nowhere` (or what of its type says the same) as status.
+    /// `test` may be called with the request in any word of that transport that lacks [`OTHER`], as
+    /// long as `state` is `open`, `odd` is 0 and it has not reported this request as complete. It
+    /// accepts `nowhere` (or another value of that type with the same meaning) as status.
     #[must_use]
     pub unsafe fn new(
         test: Test,
@@ -140,8 +138,8 @@ impl Asking {
         }
     }
 
-    /// Asks, if it is patient again and again for some microseconds: of what two ranks do in turn,
-    /// such as a large message, each answer that is heard late makes the whole later.
+    /// Tests an operation, with `is_patient` repeatedly for some microseconds. Where two ranks take
+    /// turns, as in a large message, each step that is noticed late delays the whole.
     #[inline(always)]
     pub fn ask(&self, word: u64, heard: &mut Heard, is_patient: bool) -> Answer {
         let is_open = self.state.load(Ordering::Acquire) == self.open;
@@ -149,12 +147,14 @@ impl Asking {
             return Answer::Unasked;
         }
         heard.request = request_in(word);
-        // The other side writes less if nobody wants it.
+        // The foreign function writes less if nobody needs the status.
         let status =
             if word & SEND == 0 { &raw mut heard.status } else { self.nowhere.ptr().cast() };
         let (mut over, mut left) = (0, if is_patient { self.often() } else { 1 });
         loop {
-            // SAFETY: as `new` says; writable locals of the caller.
+            // SAFETY: the conditions of `new` hold: the word lacks OTHER, `odd` is 0 and `state` is
+            // `open` (all checked above), and callers pass no request that has been reported as
+            // complete. The pointers are to writable locals of ours and the caller's, or `nowhere`.
             heard.code = unsafe { (self.test)(&raw mut heard.request, &raw mut over, status) };
             if over != 0 || heard.code != 0 {
                 return Answer::Over;
@@ -166,24 +166,24 @@ impl Asking {
         }
     }
 
-    /// How many times a patient caller asks.
+    /// Number of tests that one patient call makes.
     pub fn often(&self) -> u32 {
         self.often.load(Ordering::Relaxed)
     }
 
-    /// At most so many times; not none.
+    /// Lowers that number to at most `often`, but not to 0.
     pub fn limit(&self, often: u32) {
         self.often.fetch_min(often.max(1), Ordering::Relaxed);
     }
 
-    /// Whether some operations may be more than their requests. Relaxed: who started an operation
-    /// is the one who asks after it, or heard of it from that thread.
+    /// Whether some operations may be more than their requests. Relaxed is enough: an operation is
+    /// tested by the thread that started it, or by one that has received it from that thread.
     #[inline(always)]
     pub fn has_odd(&self) -> bool {
         self.odd.load(Ordering::Relaxed) > 0
     }
 
-    /// So many are.
+    /// Sets the number of operations that may be more than their requests.
     pub fn set_odd(&self, count: usize) {
         self.odd.store(count, Ordering::Relaxed);
     }
@@ -196,7 +196,7 @@ mod tests {
     static STATE: AtomicU32 = AtomicU32::new(4);
     static ASKED: AtomicU32 = AtomicU32::new(0);
 
-    /// Over when it is asked for the third time; request 9 fails.
+    /// Reports completion at every third test; request 9 fails.
     unsafe extern "C" fn third(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int {
         // SAFETY: `ask` passes a writable place, which nobody else uses during the call.
         let request = unsafe { request.as_ref() };

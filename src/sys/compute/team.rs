@@ -1,12 +1,12 @@
-//! Fork and join: a caller shows a job to the threads of a team, works on it itself, and returns
-//! when nobody is at it any more. Who comes too late is not waited for.
+//! Fork and join: a caller publishes a job to the threads of a team, works on it itself, and
+//! returns when no member works on it any more. It does not wait for members that come too late.
 //!
 //! A board has a few places for jobs and a counter of news. Showing a job is two writes to one
 //! cache line: the place is open, and there is news. Members watch the counter, for a bounded time
 //! spinning and yielding, then asleep in the kernel. A member enters an open place by counting
 //! itself in, and counts itself out when it finds no more work; the caller closes the place and
-//! waits until the count is zero. A job may be a local of the caller: who is not in does not touch
-//! it.
+//! waits until the count is zero. A job may be a local of the caller: only members that are counted
+//! in touch it.
 //!
 //! Memory ordering. `job` is stored before `state` opens (release); a member enters by an acquire
 //! exchange that reads this store or a count that followed it (a release sequence), so it finds the
@@ -16,9 +16,9 @@
 //! are read-modify-writes, so the last value read follows each of them. `owned` is a lock: acquire
 //! exchange, release store. News and the number of sleepers are one word, so that every pair of
 //! "there is news" and "I shall sleep" has an order: either the first sees the sleeper and wakes
-//! it, or the second sees the news, here or by the kernel's compare, and does not sleep. Who leaves
-//! last and finds that the caller sleeps wakes it; the caller sleeps only on a word that says so.
-//! `tests/models` tries all of it.
+//! it, or the second sees the news, here or by the kernel's compare, and does not sleep. The member
+//! that leaves last wakes the caller if the word has `ASLEEP`; the caller sleeps only on a word
+//! that has it. `tests/models` tries all of it.
 
 use crate::sys::sync::backoff::Patience;
 use crate::sys::sync::futex;
@@ -87,7 +87,7 @@ impl<J: Sync> Team<J> {
         None
     }
 
-    /// Tells all members to look, waking at most this many of those who sleep.
+    /// Signals news to all members, and wakes at most `most` of those that sleep.
     #[inline]
     pub fn announce(&self, most: u32) {
         let before = self.board.news.fetch_add(NEWS, Ordering::Release);
@@ -255,7 +255,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
-    /// Runs a member until told to stop; it works on every job that it finds.
+    /// Runs a member until `stop` is set; it works on every job that it finds.
     fn member(team: &Team<AtomicUsize>, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
             let seen = team.news();
@@ -308,8 +308,8 @@ mod tests {
             for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
                 let job = AtomicUsize::new(0);
                 team.claim().unwrap().open(&job, 1, || ());
-                // The member may have come more than once, as it does not know whether there is
-                // work left.
+                // The member may have come more than once, as it cannot see whether there is work
+                // left.
                 let visits = job.swap(usize::MAX, Ordering::Relaxed);
                 assert!(visits < usize::MAX / 2, "somebody was at it after its end");
             }

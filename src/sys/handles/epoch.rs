@@ -64,7 +64,7 @@ pub(super) struct Record {
     owned: AtomicBool,
     /// Whether it is owned for one call only.
     borrowed: AtomicBool,
-    /// Whether entering needs a real fence, here because every entry asks for it.
+    /// Whether entering needs a real fence. It is in the record because every entry reads it.
     needs_fence: AtomicBool,
     /// Only the owner touches them; a later one sees what the earlier one has left, as it sees
     /// everything that one has written.
@@ -154,7 +154,8 @@ impl Drop for Owner {
     }
 }
 
-/// Asks the kernel for the cheap barrier. Call before the first entry, and again after a fork.
+/// Registers with the kernel for the cheap barrier. Call before the first entry, and again after a
+/// fork.
 pub fn prepare() {
     let records = RECORDS.lock();
     let needs_fence = membarrier::register();

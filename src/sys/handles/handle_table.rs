@@ -1,11 +1,11 @@
 //! Tables that turn 64-bit handles into objects: typed, generational, safe against stale handles
 //! and against a destroy that races a use.
 //!
-//! A handle is `type 8 | index 20 | generation 36`. A slot's word is the handle of its object, or,
-//! while it has none, the last one with a bit of its index turned: that is nobody's handle, as
-//! whoever brings it is led to another slot. So one compare tells whether a handle is of this type,
-//! of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that
-//! module for why it is safe.
+//! A handle is `type 8 | index 20 | generation 36`. A slot's word is the handle of its object.
+//! While it has none, the word is the last handle with one bit of its index turned, which is no
+//! valid handle: its index selects another slot. So one compare checks that a handle is of this
+//! type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see
+//! that module for why it is safe.
 
 use super::epoch::{self, Guard, Visit};
 use super::handle_ref::{EpochRef, HazardRef};
@@ -138,18 +138,19 @@ impl<T: Send + Sync + 'static> Table<T> {
         true
     }
 
-    /// The object, for as long as the guard lives. No shared memory is written.
+    /// Returns the object, for as long as the guard lives. Writes no shared memory.
     ///
     /// The slot's pointer is read before its word. A pointer that is not null stood there at a
     /// moment when this thread was inside its epoch, and `remove` takes it away before it lets the
-    /// object go: so the object lives as long as the guard. The word then says whether the handle
-    /// is live. Who was told it sees that object or a later one (of which the word is another); who
-    /// guessed it may get the one before.
+    /// object go: so the object lives as long as the guard. The word then shows whether the handle
+    /// is live. A thread that received the handle sees its object, or a later one whose word
+    /// differs. A thread that guessed the handle may get the object before.
     #[must_use]
     #[inline(always)]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
-        // SAFETY: as said above.
+        // SAFETY: null, or an object that was in the slot while this thread was inside its epoch:
+        // `remove` does not let it go before the guard ends.
         unsafe { object.as_ref() }
     }
 
@@ -396,7 +397,8 @@ mod tests {
         }
     }
 
-    /// Two threads use what `handle` says while `round` makes and destroys; drops are as many.
+    /// Two threads use the current handle while `round` creates and destroys objects. As many are
+    /// dropped as were made.
     fn race(rounds: u64, table: &Table<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
         let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let drops = Arc::new(AtomicU64::new(0));

@@ -1,5 +1,5 @@
-//! A share of something that has one part which is used all the time: the way to that is kept
-//! beside the share, so that nobody goes through the whole to find it.
+//! Shared reference to a whole of which one part is used all the time: a direct reference to the
+//! part is stored beside it, so that no use goes through the whole.
 
 use std::ops::Deref;
 use std::ptr::NonNull;

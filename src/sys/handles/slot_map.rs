@@ -1,28 +1,31 @@
-//! Handles to objects that stay where they are: slots that are never freed, each with a lock of its
-//! own. For objects that come and go with every operation: at their end neither memory nor a
-//! barrier of all threads is asked for, as `handle_table` must do, whose objects are used without a
-//! lock. An object costs one atomic read-modify-write in its life, to look at it once: slots come
-//! from those that the thread has given back before, as long as it has some.
+//! Handles to objects that stay in place: slots that are never freed, each with a lock of its own.
+//! For objects that come and go with every operation. Their end needs neither the allocator nor a
+//! barrier of all threads, which `handle_table` needs because its objects are used without a lock.
+//! An object that is used once costs one atomic read-modify-write in its life: a thread reuses the
+//! slots that it has given back before, as long as it has some.
 //!
-//! A slot's word is its object's handle. While somebody looks at the object, and while there is
-//! none, it is that of the object or of the last one with one of two bits of its index turned:
-//! nobody's handle, as whoever brings it is led to another slot (`handle_table`).
+//! A slot's word is its object's handle. While the object is in use, and while there is none, the
+//! word is that handle, or the last one, with one of two bits of its index turned. That is no valid
+//! handle: its index selects another slot (`handle_table`).
 //!
 //! Memory ordering. The word is the lock of a slot: taken with an acquire exchange of the handle
 //! for that with `BUSY` turned, given back with a release store of the handle, or of that with
-//! `ELSEWHERE` turned at the end of the object. So who has an old handle never has the lock; and
-//! who gets it sees the object that the release store of the same handle has published. A slot
-//! without an object belongs to who ended that, and then to who took it from the free list, which
-//! passes it on by a release exchange and an acquire one, so the next object is written after the
-//! last one is gone. Its head counts, so that a slot that was taken and given back meanwhile is not
-//! mistaken for itself. What an object belongs to (`group`) is told without its lock: who looks at
-//! it may do so for long. It is read between two looks at the word, and stored with release after
-//! the word of the object before: who reads a later one sees that the word has gone, too. A
-//! thread's own free slots are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is
-//! stored with release and acquired in the shared list: who has loaded a head may find its slot in
-//! another thread's list by then, and in front of one of a chunk that it has not heard of; what it
-//! reads of that is whole, and then thrown away with the head. Chunks of slots are published as in
-//! `handle_table`. `tests/models` tries all of it.
+//! `ELSEWHERE` turned at the end of the object. So a thread with an old handle never gets the lock,
+//! and a thread that gets it sees the object that the release store of the same handle has
+//! published. A slot without an object belongs to the thread that ended the object, and then to the
+//! one that took the slot from the free list. The list passes it on by a release exchange and an
+//! acquire one, so the next object is written after the last one is gone. The list's head has a
+//! counter, so that a slot that was taken and given back meanwhile is not mistaken for one that
+//! stayed (ABA).
+//!
+//! The group of an object (`group`) is read without the lock, which may be held for long. It is
+//! read between two loads of the word, and stored with release after the word of the object before:
+//! a thread that reads a later group sees that the word has gone, too. A thread's own free slots
+//! are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is stored with release and
+//! loaded with acquire in the shared list: the slot of a loaded head may by then be in another
+//! thread's list, in front of a slot of a chunk that the loading thread has not seen published.
+//! What it reads of that slot is complete, and is then discarded with the head. Chunks of slots are
+//! published as in `handle_table`. `tests/models` tries all of it.
 
 use super::epoch::{self, Guard};
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
@@ -171,7 +174,8 @@ impl<T> Deref for Locked<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         let object = self.slot.object.get().cast::<T>();
-        // SAFETY: as in `deref_mut`: the lock keeps the object where it is and everybody else away.
+        // SAFETY: the slot is live and `self` has its lock: the object is there, stays, and only
+        // holders of `self` reach it.
         unsafe { &*object }
     }
 }
@@ -180,8 +184,8 @@ impl<T> DerefMut for Locked<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         let object = self.slot.object.get().cast::<T>();
-        // SAFETY: in a live slot whose lock this has: the object is there and stays, and nobody
-        // else reaches it.
+        // SAFETY: the slot is live and `self` has its lock: the object is there, stays, and nobody
+        // else reaches it. `self` is borrowed exclusively.
         unsafe { &mut *object }
     }
 }

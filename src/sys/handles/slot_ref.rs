@@ -30,9 +30,8 @@ impl<T> SlotRef<T> {
     #[inline(always)]
     pub fn get(self, _inside: &Guard, handle: u64) -> Option<&T> {
         let object = hints::usual(self.0)?.object_of(handle)?;
-        // SAFETY: as in `Table::get`: the pointer was in the slot while this thread was inside the
-        // epoch, and `remove` takes it away before it lets the object go, so the object lives as
-        // long as the guard.
+        // SAFETY: the pointer was in the slot while this thread was inside the epoch, and `remove`
+        // takes it away before it lets the object go, so the object lives as long as the guard.
         Some(unsafe { &*object })
     }
 }

@@ -1,7 +1,7 @@
 //! DLPack: tensors that are lent to other libraries and taken from them, and what its numbers mean.
 //!
-//! A tensor crosses as a pointer to a struct that says how it is given up. Who owns the memory
-//! behind it is `runtime::array`'s to know.
+//! A tensor crosses as a pointer to a struct with the function that releases it. `runtime::array`
+//! tracks who owns the memory behind it.
 
 use super::buf::Addr;
 use crate::abi::array::*;
@@ -40,8 +40,8 @@ const DEVICES: [(i32, &str); 16] = [
     (18, "kDLTrn"),
 ];
 
-/// Number, code and bits of the dtypes that both know. Of two with the same code and bits the first
-/// is imported.
+/// Number, code and bits of the dtypes that both sides have. Of two with the same code and bits the
+/// first is imported.
 const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_INT8, 0, 8),
     (DTL_DTYPE_INT16, 0, 16),

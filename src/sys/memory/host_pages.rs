@@ -30,7 +30,7 @@ pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// Locks pages in memory, or says why not.
+/// Locks pages in memory. `Err`: the system's reason.
 pub fn lock(addr: Addr, size: u64) -> Result<(), String> {
     // SAFETY: mlock changes no bytes; a range that is not all there is refused.
     if unsafe { libc::mlock(addr.ptr(), size as usize) } == 0 {
@@ -39,9 +39,9 @@ pub fn lock(addr: Addr, size: u64) -> Result<(), String> {
     Err(std::io::Error::last_os_error().to_string())
 }
 
-/// Undoes [`lock`].
+/// Unlocks pages that [`lock`] has locked.
 pub fn unlock(addr: Addr, size: u64) {
-    // SAFETY: as in `lock`.
+    // SAFETY: munlock changes no bytes; a range that is not all there is refused.
     let _ = unsafe { libc::munlock(addr.ptr(), size as usize) };
 }
 

@@ -1,5 +1,5 @@
-//! Descriptors that a forked child does not keep: sockets whose end tells others that this process
-//! has gone.
+//! Descriptors that a forked child does not keep: sockets whose closing signals to others that this
+//! process has gone.
 //!
 //! A child gets a copy of every descriptor, and a socket lives as long as any copy of it. So the
 //! child closes those that are noted here, before fork returns in it. One that runs another program

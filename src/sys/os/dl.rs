@@ -31,8 +31,8 @@ impl Module {
         NonNull::new(handle).map(Module).ok_or_else(last_error)
     }
 
-    /// An object that is loaded already, by whomever: its path or the name that it was asked for
-    /// by.
+    /// Returns an object that is already loaded, by its path or by the name under which it was
+    /// requested.
     #[must_use]
     pub fn loaded(path: &Path) -> Option<Self> {
         Self::reopen(path, libc::RTLD_LOCAL)
@@ -70,7 +70,7 @@ pub fn process_symbol(name: &CStr) -> Option<Addr> {
     (!address.is_null()).then(|| Addr::new(address))
 }
 
-/// The paths of all loaded objects, as the loader knows them.
+/// Returns the paths of all loaded objects, as the loader reports them.
 #[must_use]
 pub fn loaded_files() -> Vec<PathBuf> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, list: *mut c_void) -> i32 {
@@ -92,7 +92,7 @@ pub fn loaded_files() -> Vec<PathBuf> {
     list
 }
 
-/// What the loader says of this thread's last failure.
+/// Returns the loader's text for this thread's last failure.
 fn last_error() -> String {
     // SAFETY: takes nothing; the text stays valid until this thread's next call of the loader.
     let text = unsafe { libc::dlerror() };
@@ -116,7 +116,7 @@ pub fn own_file() -> Option<PathBuf> {
 pub fn file_of(address: Addr) -> Option<PathBuf> {
     // SAFETY: all-zero is a valid Dl_info: null pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: `info` is a writable local; any address may be asked after.
+    // SAFETY: `info` is a writable local; dladdr accepts any address.
     let found = unsafe { libc::dladdr(address.ptr(), &raw mut info) } != 0;
     let name: *const c_char = info.dli_fname;
     if !found || name.is_null() {
@@ -124,7 +124,7 @@ pub fn file_of(address: Addr) -> Option<PathBuf> {
     }
     // SAFETY: not null, so a NUL-terminated path.
     let name = unsafe { CStr::from_ptr(name) };
-    // For the program itself the loader only knows what it was called by.
+    // For the program itself the loader only has the name by which it was called.
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     let program = || std::fs::read_link("/proc/self/exe").ok();
     if name.to_bytes().contains(&b'/') {

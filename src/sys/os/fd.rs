@@ -97,15 +97,14 @@ pub fn occupy_standard() -> io::Result<Vec<File>> {
     }
 }
 
-/// Whether this process can have so many descriptors more, asked by having them for a moment.
+/// Checks that this process can have `count` more descriptors, by opening them for a moment.
 pub fn room_for(count: usize) -> io::Result<()> {
     let first = keep(rustix::fs::memfd_create(c"dtl", MemfdFlags::CLOEXEC)?)?;
     let rest: io::Result<Vec<OwnedFd>> = (1..count).map(|_| again(&first)).collect();
     rest.map(drop)
 }
 
-/// What to do about an error that says that there are no descriptors left; `None`: it says
-/// something else.
+/// Returns the remedy for an error that no descriptors are left; `None`: it is another error.
 #[must_use]
 pub fn shortage(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {

@@ -1,6 +1,6 @@
-//! What this machine is: memory, cores and how they hang together, caches, the CPU's name, and what
-//! of it the control groups leave to this process. Read from /proc and /sys; what is not told there
-//! is 0.
+//! Properties of this machine: memory, cores and their topology, caches, the CPU's name, and the
+//! share that the control groups leave to this process. Read from /proc and /sys; a value that is
+//! not reported there is 0.
 
 use std::fs;
 use std::io::Read;
@@ -85,14 +85,14 @@ pub fn cpu_name() -> String {
         .map_or_else(|| "CPU".to_owned(), |name| name.trim().to_owned())
 }
 
-/// The CPUs (hardware threads) that the calling thread may run on, ascending; none = the kernel
-/// does not tell.
+/// Returns the CPUs (hardware threads) that the calling thread may run on, ascending; none: the
+/// kernel does not report them.
 #[must_use]
 pub fn affinity() -> Vec<usize> {
-    // The kernel refuses a set smaller than its own, whose size it does not tell.
+    // The kernel refuses a set smaller than its own, whose size it does not report.
     for words in [16_usize, 256, 4096] {
         let mut set = vec![0_u64; words];
-        // SAFETY: the set is as large as is said; 0 is the calling thread.
+        // SAFETY: the set has the size that is passed; 0 is the calling thread.
         let rc = unsafe { libc::sched_getaffinity(0, words * 8, set.as_mut_ptr().cast()) };
         if rc == 0 {
             let is_in =
@@ -103,7 +103,7 @@ pub fn affinity() -> Vec<usize> {
     Vec::new()
 }
 
-/// How the machine is built. 0 = not told.
+/// Structure of the machine. 0: not reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     /// CPUs (hardware threads) in use by the system.

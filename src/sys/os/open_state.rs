@@ -1,4 +1,4 @@
-//! The door of the library: what every call reads first, in a page that a fork wipes.
+//! Open state of the library: every call reads it first, in a page that a fork wipes.
 //!
 //! `fork` copies the calling thread alone: worker threads, sockets and shared memory of the parent
 //! are no longer what the child's copy believes. The kernel zeroes this page in the child
@@ -15,8 +15,8 @@ pub const OPEN: u32 = 1;
 pub const CLOSED: u32 = 2;
 /// This process is a fork of one that had opened the gate.
 pub const FORKED: u32 = 3;
-/// Calls may pass, and each is told to a trace: a state of its own, so that calls that nobody
-/// traces ask nothing more.
+/// Calls may pass, and each is recorded in a trace. It is a state of its own, so that calls without
+/// a trace make no further check.
 pub const TRACED: u32 = 4;
 
 /// What is in the page.
@@ -70,13 +70,14 @@ impl Gate {
         self.page().pass.load(Ordering::Acquire)
     }
 
-    /// Sets the state. Returns false if the page could not be had (out of memory).
+    /// Sets the state, without a pass. Returns false if there is no memory for the page.
     #[must_use]
     pub fn set(&self, state: u32) -> bool {
         self.set_with_pass(state, 0)
     }
 
-    /// As [`Gate::set`], with the number of [`Gate::pass`].
+    /// Sets the state and the number of [`Gate::pass`]. Returns false if there is no memory for the
+    /// page.
     #[must_use]
     pub fn set_with_pass(&self, state: u32, pass: u64) -> bool {
         if !self.has_page() {
@@ -88,8 +89,8 @@ impl Gate {
             self.page.store(page, Ordering::Release);
         }
         let page = self.page();
-        // Who has the pass finds the state that it stands for: no pass before the state, nor after
-        // it.
+        // A thread that reads the pass must find the state that it stands for: the pass is cleared
+        // before the state changes, and set after it.
         if pass == 0 {
             page.pass.store(0, Ordering::Release);
         }
@@ -121,8 +122,8 @@ fn new_page() -> *mut Page {
     if page == libc::MAP_FAILED {
         return ptr::null_mut();
     }
-    // SAFETY: `page` is the mapping just made. On a kernel that does not know the advice the call
-    // fails, and a forked child is not recognised; nothing else changes.
+    // SAFETY: `page` is the mapping just made. On a kernel without this advice the call fails, and
+    // a forked child is not recognised; nothing else changes.
     let _ = unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) };
     page.cast()
 }

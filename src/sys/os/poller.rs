@@ -29,11 +29,11 @@ impl Wanted {
     }
 }
 
-/// Asks after many descriptors with one system call. Who is asked after is kept by the kernel.
+/// Polls many descriptors with one system call (epoll). The kernel keeps the set.
 pub struct Poller(OwnedFd);
 
 impl Poller {
-    /// Asks after nobody.
+    /// Makes a poller without descriptors.
     pub fn new() -> io::Result<Self> {
         fd::keep(epoll::create(CreateFlags::CLOEXEC)?).map(Poller)
     }
@@ -43,39 +43,39 @@ impl Poller {
         Ok(epoll::add(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
 
-    /// From now on it is asked for this.
+    /// Changes the events for which a descriptor is polled.
     pub fn change(&self, what: BorrowedFd<'_>, number: u64, wanted: Wanted) -> io::Result<()> {
         Ok(epoll::modify(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
 
-    /// Asks no more after one. To be called before it is closed: the kernel forgets it by itself
-    /// only when no forked child has it any more either.
+    /// Removes a descriptor. Call before it is closed: the kernel removes it by itself only when no
+    /// forked child has it any more either.
     pub fn remove(&self, what: BorrowedFd<'_>) {
-        // It fails for one that is not there, which is what is wanted.
+        // It fails only for one that is not there.
         let _ = epoll::delete(&self.0, what);
     }
 
-    /// The numbers of those that are ready, some of them if they are many; waits up to `timeout_ns`
+    /// Returns the numbers of ready descriptors, at most `MOST` of them. Waits up to `timeout_ns`
     /// for the first (`u64::MAX`: for ever). One system call.
     pub fn ready(&self, timeout_ns: u64) -> Ready {
         let mut entries = [NO_EVENT; MOST];
         // Rounded up to the kernel's milliseconds, or the last one would be spent spinning.
         let millis = timeout_ns.div_ceil(1_000_000).min(i32::MAX as u64);
         let limit = (timeout_ns != u64::MAX).then(|| timespec(millis * 1_000_000));
-        // An error is a signal that came in between: the next call tells.
+        // An error is a signal that came in between: the next call reports the events.
         let count = epoll::wait(&self.0, &mut entries, limit.as_ref()).unwrap_or(0);
         Ready { entries, count }
     }
 }
 
-/// Readable if one of those that it asks after is ready.
+/// Descriptor of the set itself, readable if one of the polled descriptors is ready.
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Most that one call tells of.
+/// Most descriptors that one call reports.
 const MOST: usize = 32;
 const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
 
@@ -98,8 +98,8 @@ impl Ready {
     }
 }
 
-/// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` has passed; tells
-/// for each whether it is.
+/// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` has passed. Returns
+/// for each descriptor whether it is.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut entries: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();

@@ -100,7 +100,7 @@ pub fn pid_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// Who is at the other end of a connected Unix socket, as the kernel tells it.
+/// Credentials of the peer of a connected Unix socket, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its process id; 0 if it lives in a namespace that this process cannot see.
@@ -250,7 +250,7 @@ fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Resu
 }
 
 /// Lets any process of this user read this one's memory where the Yama module restricts that.
-/// Without Yama there is nothing to lift, and the call says so (EINVAL).
+/// Without Yama there is no restriction, and the call fails with EINVAL.
 pub fn allow_readers() -> io::Result<()> {
     Ok(rustix::process::set_ptracer(PTracer::Any)?)
 }
@@ -293,7 +293,7 @@ mod tests {
         while !held.exited() {
             std::thread::yield_now();
         }
-        // A process has exited a moment before the kernel tells so.
+        // A process has exited a moment before the kernel reports it.
         let told = || std::iter::repeat_with(look).find(|found| !found.is_empty());
         assert_eq!((told(), look()), (Some(vec![7]), vec![]), "told once");
         child.wait().expect("reap");

@@ -192,7 +192,7 @@ fn check_above(path: &Path) -> Result<(), Refusal> {
 pub enum Refusal {
     /// The system does not give it.
     System(io::Error),
-    /// Others could have put something there; the text says what to do.
+    /// Other users could have put something there; the text has the remedy.
     Untrusted(String),
 }
 

@@ -292,8 +292,8 @@ impl Span {
     /// it last, while this one does something else.
     #[inline(always)]
     pub fn will_write(&self, offset: usize) {
-        // As an instruction, for the compiler's own hint does not say "to write" for every
-        // processor. Where one does not know it, it does nothing.
+        // As an instruction, because the compiler's own hint does not mean "to write" for every
+        // processor. A processor without it does nothing.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if offset < self.region.len() {
             let at = self.region.addr().offset(offset).ptr();
@@ -317,7 +317,8 @@ impl Span {
         let words = [at, at.offset(8)].map(|at| at.ptr().cast::<AtomicU64>());
         // SAFETY: aligned, inside (both are, by the test above), kept mapped.
         let words = words.map(|word| unsafe { &*word });
-        // SAFETY: as for the span itself, of which it is a part.
+        // SAFETY: a part of the span's region: mapped as long as the span, with the same rules for
+        // who may write it.
         Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
     }
 }
@@ -354,13 +355,13 @@ fn allocate(file: &File, mode: FallocateFlags, offset: usize, len: usize) -> io:
     Ok(rustix::io::retry_on_intr(call)?)
 }
 
-/// Bytes that are asked for at once, and that are left to everybody else.
+/// Bytes that are requested at once, and bytes that are left to everybody else.
 const STEP: usize = 64 << 20;
 const SPARE: usize = 32 << 20;
 
-/// Gets the pages of a range, which may be larger than the memory: the kernel has no limit of its
-/// own for such a file, it would end processes to get more. So it is asked piece by piece, each
-/// time if there is so much.
+/// Allocates the pages of a range, which may be larger than the memory. The kernel has no limit of
+/// its own for such a file and would kill processes to get more pages. So pages are requested piece
+/// by piece, each only if that much is free.
 fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
     let mut done = 0;
     while done < len {

@@ -11,30 +11,30 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a program answered.
+/// Output of a program.
 #[derive(Debug)]
 pub struct Answer {
-    /// What it wrote to its standard output, and to its standard error if that was asked for.
+    /// Bytes of its standard output, and of its standard error if [`Hear::Everything`] was passed.
     pub said: Vec<u8>,
     /// Whether it ended by itself; else it was killed at the time limit.
     pub in_time: bool,
 }
 
-/// What [`ask`] listens to.
+/// Streams that [`ask`] collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hear {
     /// Its standard output.
     Output,
-    /// That and its standard error, as they come; it and the programs that it starts are one group,
-    /// which ends with it.
+    /// Its standard output and standard error, as they come. The program and those that it starts
+    /// are one process group, which is killed at its end.
     Everything,
 }
 
 /// Runs a program until its end or the time limit. Its input is empty. Works in a process with
 /// threads (no code of ours or of fork handlers runs in between: a command without hooks is
-/// `posix_spawn`), and whatever that does with SIGCHLD or its children: the end is seen at a
-/// descriptor. What it ended with is not told, for the program may have taken that: it has to be in
-/// what is said.
+/// `posix_spawn`), and whatever that process does with SIGCHLD or its children: the end is seen at
+/// a descriptor. The exit status is not returned, because the process may have reaped the child;
+/// the result has to be in the output.
 pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Answer> {
     let begin = Instant::now();
     let streams = fd::occupy_standard()?;
@@ -83,7 +83,7 @@ fn has_exited(id: u32) -> bool {
     code != 0 || ended != 0 // -1: somebody has reaped it
 }
 
-/// Starts it with one pipe for what is heard.
+/// Starts a program with one pipe for its output.
 fn start(command: &mut Command, hear: Hear) -> io::Result<(Child, OwnedFd)> {
     let (ours, theirs) = pipe()?;
     command.stdin(Stdio::null()).stdout(theirs.try_clone()?);

@@ -24,8 +24,8 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 
 /// Listens at a port of all addresses (0 = any).
 pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
-    // The first takes IPv4 too, unless the system says otherwise; the second is for systems without
-    // IPv6.
+    // The first accepts IPv4 too, unless the system is set otherwise; the second is for systems
+    // without IPv6.
     listen((Ipv6Addr::UNSPECIFIED, port).into())
         .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
 }
@@ -50,7 +50,7 @@ fn quiet(socket: OwnedFd) -> io::Result<TcpStream> {
 }
 
 /// Begins to connect. When the stream can be written, it has connected or failed:
-/// `TcpStream::take_error` tells.
+/// `TcpStream::take_error` returns which.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -66,7 +66,7 @@ pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
 /// full.
 pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     let seconds = silent.as_secs().clamp(1, i32::MAX as u64);
-    // Asked each second, or as often as a long silence needs: the first time after one interval.
+    // A probe each second, or at a fifth of a longer limit; the first one after one interval.
     let interval = (seconds / 5).max(1);
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(interval))?;
@@ -122,13 +122,13 @@ unsafe fn address_of(name: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: not null, so an address, all of which begin with a family.
     match libc::c_int::from(unsafe { (*name).sa_family }) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is one of IPv4.
+            // SAFETY: the address has the family AF_INET, so it is a sockaddr_in.
             let bytes =
                 unsafe { (*name.cast::<libc::sockaddr_in>()).sin_addr.s_addr }.to_ne_bytes();
             Some(Ipv4Addr::from(bytes).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that it is one of IPv6.
+            // SAFETY: the address has the family AF_INET6, so it is a sockaddr_in6.
             let bytes = unsafe { (*name.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr };
             Some(Ipv6Addr::from(bytes).into())
         }

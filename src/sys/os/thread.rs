@@ -1,19 +1,21 @@
-//! Threads of the library's own: signals for the process go past them.
+//! The library's own threads: they receive no signals for the process.
 //!
-//! A program that blocks a signal in its threads, to wait for it with sigwait or a descriptor, does
-//! not know of ours: one that took it would run its handler, or end the program. So they block all,
-//! from their first instruction on, but for those that an instruction of their own raises. Threads
-//! and processes that the program starts in one of them inherit that.
+//! A program may block a signal in its threads, to wait for it with sigwait or a descriptor, but it
+//! cannot block the signal in ours: delivered there, it would run its handler or end the program.
+//! So our threads block all signals from their first instruction on, except those that an
+//! instruction of their own raises. Threads and processes that the program starts in one of them
+//! inherit that.
 
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-/// Of these the kernel ends a thread that blocks them, or a debugger and seccomp need them.
+/// Signals that stay unblocked: the kernel kills the process at a blocked one that an instruction
+/// raises, or a debugger or seccomp needs it.
 const OWN: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Bytes of a thread's stack; Linux gives them as they are used. Kernels of programs run there:
-/// dtl_kernel.h tells how much is theirs.
+/// Bytes of a thread's stack; Linux commits them as they are used. Kernels of programs run there:
+/// dtl_kernel.h documents how much of it they may use.
 const STACK: usize = 2 << 20;
 
 fn builder(name: &str) -> Builder {
@@ -39,7 +41,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     builder(name).spawn_scoped(scope, work)
 }
 
-/// While it lives the calling thread, and whoever it starts, hears no signal.
+/// Guard: while it lives, signals are blocked in the calling thread and in threads that it starts.
 struct Quiet {
     before: libc::sigset_t,
 }

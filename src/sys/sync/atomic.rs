@@ -3,8 +3,8 @@
 //!
 //! `tests/models` compiles the files that use this module a second time, with a module of the same
 //! name and shape whose atomics are loom's: there every interleaving and every value that the
-//! memory model lets a load return is tried. docs/explanation/concurrency.md says which model
-//! covers what. Locks: `lock`.
+//! memory model lets a load return is tried. docs/explanation/concurrency.md lists what each model
+//! covers. Locks: `lock`.
 
 pub use std::sync::Arc;
 pub use std::sync::atomic::{

@@ -27,7 +27,7 @@ const LONGEST_REST: Duration = Duration::from_millis(10);
 pub struct Backoff {
     polls: u32,
     spins: u32,
-    /// What a rest was told last; see [`Backoff::pause_on`].
+    /// First argument of `rest`, as its last call left it; see [`Backoff::pause_on`].
     seen: u64,
 }
 
@@ -37,8 +37,8 @@ impl Default for Backoff {
     }
 }
 
-/// How many polls spin if the waiters are more than the processors that they run on; `None`: nobody
-/// knows.
+/// Returns how many polls spin. `is_crowded`: there are more waiters than processors that they run
+/// on; `None`: unknown.
 #[must_use]
 pub fn spins(is_crowded: Option<bool>) -> u32 {
     match is_crowded {

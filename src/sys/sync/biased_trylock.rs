@@ -1,17 +1,18 @@
-//! A turn that one thread at a time has, for calls that must not meet. Nobody waits for it: who
-//! comes while another has it is told so.
+//! Lock for calls that must not overlap. Nobody waits for it: an attempt while another thread holds
+//! it fails at once.
 //!
-//! In most programs the same thread calls all the time. The first that comes therefore has a word
-//! of its own, which it writes with plain stores; an atomic exchange costs as much as ten of them.
-//! The others exchange a second word.
+//! In most programs the same thread calls all the time. The first thread that comes therefore has a
+//! word of its own, which it writes with plain stores; an atomic exchange costs as much as ten of
+//! them. The others exchange a second word.
 //!
 //! Memory ordering. First thread: S1 `first_has = true`, light barrier, L1 loads `is_shared`.
 //! Another: takes `taken` by an acquire exchange, S2 `is_shared = true` once and for all, heavy
-//! barrier, L2 loads `first_has`. As in `epoch`, either L1 sees S2, and the first thread comes the
-//! second way, or L2 sees S1, and the other one goes. Whoever has `taken` later has acquired it
-//! from who made that barrier, so it sees no older `first_has` either. Both words are given back by
-//! release stores, and acquired by who is next. The first thread comes by its own word only while
-//! no other has ever come, so there is nobody's turn but its own for it to see the end of.
+//! barrier, L2 loads `first_has`. As in `epoch`, either L1 sees S2, and the first thread uses the
+//! second word, or L2 sees S1, and the other thread gives up. A thread that has `taken` later has
+//! acquired it from the one that made that barrier, so it sees no older `first_has` either. Both
+//! words are given back by release stores, and acquired by the next holder. The first thread uses
+//! its own word only while no other has ever come, so there is no other holder's work for it to
+//! see.
 
 use super::hints;
 use super::membarrier;
@@ -106,7 +107,7 @@ impl Turn {
         Some(Taken::Shared)
     }
 
-    /// Whether the thread of that mark has it, which is the one that asks.
+    /// Whether the calling thread, which has this mark, holds the lock.
     #[must_use]
     pub fn is_of(&self, mark: usize) -> bool {
         let has = |has: &AtomicBool, who: &AtomicUsize| {

@@ -37,8 +37,7 @@ pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
     call(general)
 }
 
-/// Asks the processor for a line of the cache that will be used soon. What is not there does no
-/// harm.
+/// Prefetches a cache line that will be used soon. An invalid address does no harm.
 #[inline(always)]
 pub fn prefetch<T>(soon: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -9,10 +9,10 @@ global! {
     static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
 }
 
-/// Asks the kernel for membarrier; whether the cheap half needs a fence. Before the first use, and
-/// again after a fork.
+/// Registers with the kernel for membarrier, and returns whether the cheap half needs a fence. Call
+/// before the first use, and again after a fork.
 pub(in crate::sys) fn register() -> bool {
-    // Miri knows no such call: fences there.
+    // Miri has no such call: fences there.
     if cfg!(miri) {
         return needs_fence();
     }
@@ -42,7 +42,7 @@ pub(in crate::sys) fn light() {
 pub(in crate::sys) fn heavy() {
     fence(Ordering::SeqCst);
     if !needs_fence() {
-        // SAFETY: as in `register`.
+        // SAFETY: the syscall takes plain numbers and touches no memory of ours.
         let _ = unsafe {
             libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)
         };

@@ -1,23 +1,24 @@
-//! Locks in memory that processes share, which say who has them: so that who waits can see that a
-//! holder has died, and take over. Nothing here waits; how, and what becomes of a failure, is for
-//! who asks (`runtime::comm::window`).
+//! Locks in memory that processes share, which record their holders, so that a waiter can see that
+//! a holder has died, and take over. Nothing here waits: the caller (`runtime::comm::window`)
+//! decides how to wait, and how to handle a failure.
 //!
 //! **Shared or exclusive.** One word has the rank that writes and the number of those that share.
-//! Who wants to share first sets a bit of its own and then counts itself in (acquire and release),
-//! so whoever finds a count finds the bits too. It counts itself out (release) and then clears the
-//! bit: one that died in between has a bit and holds nothing, which can only make a failure be seen
-//! that there is. Taking is an acquire, leaving a release, and changes of the word are
-//! read-modify-writes, so who takes it sees what all had done that held it before.
+//! A rank that shares first sets a bit of its own and then counts itself in (acquire and release),
+//! so a rank that finds a count finds the bits too. It counts itself out (release) and then clears
+//! the bit: one that died in between has a bit and holds nothing, which can only reveal a failure
+//! that has happened. Taking is an acquire, leaving a release, and changes of the word are
+//! read-modify-writes, so a rank that takes it sees what all earlier holders have done.
 //!
 //! **Wishes.** One that waits to write leaves its name; others that come to share then give it a
-//! while, so that they cannot keep it out for ever by turns. It is no promise: who has waited its
-//! while shares all the same and takes the name away. So what a dead rank wished for costs little,
-//! and no ring of ranks can wait for each other by it. A rank that writes in quick succession can
-//! give way too (`polite`). Otherwise it takes the lock again before others see it free.
+//! while, so that they cannot keep it out for ever by turns. It is no promise: a rank that has
+//! waited its while shares all the same and takes the name away. So the wish of a dead rank costs
+//! little, and no ring of ranks can wait for each other by it. A rank that writes in quick
+//! succession can give way too (`polite`). Otherwise it takes the lock again before others see it
+//! free.
 //!
-//! **The dead.** Of a dead writer the word has the name. If it has a count, whoever looks then at
-//! the bits finds those of all that are counted; if none of them lives, and the word is still the
-//! same, nobody else has come. Either way one of those that wait replaces the word.
+//! **The dead.** The word has the name of a dead writer. If the word has a count, a waiter that
+//! then reads the bits finds those of all that are counted; if none of them lives, and the word is
+//! still the same, no other rank has come. Either way one of the waiters replaces the word.
 //!
 //! Zeroed memory is free locks.
 
@@ -99,7 +100,7 @@ impl<'a> SharedLock<'a> {
             return false;
         }
         let Some(bits) = self.bits.get(rank / 64) else { return false };
-        // First the bit: see the file's text.
+        // The bit first, so that a rank that finds a count finds the bits too.
         bits.fetch_or(1 << (rank % 64), Relaxed);
         let count = |state: u64| if state >> WRITER == 0 { Some(state + 1) } else { None };
         let taken = self.state.checked_update(AcqRel, Relaxed, count).is_ok();
@@ -164,8 +165,8 @@ impl<'a> SharedLock<'a> {
         self.bits.iter().enumerate().flat_map(of_word)
     }
 
-    /// Whether it may be this rank that one waits for which wants to share it, or to have it alone.
-    /// Ask when it was found taken.
+    /// Whether `rank` may be the holder that blocks a request to share the lock, or to have it
+    /// alone (`exclusive`). Call after the lock was found taken.
     #[must_use]
     pub fn is_in_the_way(&self, rank: usize, exclusive: bool) -> bool {
         let shares = || {

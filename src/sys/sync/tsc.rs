@@ -8,10 +8,10 @@
 use super::clock::now_ns;
 use std::sync::OnceLock;
 
-/// Nanoseconds of a tick; `None`: the clock is read. Does not change once it is asked for.
+/// Nanoseconds of a tick; `None`: the clock is read. It does not change after its first use.
 static TICK_NS: OnceLock<Option<f64>> = OnceLock::new();
-/// How long ticks are counted to learn that, in nanoseconds: the clock's own 30 or so are not seen
-/// then.
+/// Time over which ticks are counted to calibrate that, in nanoseconds: long enough that the
+/// clock's own 30 or so have no effect.
 const MEASURE_NS: u64 = 300_000;
 
 /// When something began.
@@ -68,7 +68,7 @@ fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Not asked for: see `measure`.
+/// Never called: `measure` returns `None` where there is no counter.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn ticks() -> u64 {
     0

@@ -3,10 +3,9 @@
 //! and the call of a program's own operation. Buffers need not be aligned; the two may be the same,
 //! but must not overlap otherwise.
 //!
-//! `ops` says what operations there are, on `arithmetic` (integers, floats), `half` (16-bit floats)
-//! and `pair_types` (complex numbers, pairs); `simd` makes loops of them, one for each instruction
-//! set; `user` calls C. Which dtypes a program made itself is known to `runtime::comm::types`, not
-//! here.
+//! `ops` defines the operations, on `arithmetic` (integers, floats), `half` (16-bit floats) and
+//! `pair_types` (complex numbers, pairs). `simd` makes loops of them, one for each instruction set.
+//! `user` calls C. The dtypes that a program made itself are in `runtime::comm::types`.
 
 mod arithmetic;
 mod half;

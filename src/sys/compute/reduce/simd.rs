@@ -1,13 +1,13 @@
 //! The loop over elements, compiled for several instruction sets. One source for all: the compiler
-//! makes it wide, and since nothing is fused or reordered, all give the same bits. Which sets this
-//! processor has is asked once.
+//! vectorizes it, and since nothing is fused or reordered, all give the same bits. The sets that
+//! this processor has are queried once.
 
 use super::Kernel;
 use super::ops::Rule;
 use crate::sys::memory::buf::Region;
 use std::sync::OnceLock;
 
-/// An instruction set that this processor has: only made after asking it.
+/// An instruction set that this processor has: only made after a query of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level(Set);
 
@@ -24,7 +24,7 @@ impl Level {
     /// What every processor of the architecture has.
     pub const PLAIN: Level = Level(Set::Plain);
 
-    /// All there are here, the fastest last.
+    /// Returns all levels of this processor, the fastest last.
     #[must_use]
     pub fn all() -> Vec<Level> {
         #[allow(unused_mut, reason = "other architectures have one level")]
@@ -44,7 +44,7 @@ impl Level {
         found
     }
 
-    /// The fastest here; the processor is asked at the first call.
+    /// Returns the fastest level of this processor, which is queried at the first call.
     #[must_use]
     pub fn best() -> Level {
         static BEST: OnceLock<Level> = OnceLock::new();
@@ -81,7 +81,7 @@ unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {
     fold::<R>(into, from);
 }
 
-/// Inlined into each of the above: that is what makes it wide.
+/// Folds element by element. Inlined into each function with target features, which vectorizes it.
 #[inline(always)]
 fn fold<R: Rule>(into: Region, from: Region) {
     let count = into.len().min(from.len()) / size_of::<R::Element>();

@@ -10,7 +10,7 @@ pub trait Cell {
     type Bits: Copy;
     /// What is in it.
     fn load(&self, order: Ordering) -> Self::Bits;
-    /// Stores `to` if `from` is in it, else says what is.
+    /// Stores `to` if the value is `from`. `Err`: the value that is there instead.
     fn swap_if(
         &self,
         from: Self::Bits,

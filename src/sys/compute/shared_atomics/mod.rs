@@ -179,7 +179,7 @@ impl Update {
         let mut made = was;
         let (new, old) = (region_of(&mut made), was);
         (self.kernel)(new, operand);
-        // The compiler knows nothing of what a copy of an element leaves there.
+        // Padding is unspecified after the compiler has copied an element: restore it.
         let (from, len) = self.padding;
         new.part(from, len).copy_from(region_of(&mut { old }).part(from, len));
         made

@@ -3,9 +3,9 @@
 //! Here is its face; a call goes down this list: `thread_heap` (a thread's heap: what is at hand)
 //! -> `page_heap` (what threads share; lock) -> `os` (pages). `segment` describes memory,
 //! `page_map` finds the description of an address without touching it, `remote_free` brings back
-//! blocks that another thread freed, `unmap_hooks` tells who wants to know of pages that go back,
-//! `size_class` has sizes, `stats` counts, `relaxed_cell` is what descriptions are made of. Why it
-//! is like that: docs/explanation/host-memory.md.
+//! blocks that another thread freed, `unmap_hooks` reports pages that go back to the system,
+//! `size_class` has sizes, `stats` counts, `relaxed_cell` is what descriptions are made of. Design:
+//! docs/explanation/host-memory.md.
 //!
 //! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `runtime::pool`
 //! choose them.
@@ -91,7 +91,7 @@ pub enum Freed {
 pub struct Found {
     /// Its first byte.
     pub base: usize,
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub size: u64,
     /// See [`Label`].
     pub kind: u8,
@@ -99,8 +99,8 @@ pub struct Found {
     pub tag: u8,
 }
 
-/// The mapping of this allocator that a whole region lies in. It stays until [`watch_returned`]
-/// tells of it.
+/// Returns the mapping of this allocator that contains a whole region. It stays mapped until
+/// [`watch_returned`] reports it.
 #[must_use]
 pub fn mapping(region: Region) -> Option<Region> {
     let segment = page_map::find(region.addr().get())?;
@@ -113,7 +113,7 @@ pub fn mapping(region: Region) -> Option<Region> {
 /// What an account has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes asked for and not freed.
+    /// Bytes requested and not freed.
     pub live_bytes: u64,
     /// Most of them at once; an upper bound if several threads allocate.
     pub peak_bytes: u64,
@@ -150,8 +150,8 @@ pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
     Some(Quick { addr: address(at), due })
 }
 
-/// Frees a block if that is done at once: one of this label's tag and this thread's, in a slab at
-/// hand. Whether [`look_after`] is due. `None`: ask [`free`].
+/// Frees a block on the fast path: it has this label's tag, is this thread's and lies in a slab at
+/// hand. Returns whether [`look_after`] is due. `None`: call [`free`].
 #[inline(always)]
 #[must_use]
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
@@ -184,14 +184,15 @@ fn address(at: usize) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(at))
 }
 
-/// Frees a block, if it is one with this label's tag. Any address may be asked: it is not touched.
+/// Frees a block, if it is one with this label's tag. Any address may be passed: it is not
+/// accessed.
 #[must_use]
 pub fn free(addr: Addr, label: Label) -> Freed {
     thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)
 }
 
-/// Gives a live block another tag: from now on who names that frees it. As `free`, of a block with
-/// the first tag.
+/// Gives a live block with the tag `from` the tag `to`, under which it is freed from now on. Any
+/// address may be passed: it is not accessed.
 pub fn retag(addr: Addr, from: u8, to: u8) -> Freed {
     let (from, to) = (Label::new(0, from).tag(), Label::new(0, to).tag());
     thread_heap::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(Freed::Foreign)

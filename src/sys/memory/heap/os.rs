@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The page size that addresses and lengths are multiples of here (a multiple of the machine's).
 pub(super) const PAGE: usize = 1 << 16;
 
-/// Whether the kernel is asked for huge pages.
+/// Whether huge pages are requested from the kernel.
 static HUGE: AtomicBool = AtomicBool::new(true);
 
-/// Asks for huge pages from now on, or not.
+/// Sets whether huge pages are requested from now on.
 pub fn use_huge_pages(wanted: bool) {
     HUGE.store(wanted, Ordering::Relaxed);
 }
@@ -64,7 +64,7 @@ fn allocate(len: usize, align: usize) -> Option<usize> {
     Some(at.expose_provenance())
 }
 
-/// Asks for huge pages where they fit. Advice: where they are switched off nothing happens.
+/// Requests huge pages where they fit. This is advice: it has no effect where they are disabled.
 pub(super) fn prefer_huge(at: usize, len: usize) {
     if HUGE.load(Ordering::Relaxed) && !cfg!(miri) {
         // SAFETY: advice about pages of ours; their contents stay.
@@ -77,7 +77,7 @@ pub(super) fn prefer_huge(at: usize, len: usize) {
 /// Keeps the addresses and gives the memory behind them back; it is zero when used again.
 pub(super) fn purge(at: usize, len: usize) {
     if cfg!(miri) {
-        // SAFETY: as below.
+        // SAFETY: memory of ours, as large as `len`, whose contents nobody needs.
         return unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(at), 0, len) };
     }
     // SAFETY: whole pages of ours whose contents nobody needs.

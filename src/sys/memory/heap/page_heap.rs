@@ -14,7 +14,7 @@ use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::lock::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What may be kept if nobody says otherwise: this, or a share of the most that was mapped.
+/// Default limit of the bytes kept: this, or a share of the most that was mapped.
 const USUAL_BUDGET: usize = 256 << 20;
 const BUDGET_SHARE: usize = 8;
 /// Descriptions are cut from mappings of this size.

@@ -1,7 +1,8 @@
 //! The life of a block in one word, and how a block comes home that another thread has freed.
 //!
-//! A word says what its block is: LIVE with size, kind and tag; SENT: freed by a thread that does
-//! not own the slab, on its way to the owner; else free, with the address of the next free block.
+//! A word has the state of its block: LIVE with size, kind and tag; SENT: freed by a thread that
+//! does not own the slab, on its way to the owner; else free, with the address of the next free
+//! block.
 //! Only a slab's owner makes its blocks live and takes them back, by plain stores. Another thread
 //! claims a block with a compare-and-swap from LIVE to SENT, which one of several can win, and
 //! pushes it onto the owner's mail; the owner takes all mail with one exchange. Nobody but the
@@ -13,10 +14,10 @@
 //! word of a block in the mail is written before the push that publishes it. `tests/models` has the
 //! model.
 //!
-//! Two threads that free one block at the very same moment, one of them the owner, may both be told
-//! success: the owner's plain store may cross the other's swap. So words in the mail are changed by
-//! compare-and-swap too, and an owner that finds one in its mail that is not SENT leaves the rest
-//! of that mail alone: memory may be lost until the end, none is given out twice.
+//! If two threads free one block at the same moment and one of them is the owner, both calls may
+//! return success: the owner's plain store may cross the other's swap. So words in the mail are
+//! changed by compare-and-swap too, and an owner that finds one in its mail that is not SENT leaves
+//! the rest of that mail alone: memory may be lost until the end, none is given out twice.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
@@ -71,8 +72,8 @@ impl Mail {
     }
 }
 
-/// Claims a block that was LIVE as `was` says, for one who is not its owner; `head` is the mail
-/// that it will go to, or 0. False: somebody else has freed it.
+/// Claims a block that was LIVE with the word `was`, for a thread that does not own it. `head` is
+/// the mail that it will go to, or 0. False: another thread has freed it.
 #[must_use]
 pub(super) fn claim(word: &AtomicU64, was: u64, head: u64) -> bool {
     word.compare_exchange(was, SENT | head, Ordering::AcqRel, Ordering::Relaxed).is_ok()

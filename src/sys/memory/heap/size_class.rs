@@ -1,7 +1,7 @@
 //! Size classes: which block serves which size.
 //!
 //! Blocks are multiples of 64 bytes: 64, 128 ... 512, then four to each doubling (640, 768, 896,
-//! 1024, 1280 ...) up to 1 GiB. So a block is less than 64 bytes larger than asked for up to 256
+//! 1024, 1280 ...) up to 1 GiB. So a block is less than 64 bytes larger than the request up to 256
 //! bytes, and at most a quarter larger above.
 
 /// Blocks start on, and are multiples of, this.

@@ -46,8 +46,8 @@ pub(super) fn reset(tag: usize) {
     }
 }
 
-/// A thread's counters of one account. What it frees may have been allocated by others, so single
-/// numbers say nothing, and what it holds may be below 0.
+/// A thread's counters of one account. The blocks that it frees may have been allocated by others,
+/// so a single thread's numbers have no meaning alone, and its balance may be below 0.
 #[derive(Default)]
 pub(super) struct Account {
     /// Charged to the total.

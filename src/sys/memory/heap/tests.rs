@@ -75,8 +75,8 @@ fn bad_frees_are_told_apart() {
     }
 }
 
-/// Who asks for an address that was somebody's a moment ago may get the description after it has
-/// been given to other memory.
+/// A look-up of an address that was freed a moment ago may return the description after it has been
+/// given to other memory.
 #[test]
 fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
     for size in [64, 5000, 100_000, 3 << 20] {

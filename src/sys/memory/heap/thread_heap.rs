@@ -29,7 +29,7 @@ pub(super) struct Heap {
     /// For each number of quanta up to `SMALL` the current slab of its class.
     small: [Link<Slab>; SMALLS],
     mail: Mail,
-    /// Somebody asked for what is not in use.
+    /// Another thread has requested the memory that is not in use.
     wanted: AtomicBool,
     /// Bytes kept without use: slabs without live blocks, and every CURRENT one of a large class.
     kept: Number,
@@ -88,7 +88,7 @@ pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T>
     done
 }
 
-/// What a live block's word says. `label` has kind and tag.
+/// Returns the word of a live block. `label` has kind and tag.
 #[inline(always)]
 fn live(size: usize, label: u64) -> u64 {
     remote_free::LIVE | label | size as u64
@@ -335,8 +335,8 @@ impl Heap {
         freed
     }
 
-    /// Changes the tag of the block that begins at an address. Who frees it at the very same moment
-    /// wins, or comes too late: both are told of what the word says then.
+    /// Changes the tag of the block that begins at an address. A free of it at the same moment wins
+    /// or comes too late: each call returns the state that its exchange found.
     pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> Freed {
         let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
             return Freed::Foreign;
@@ -437,7 +437,8 @@ impl Heap {
         }
     }
 
-    /// Asks the heap's thread for what it does not use, at its next opportunity.
+    /// Requests that the heap's thread give back, at its next opportunity, the memory that it does
+    /// not use.
     pub(super) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Who has to know which pages go back to the system: what a device was told of them is not true
-//! any more.
+//! Reports of pages that go back to the system: registrations of them with a device are no longer
+//! valid.
 
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 const RANGES: usize = 64;
 
 static WATCHERS: Mutex<Vec<Weak<List>>> = Mutex::new(Vec::new());
-/// How many watch, so that who gives back while nobody does has one load more.
+/// Number of watchers: a thread that gives pages back pays one load while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct List {
@@ -18,9 +18,9 @@ struct List {
     ranges: Mutex<Vec<Region>>,
 }
 
-/// What was returned since it was last asked. A range is in it before its pages go; whoever is then
-/// given memory at the same addresses finds it here, since the system's own locks stand between the
-/// two.
+/// Ranges returned since the last query. A range is in it before its pages go. A thread that then
+/// gets memory at the same addresses finds the range here, since the system's own locks stand
+/// between the two.
 pub struct Returned(Arc<List>);
 
 /// Watches from now on, until it is dropped.
