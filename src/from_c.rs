@@ -1,6 +1,6 @@
-//! What C programs hand over by address: pointers checked, texts read, structs that begin with
-//! struct_size taken over. `ffi::args` reads arguments with these, backends what reaches them
-//! unread.
+//! Checked reads of memory that C programs pass by address: pointers, texts, and structs that begin
+//! with struct_size. `ffi::args` reads arguments with them, and backends the arguments that reach
+//! them unread.
 
 use crate::abi::layouts::{Described, Layout};
 use crate::error::{Result, fail};

@@ -1,9 +1,9 @@
 //! The thread's last error: the text that `dtl_last_error` shows, and what of it belongs to the
 //! failure of a program's function.
 //!
-//! A function of the program's (a slot, a handler, a task) that fails because a dtl_ call inside it
-//! has failed passes the status on, and the text goes with it: who calls such a function takes a
-//! [`Mark`] before. A mark is one load, so that functions that succeed pay for nothing else.
+//! A function of the program (a slot, a handler, a task) that fails because a dtl_ call inside it
+//! has failed passes the status on, and the text goes with it: the caller of such a function takes
+//! a [`Mark`] before. A mark is one load, so that functions that succeed pay for nothing else.
 //!
 //! Ordering: failures are numbered by one atomic. A thread's own failure after its mark has a
 //! higher number than the mark, one before it has not, by the order of changes of that one atomic

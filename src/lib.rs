@@ -1,7 +1,7 @@
 //! libdtl: one C ABI for devices, memory, streams, events, kernels and communicators.
 //!
 //! A call goes down this list: C -> [`ffi`] -> [`runtime`] -> [`backend`] -> [`sys`] -> driver.
-//! What C sees is data in [`abi`]. ARCHITECTURE.md is the map.
+//! The C interface is described as data in [`abi`]. ARCHITECTURE.md is the map.
 
 pub mod abi;
 pub mod backend;

@@ -1,5 +1,5 @@
 //! A hash that is the same in every process and every build (FNV-1a): for names and for finding
-//! damage. It keeps no secrets and stands against nobody who wants two inputs to collide.
+//! damage. It is not cryptographic: collisions are easy to construct.
 
 /// The hash of some bytes.
 #[must_use]

@@ -32,7 +32,7 @@ pub const PLACES: usize = sync::size(7, 1);
 const OPEN: u32 = 1 << 31;
 /// The caller sleeps until the count is zero.
 const ASLEEP: u32 = 1 << 30;
-/// One member who has entered.
+/// One member that has entered.
 const ONE: u32 = 1;
 
 /// One more piece of news; below are those asleep.
@@ -45,7 +45,7 @@ pub struct Team<J> {
     is_crowded: bool,
 }
 
-/// What members watch: lines that only change when there is news.
+/// Cache lines that members watch: they only change when there is news.
 #[repr(align(128))]
 struct Board<J> {
     /// Count of news << 32 | members asleep.
@@ -54,7 +54,7 @@ struct Board<J> {
 }
 
 struct Place<J> {
-    /// OPEN | ASLEEP | members who are in.
+    /// OPEN | ASLEEP | number of members that are in.
     state: AtomicU32,
     job: AtomicPtr<J>,
 }
@@ -103,7 +103,7 @@ impl<J: Sync> Team<J> {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }
 
-    /// Wakes some of those who sleep, without news for the others.
+    /// Wakes at most `most` sleeping members, without news for the others.
     pub fn wake(&self, most: u32) {
         futex::wake_upper(&self.board.news, most);
     }
@@ -164,8 +164,8 @@ impl<J: Sync> Claim<'_, J> {
         self.index
     }
 
-    /// Shows a job, waking at most `helpers` of those who sleep, calls `inside`, then closes the
-    /// place and waits for the members who have entered.
+    /// Publishes a job, waking at most `helpers` sleeping members, calls `inside`, then closes the
+    /// place and waits for the members that have entered.
     #[inline]
     pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
         self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);

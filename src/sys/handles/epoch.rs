@@ -1,10 +1,11 @@
-//! Who is inside a call right now: lets a destroy free an object only after its last short user.
+//! Epoch-based reclamation: records which threads are inside a call, so that a destroy frees an
+//! object only after its last short user.
 //!
 //! Each thread owns a record. Entering makes its sequence number odd, leaving makes it even: two
 //! plain stores, no atomic read-modify-write, nothing shared. A destroyer first unlinks the object
 //! (so that no new user finds it), then makes every running thread pass a memory barrier
-//! (membarrier), then looks at the records: whoever was inside may still hold a reference, so the
-//! object waits in the limbo until those have left.
+//! (membarrier), then reads the records: a thread that was inside may still have a reference, so
+//! the object waits in the limbo until all of these have left.
 //!
 //! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot. Destroyer:
 //! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier runs a full barrier on each
@@ -296,7 +297,8 @@ fn enter_nested(record: &'static Record) -> Guard {
     Guard { record }
 }
 
-/// The last to leave is who leaves, in whatever order the thread's guards go.
+/// Leaves one level of nesting. The last guard to go leaves the epoch, whatever the order in which
+/// the thread's guards go.
 #[cold]
 fn leave_nested(record: &Record) {
     record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
@@ -357,7 +359,7 @@ impl Drop for Guard {
     }
 }
 
-/// What leavers have to do now and then: free things, give a borrowed record back.
+/// Does the occasional work of a leaving thread: frees objects, gives a borrowed record back.
 #[cold]
 fn run_errands(record: &'static Record) {
     // A fork meanwhile leaves the limbo, and the locks of what is freed, locked in the child.
@@ -384,7 +386,8 @@ pub(super) struct HazardPointer {
 }
 
 impl HazardPointer {
-    /// Before the sequence number becomes even: whoever sees that sees this (release).
+    /// Publishes an object before the sequence number becomes even: a thread that sees the even
+    /// number sees the object (release).
     #[inline(always)]
     fn publish(record: &'static Record, object: *const ()) -> Option<HazardPointer> {
         if !record.held.load(Ordering::Relaxed).is_null() {
@@ -497,8 +500,8 @@ pub fn let_others_leave(limit: Duration) -> bool {
     })
 }
 
-/// Whether any thread is inside a call or waits in one: another one, or the calling one further up
-/// (who has not entered for this).
+/// Whether any thread is inside a call or waits in one: another thread, or the calling one further
+/// up (it has not entered for this call).
 #[must_use]
 pub fn anyone_inside() -> bool {
     membarrier::heavy();

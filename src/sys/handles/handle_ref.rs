@@ -67,8 +67,8 @@ pub struct HazardRef<T> {
     protection: Protection<T>,
 }
 
-/// What keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer; calls within
-/// the call that has it (from a function of the program's) count references instead.
+/// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer;
+/// calls nested in the call that has it (from a function of the program) count references instead.
 enum Protection<T> {
     Pointer(HazardPointer),
     Count { _share: Arc<T>, blocking: Blocking },

@@ -213,8 +213,8 @@ impl<T: Send + Sync + 'static> Table<T> {
         let index = index_of(handle);
         let object = self.pin(inside, handle)?;
         let slot = self.slot(index)?;
-        // Held by who puts one in, too: a fixed handle can be opened again as soon as its word has
-        // gone.
+        // Inserting takes this lock, too: a fixed handle can be opened again as soon as its word
+        // has gone.
         let mut free = self.free.lock();
         slot.word
             .compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed)

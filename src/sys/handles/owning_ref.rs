@@ -36,9 +36,9 @@ impl<T: ?Sized, W: ?Sized> Within<T, W> {
     #[must_use]
     #[inline(always)]
     pub fn part(&self) -> &T {
-        // SAFETY: it came from a reference that is good as long as one to the whole (or for ever).
-        // The whole does not move, and lives as long as the share; nobody else changes it, as who
-        // has one of its shares cannot have it for himself alone.
+        // SAFETY: it came from a reference that is valid as long as one to the whole (or for ever).
+        // The whole does not move, and lives as long as this `Arc`. Nobody changes it, since no
+        // exclusive reference to it can be had while this `Arc` exists.
         unsafe { self.part.as_ref() }
     }
 }

@@ -24,7 +24,7 @@
 //! are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is stored with release and
 //! loaded with acquire in the shared list: the slot of a loaded head may by then be in another
 //! thread's list, in front of a slot of a chunk that the loading thread has not seen published.
-//! What it reads of that slot is complete, and is then discarded with the head. Chunks of slots are
+//! Its read of that slot is complete, and is then discarded with the head. Chunks of slots are
 //! published as in `handle_table`. `tests/models` tries all of it.
 
 use super::epoch::{self, Guard};
@@ -53,7 +53,7 @@ const KEPT: u32 = sync::size(64, 0) as u32;
 /// Looks at a busy object before the next yield.
 const SPINS: u32 = sync::size(100, 1) as u32;
 
-/// The second bit of an index (`ELSEWHERE` is the first): somebody looks at the object.
+/// The second bit of an index (`ELSEWHERE` is the first): the object is in use.
 const BUSY: u64 = ELSEWHERE << 1;
 
 /// A place for an object. On lines of its own: threads look at neighbours at the same time.
@@ -64,7 +64,7 @@ struct Slot<T> {
     word: AtomicU64,
     /// In a list of free ones: the next, or null.
     next: AtomicPtr<Slot<T>>,
-    /// What the object belongs to: as long as it is there, always the same.
+    /// Group of the object. It does not change during the object's life.
     group: AtomicU64,
     /// There while `word` is a handle, or one that is busy.
     object: UnsafeCell<MaybeUninit<T>>,
@@ -88,7 +88,7 @@ pub struct Pool<T> {
 // Sync.
 unsafe impl<T: Send> Sync for Pool<T> {}
 
-/// What becomes of an object after a look at it.
+/// Fate of an object after its use.
 pub enum Then<R> {
     /// It stays.
     Keep(R),
@@ -101,9 +101,9 @@ pub enum Then<R> {
 pub enum Missed {
     /// There is no such object.
     Stale,
-    /// Somebody is at it.
+    /// Another thread uses it.
     Busy,
-    /// A call further up this thread is at it: who waited for that would wait for himself.
+    /// A call further up this thread uses it: waiting for that would be a deadlock.
     Own,
 }
 
@@ -134,7 +134,7 @@ impl SpareSlots {
 }
 
 impl<T> Slot<T> {
-    /// Of one in the free list: its index + 1.
+    /// Returns index + 1 of a slot in the free list.
     fn number(&self) -> u32 {
         index_of(self.word.load(Ordering::Relaxed) ^ ELSEWHERE) as u32 + 1
     }
@@ -191,7 +191,7 @@ impl<T> DerefMut for Locked<T> {
 }
 
 impl<T: Send + 'static> Locked<T> {
-    /// What the object belongs to.
+    /// Returns the group of the object.
     #[inline(always)]
     #[must_use]
     pub fn group(&self) -> u64 {
@@ -345,8 +345,8 @@ impl<T: Send + 'static> Pool<T> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let slot = self.slot((head as u32).checked_sub(1)? as usize)?;
-            // Of one that another thread has taken meanwhile this is some slot, and the exchange
-            // fails.
+            // If another thread has taken the slot meanwhile, this is an arbitrary slot, and the
+            // exchange fails.
             let next = free_slot(slot.next.load(Ordering::Acquire)).map_or(0, Slot::number);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
             match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire)
@@ -419,7 +419,7 @@ impl<T: Send + 'static> Pool<T> {
         word.is_some_and(|word| [handle, handle ^ BUSY].contains(&word))
     }
 
-    /// What an object belongs to, whoever looks at it. `None`: no such object.
+    /// Returns the group of an object, whether it is in use or not. `None`: no such object.
     #[must_use]
     pub fn group_of(&'static self, handle: u64) -> Option<u64> {
         let slot = self.slot(index_of(handle))?;
@@ -443,7 +443,7 @@ impl<T: Send + 'static> Pool<T> {
         slot.is_some_and(is)
     }
 
-    /// Looks at an object, waiting for who looks at it just now.
+    /// Calls `look` with an object, after waiting until no other thread uses it.
     pub fn with<R>(
         &'static self,
         handle: u64,
@@ -508,8 +508,8 @@ impl<T: Send + 'static> Pool<T> {
 /// A slot of a list; `None`: its end.
 #[inline(always)]
 fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
-    // SAFETY: null or a slot, of which none is ever freed; who stored the pointer had the slot's
-    // chunk, and the caller is that thread or has acquired what it stored.
+    // SAFETY: null or a slot, and slots are never freed. The thread that stored the pointer had the
+    // slot's chunk, and the caller is that thread or has acquired what it stored.
     unsafe { slot.as_ref() }
 }
 

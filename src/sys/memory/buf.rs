@@ -1,5 +1,5 @@
 //! Raw memory as values: addresses, regions, owned scratch. The one place that copies bytes for
-//! callers who hand in plain pointers.
+//! callers that pass plain pointers.
 //!
 //! A [`Region`] is a promise made once, where it is built from a C pointer: the bytes stay valid
 //! until the operation that received them ends. Everything after that is checked arithmetic.
@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// An address that may travel between threads; what it points to is somebody else's contract.
+/// An address that may move between threads. It guarantees nothing about the memory there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Addr(*mut c_void);

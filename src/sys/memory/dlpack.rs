@@ -1,4 +1,4 @@
-//! DLPack: tensors that are lent to other libraries and taken from them, and what its numbers mean.
+//! DLPack: tensors lent to other libraries and taken from them, and the meaning of its numbers.
 //!
 //! A tensor crosses as a pointer to a struct with the function that releases it. `runtime::array`
 //! tracks who owns the memory behind it.
@@ -134,13 +134,13 @@ pub fn placed_by(device_type: i32) -> Placed {
     Placed { device_type, is_of_one, kind }
 }
 
-/// What a tensor is, before it has an owner.
+/// Description of a tensor, before it has an owner.
 pub struct Tensor {
     /// Its first element.
     pub data: Addr,
     /// Where that is.
     pub device: dtl_dlpack_device_t,
-    /// What its elements are.
+    /// Type of its elements.
     pub dtype: dtl_dlpack_dtype_t,
     /// Elements of each dimension.
     pub shape: Box<[i64]>,
@@ -178,7 +178,7 @@ pub fn face(
     }
 }
 
-/// What is done once the consumer has given the tensor up, by whichever thread.
+/// Function to call once the consumer has released the tensor, on any thread.
 pub type Release = Box<dyn FnOnce() + Send>;
 
 /// A tensor at its consumer's. The struct that C sees comes first, so both have one address.
@@ -265,7 +265,7 @@ impl Taken {
         self.deleter.is_some_and(|deleter| ours.iter().any(|own| ptr::fn_addr_eq(*own, deleter)))
     }
 
-    /// Gives it up. Once: whoever has the last copy.
+    /// Releases the tensor. Call once, on the last copy.
     pub fn give_up(self) {
         if let Some(deleter) = self.deleter {
             // SAFETY: by the contract of `new`; the caller sees to it that nobody did it before.

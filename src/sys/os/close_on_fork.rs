@@ -22,7 +22,7 @@ static NOTED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS 
 static USED: AtomicUsize = AtomicUsize::new(0);
 static ASKED: Once = Once::new();
 
-/// What has a descriptor that forked children do not keep. It must not be dropped in one, nor used.
+/// Owner of a descriptor that forked children do not keep. A child must neither drop nor use it.
 pub struct Unforked<T: AsFd>(T);
 
 impl<T: AsFd> Unforked<T> {

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn finds_what_is_loaded() {
-        // Nobody brings one of his own, as sanitizers do with malloc.
+        // No tool replaces this symbol, as sanitizers do with malloc.
         let function = process_symbol(c"gnu_get_libc_version").expect("the C library");
         let file = file_of(function).expect("its file");
         assert!(file.to_string_lossy().contains("libc"), "{file:?}");

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// The first number behind the standard streams.
 const FIRST: RawFd = 3;
 
-/// What a system call gave: a new descriptor, or -1 and an error.
+/// Takes the result of a system call: a new descriptor, or -1 and an error.
 pub fn new(given: RawFd) -> io::Result<OwnedFd> {
     if given < 0 {
         return Err(io::Error::last_os_error());
@@ -54,8 +54,8 @@ impl io::Write for StandardError {
     }
 }
 
-/// What a descriptor of another process stands for, held without opening it: a look has no effect
-/// on it, and it stays what it was when it was looked at.
+/// Reference to the file behind another process's descriptor, held without opening it (O_PATH):
+/// looking at it has no effect on it, and it stays the same file.
 pub struct Glimpse(File);
 
 impl Glimpse {

@@ -39,13 +39,13 @@ fn field(meminfo: &str, name: &str) -> u64 {
         .map_or(0, |kib| kib * 1024)
 }
 
-/// What to do where memory could not be had: the number of mappings may be what has run out.
+/// Returns the remedy for a failed allocation: the number of mappings may be exhausted.
 #[must_use]
 pub fn memory_advice() -> &'static str {
     let most = fs::read_to_string("/proc/sys/vm/max_map_count")
         .ok()
         .and_then(|text| text.trim().parse::<u64>().ok());
-    // Looking may take mappings of its own, and whoever failed may have wanted several.
+    // The query itself may take mappings, and the failed allocation may have needed several.
     if most.zip(mappings()).is_some_and(|(most, now)| now + 16 >= most) {
         return "this process has as many mappings as vm.max_map_count allows: free some, or raise \
             that (sysctl)";

@@ -19,7 +19,7 @@ pub const FORKED: u32 = 3;
 /// a trace make no further check.
 pub const TRACED: u32 = 4;
 
-/// What is in the page.
+/// Content of the page.
 struct Page {
     state: AtomicU32,
     /// See [`Gate::pass`].
@@ -31,7 +31,7 @@ pub struct Gate {
     page: AtomicPtr<Page>,
 }
 
-/// What a gate shows before it has a page.
+/// Content of a gate without a page.
 static NEVER: Page = Page { state: AtomicU32::new(UNOPENED), pass: AtomicU64::new(0) };
 
 impl Gate {

@@ -1,4 +1,4 @@
-//! Processes of this machine: who they are, whether they live, what is in their memory.
+//! Processes of this machine: their identity, their liveness and their memory.
 //!
 //! Not here: running them (`sys::os::subprocess`) and talking to them (`sys::os::unix_socket`,
 //! `sys::os::shm_segment`).

@@ -1,4 +1,4 @@
-//! Whether a file or folder may give this process code: who owns it and who can write to it.
+//! Checks by owner and permissions that code may be loaded from a file or folder.
 //!
 //! Not here: loading (`sys::os::dl`) and what plugins are (`runtime::plugins`).
 
@@ -8,8 +8,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Whether this program has more rights than who started it (set-uid, set-gid, file capabilities).
-/// Its environment is then not to be trusted.
+/// Whether this program has more rights than the user that started it (set-uid, set-gid, file
+/// capabilities). Its environment must not be trusted then.
 #[must_use]
 pub fn is_privileged() -> bool {
     // SAFETY: takes a number; an unknown one gives 0.
@@ -146,9 +146,9 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     Ok(path)
 }
 
-/// What to hand to the loader for a library that a setting names. A file that everybody could have
-/// written is refused; what is called by no more than a name is for the loader to find, where it
-/// finds the program's own libraries.
+/// Returns the path to pass to the loader for a library that a setting names. A file that everybody
+/// could have written is refused. A plain name without a folder is left to the loader, which finds
+/// it where it finds the program's own libraries.
 pub fn library_path(name: &str) -> Result<PathBuf, String> {
     if !name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -172,7 +172,7 @@ pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     check_above(path)
 }
 
-/// Who may rename a folder further up could put another one in its place.
+/// Checks the folders above: a user that may rename one could put another one in its place.
 fn check_above(path: &Path) -> Result<(), Refusal> {
     for above in path.ancestors().skip(1) {
         let mode = fs::metadata(above)?.mode();
@@ -215,8 +215,8 @@ impl From<io::Error> for Refusal {
 #[derive(Clone, Copy)]
 struct Own {
     uid: u32,
-    /// With raised privileges only root's files count: whoever started the program may be the user
-    /// that it runs as.
+    /// With raised privileges only root's files count: the user that started the program may be the
+    /// user that it runs as.
     is_privileged: bool,
 }
 
@@ -231,7 +231,7 @@ const OTHERS_WRITE: u32 = 0o002;
 /// In such a folder only the owner of a file can replace it.
 const STICKY: u32 = 0o1000;
 
-/// What is wrong with owner and permissions, and how to mend it.
+/// Returns the fault of owner and permissions, with the remedy.
 fn fault(own: Own, about: &Metadata, is_folder: bool) -> Option<String> {
     judge(own, about.uid(), about.mode(), is_folder)
 }

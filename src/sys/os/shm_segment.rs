@@ -215,8 +215,8 @@ impl Memory {
         if !inside {
             return None;
         }
-        // SAFETY: the range is mapped as long as the span keeps the memory; who may write which
-        // part when is the protocol of those who share it.
+        // SAFETY: the range is mapped as long as the span keeps the memory. The protocol of those
+        // that share it defines who may write which part when.
         let region = unsafe { Region::new(self.base.offset(offset).ptr(), len) };
         Some(Span { region, _memory: Arc::clone(self) })
     }
@@ -339,7 +339,7 @@ fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// What is sealed; nothing of what is no file in memory.
+/// Returns the seals of a file; none if it is not a memory file.
 fn seals(file: &File) -> SealFlags {
     rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty())
 }

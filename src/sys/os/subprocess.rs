@@ -113,7 +113,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((fd::keep(read)?, fd::keep(write)?))
 }
 
-/// What comes out of the pipe until its end or the program's, and whether that was in time.
+/// Reads the pipe until its end or the program's. Returns the bytes, and whether that was in time.
 fn listen(
     pipe: OwnedFd,
     held: Option<&PidFd>,

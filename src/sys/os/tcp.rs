@@ -72,7 +72,7 @@ pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(interval))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(interval))?;
     sockopt::set_tcp_keepcnt(stream, (seconds / interval).max(1) as u32)?;
-    // Of what has been sent.
+    // The limit for sent data without acknowledgement.
     let millis = silent.as_millis().clamp(1, i32::MAX as u128) as u32;
     Ok(sockopt::set_tcp_user_timeout(stream, millis)?)
 }

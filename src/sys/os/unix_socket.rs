@@ -15,7 +15,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-/// Listens under an abstract name; AddrInUse if somebody does already.
+/// Listens under an abstract name; AddrInUse if the name is taken.
 pub fn listen(name: &str) -> io::Result<UnixListener> {
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     let listener = UnixListener::from(fd::keep(listener.into())?);

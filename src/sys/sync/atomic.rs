@@ -1,4 +1,4 @@
-//! What the lock-free pieces are made of: atomics, fences, shares, process-wide and thread-local
+//! Building blocks of the lock-free code: atomics, fences, `Arc`, process-wide and thread-local
 //! values. Here they are the language's own and cost nothing.
 //!
 //! `tests/models` compiles the files that use this module a second time, with a module of the same

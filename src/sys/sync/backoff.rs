@@ -88,7 +88,7 @@ impl Backoff {
         }
     }
 
-    /// Whether this is a poll of which only one in so many is.
+    /// Whether this poll is one of every `of`-th.
     #[inline]
     #[must_use]
     pub fn is_turn(&self, of: u32) -> bool {
@@ -102,8 +102,8 @@ impl Backoff {
     }
 }
 
-/// How long a thread that has somebody to wake it spins, and spins or yields, before it sleeps:
-/// longer than it takes to be woken (some 30 us), so that loops in quick succession find everybody
+/// Time for which a thread that another one can wake spins, and spins or yields, before it sleeps:
+/// longer than a wake-up takes (some 30 us), so that loops in quick succession find every thread
 /// awake.
 const SPIN_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 200_000;

@@ -18,20 +18,20 @@ use super::hints;
 use super::membarrier;
 use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// Nobody's mark.
+/// Mark of no thread.
 const NOBODY: usize = 1;
 
 /// Lock that is only tried, never waited for, and that is cheap for the first thread that takes it.
 pub struct Turn {
     /// The first thread's mark (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,
-    /// It has the turn by its own word.
+    /// The first thread has the lock by its own word.
     first_has: AtomicBool,
     /// Another thread has come.
     is_shared: AtomicBool,
-    /// Somebody has the turn by this one.
+    /// A thread has the lock by this word.
     taken: AtomicBool,
-    /// The mark of who took it last.
+    /// The mark of the thread that took it last.
     taker: AtomicUsize,
 }
 
@@ -48,19 +48,19 @@ impl Default for Turn {
     }
 }
 
-/// By which word somebody has the turn.
+/// Word by which a thread has the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Taken {
     /// The first thread's own.
     First,
-    /// That of all.
+    /// The word that all others share.
     Shared,
 }
 
 impl Turn {
-    /// Takes the turn, by the thread of that mark. `None`: somebody has it, perhaps this thread
-    /// itself further up.
+    /// Takes the lock for the calling thread, which has this mark. `None`: it is held, perhaps by
+    /// this thread itself further up.
     #[inline(always)]
     pub fn try_take(&self, mark: usize) -> Option<Taken> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
 //! Sleeping until another thread of this process changes a word: the kernel's futex.
 //!
-//! No more than that: who sleeps must look again when it wakes up (it may be for no reason), and
-//! who changes the word must wake. `tests/models` has a module of the same name over loom's locks.
-//! Source: futex(2); U. Drepper, "Futexes Are Tricky".
+//! No more than that: a sleeper must check the word again when it wakes up (wake-ups may be
+//! spurious), and a thread that changes the word must wake the sleepers. `tests/models` has a
+//! module of the same name over loom's locks. Source: futex(2); U. Drepper, "Futexes Are Tricky".
 
 use rustix::thread::futex::{self, Flags, Timespec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -24,7 +24,7 @@ pub fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
     let _ = futex::wait(word, Flags::PRIVATE, value, Some(&limit));
 }
 
-/// Wakes `most` of those who sleep on the word.
+/// Wakes at most `most` threads that sleep on the word.
 pub fn wake(word: &AtomicU32, most: u32) {
     let _ = futex::wake(word, Flags::PRIVATE, most.min(i32::MAX as u32));
 }
@@ -39,7 +39,7 @@ pub fn wait_upper(word: &AtomicU64, value: u32) {
     wait(upper(word), value);
 }
 
-/// Wakes `most` of those who sleep on the upper half of the word.
+/// Wakes at most `most` threads that sleep on the upper half of the word.
 pub fn wake_upper(word: &AtomicU64, most: u32) {
     wake(upper(word), most);
 }

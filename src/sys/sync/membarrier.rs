@@ -1,6 +1,7 @@
-//! A barrier of two halves: who passes often pays next to nothing, who passes seldom makes every
-//! running thread pass a full one (membarrier). Of a store before one half and a load after it, and
-//! of such a pair around the other half, at least one load sees the other side's store.
+//! Asymmetric fence: the light half, for frequent use, costs next to nothing; the heavy half makes
+//! every running thread pass a full barrier (membarrier). If one thread stores before one half and
+//! loads after it, and another thread does so around the other half, at least one of the two loads
+//! sees the other side's store.
 
 use crate::sys::sync::{AtomicBool, Ordering, compiler_fence, fence, global};
 

@@ -91,8 +91,8 @@ impl<'a> SharedLock<'a> {
         }
     }
 
-    /// Shares it, unless somebody writes; `polite`: or wishes to. After the first one that failed,
-    /// `leave_line` unless a later one succeeds.
+    /// Takes the lock shared, unless a rank writes; `polite`: or wishes to. After a failed attempt,
+    /// call `leave_line` unless a later attempt succeeds.
     #[must_use]
     pub fn try_shared(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// Mutual exclusion for what takes nanoseconds and is done for every message: one atomic
-/// read-modify-write (5 to 8 ns) where a [`Mutex`](super::lock::Mutex) has two, as nobody sleeps
-/// who would have to be woken. Who finds it taken spins, then yields.
+/// read-modify-write (5 to 8 ns) where a [`Mutex`](super::lock::Mutex) has two, as no thread sleeps
+/// and would have to be woken. A thread that finds it taken spins, then yields.
 ///
 /// The acquire exchange that takes it sees all that was done under it before, by the release store
 /// that gives it back.

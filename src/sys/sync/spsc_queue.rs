@@ -1,5 +1,5 @@
-//! A bounded queue of records, from one writing thread to whoever reads, one at a time: what a
-//! traced thread leaves for the file. Neither side waits for the other.
+//! Bounded queue of records, from one writing thread to one reader at a time: a traced thread's
+//! records for the file. Neither side waits for the other.
 //!
 //! Memory ordering. The writer fills a slot with plain (relaxed) stores and then stores `written`
 //! with release; the reader loads `written` with acquire before it reads the slot, so it sees the
@@ -15,7 +15,7 @@ use std::array;
 /// Words of a record.
 pub const WORDS: usize = sync::size(12, 2);
 
-/// What goes through.
+/// One element of the queue.
 pub type Record = [u64; WORDS];
 
 /// Bounded queue of records with one writing thread and one reader at a time.
@@ -23,7 +23,7 @@ pub struct Journal {
     slots: Box<[[AtomicU64; WORDS]]>,
     /// Records so far; only the writer stores it.
     written: AtomicUsize,
-    /// Of these, how many were taken; only the reader stores it.
+    /// Records taken so far; only the reader stores it.
     read: AtomicUsize,
 }
 

@@ -1,7 +1,7 @@
-//! What integers and binary32 and binary64 can do. Integers wrap around; no float operation is
-//! fused or reordered, and a NaN that arithmetic gives has one form only: which operand's NaN an
-//! instruction passes on depends on how the compiler ordered them, and every rank shall get the
-//! same bits.
+//! Arithmetic of integers, binary32 and binary64. Integers wrap around. No float operation is fused
+//! or reordered. A NaN that arithmetic gives has one form only: an instruction passes on the NaN of
+//! one operand, which depends on how the compiler ordered them, and every rank must get the same
+//! bits.
 
 use super::ops::{Arithmetic, Ordered, Truth};
 
@@ -29,7 +29,7 @@ macro_rules! integers {
 }
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// What complex numbers are made of.
+/// Component of complex numbers.
 pub(super) trait Float:
     Copy
     + std::ops::Add<Output = Self>

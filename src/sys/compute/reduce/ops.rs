@@ -1,5 +1,5 @@
-//! The operations: what becomes of two elements. What elements can do is in the traits here, which
-//! `arithmetic`, `half` and `pair_types` implement. Loops over them: `simd`.
+//! The operations, each on two elements. The traits here describe the elements; `arithmetic`,
+//! `half` and `pair_types` implement them. Loops over them: `simd`.
 
 use super::pair_types::Pair;
 use std::marker::PhantomData;
@@ -21,19 +21,19 @@ impl<R: Rule> Rule for Swapped<R> {
     }
 }
 
-/// What can be added and multiplied.
+/// Elements that can be added and multiplied.
 pub(super) trait Arithmetic: Copy + 'static {
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
 }
 
-/// What has a lower and a higher. A NaN on either side is the answer.
+/// Elements with a minimum and a maximum. A NaN on either side is the result.
 pub(super) trait Ordered: Copy + 'static {
     fn lower(self, other: Self) -> Self;
     fn higher(self, other: Self) -> Self;
 }
 
-/// What is true unless it is 0.
+/// Elements with a truth value: false is 0.
 pub(super) trait Truth: Copy + 'static {
     fn is_true(self) -> bool;
     fn truth(value: bool) -> Self;

@@ -21,7 +21,7 @@ enum Set {
 }
 
 impl Level {
-    /// What every processor of the architecture has.
+    /// Instruction set of every processor of the architecture.
     pub const PLAIN: Level = Level(Set::Plain);
 
     /// Returns all levels of this processor, the fastest last.

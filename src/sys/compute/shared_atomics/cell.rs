@@ -8,7 +8,7 @@ use crate::sys::sync::Ordering::{self, AcqRel, Acquire};
 pub trait Cell {
     /// Its bits.
     type Bits: Copy;
-    /// What is in it.
+    /// Returns its value.
     fn load(&self, order: Ordering) -> Self::Bits;
     /// Stores `to` if the value is `from`. `Err`: the value that is there instead.
     fn swap_if(
@@ -38,8 +38,8 @@ macro_rules! cells {
 pub(crate) use cells;
 cells!(AtomicU64: u64);
 
-/// Changes it to what `apply` makes of it, and gives what it was. Who changes it next sees what
-/// this thread had written before.
+/// Replaces the value by the result of `apply`, and returns the old value. The thread that changes
+/// it next sees everything that this thread has written before.
 #[inline(always)]
 pub fn update<C: Cell>(cell: &C, mut apply: impl FnMut(C::Bits) -> C::Bits) -> C::Bits {
     let mut was = cell.load(Acquire);

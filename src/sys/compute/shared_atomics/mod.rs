@@ -49,7 +49,7 @@ pub struct Update {
     padding: (usize, usize),
 }
 
-/// What is done with one element that needs no lock.
+/// Operation on one element that needs no lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
     Add,
@@ -165,7 +165,7 @@ impl Update {
         kernel(target, operand);
     }
 
-    /// What an element of 8 bytes becomes that is this.
+    /// Returns the result for an element of 8 bytes with the value `was`.
     #[must_use]
     pub fn made(&self, was: u64, operand: Region) -> u64 {
         let mut element = was;
@@ -173,7 +173,7 @@ impl Update {
         element
     }
 
-    /// An element made of two.
+    /// Returns the element that the operation makes of two.
     #[inline]
     fn folded<W: Width>(&self, was: W::Bits, operand: Region) -> W::Bits {
         let mut made = was;
@@ -220,8 +220,9 @@ widths!(AtomicU32, AtomicU64);
 /// The element that begins a region, as an atomic.
 #[inline(always)]
 fn cell_of<'a, W: Width>(target: Region) -> &'a W {
-    // SAFETY: aligned and large enough (its callers look), valid by the maker's promise while the
-    // operation lasts; all who change it meanwhile do so by atomics of this width.
+    // SAFETY: aligned and large enough (its callers check that); the region's maker guarantees that
+    // it is valid while the operation lasts. Everybody that changes it meanwhile uses atomics of
+    // this width.
     unsafe { &*target.addr().ptr().cast::<W>() }
 }
 
@@ -269,11 +270,11 @@ fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) 
 /// The buffers of a compare-and-swap, of one element each.
 #[derive(Clone, Copy)]
 pub struct Swap {
-    /// What is stored if the target holds `expected`.
+    /// Value to store if the target has `expected`.
     pub value: Region,
-    /// What the target must hold, bit for bit.
+    /// Value that the target must have, bit for bit.
     pub expected: Region,
-    /// Gets what it held.
+    /// Receives the value that the target had.
     pub result: Region,
 }
 

@@ -1,4 +1,4 @@
-//! What a forked child learns from the records: whether another thread may have left locks taken.
+//! Use of the records in a forked child: whether another thread may have left locks taken.
 //!
 //! Not here: which process is a fork (`sys::os::open_state`) and what the child forgets
 //! (`runtime::lifecycle`).
@@ -62,7 +62,7 @@ impl Drop for Aside {
 }
 
 /// In a forked child: whether another thread was in a call, or aside, when this process was forked.
-/// What such a thread had locked stays locked here.
+/// Locks that such a thread had taken stay locked here.
 #[must_use]
 pub fn another_was_inside() -> bool {
     // Taken: by a thread in its first call, or in a destroy.

@@ -10,7 +10,7 @@ impl Visit {
     #[inline(always)]
     pub(in crate::sys) fn into_running(self) -> Running {
         let record = self.inside.record;
-        // Before the sequence number becomes even: whoever sees that sees this (release).
+        // Before the sequence number becomes even: a thread that sees that sees this (release).
         record.running.store(record.running.load(Ordering::Relaxed) + 1, Ordering::Release);
         Running { record }
     }

@@ -36,7 +36,7 @@ pub use unmap_hooks::{Returned, watch as watch_returned};
 /// Every block is aligned to this at least.
 pub const ALIGNMENT: u64 = QUANTUM as u64;
 
-/// What a block is for: a kind (0 to 31) and a tag (below [`TAGS`]). A free must name the same tag.
+/// Purpose of a block: a kind (0 to 31) and a tag (below [`TAGS`]). A free must name the same tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(u64);
 
@@ -110,7 +110,7 @@ pub fn mapping(region: Region) -> Option<Region> {
     (end <= base + bytes).then(|| Region::allocated(at, bytes))
 }
 
-/// What an account has seen.
+/// Statistics of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes requested and not freed.
@@ -258,7 +258,7 @@ pub fn restart(tag: u8) {
     stats::reset(usize::from(tag));
 }
 
-/// Frees every live block of a tag, whoever has it.
+/// Frees every live block of a tag, in all heaps.
 pub fn free_all(tag: u8) {
     page_map::for_each(|segment| {
         for number in 0..segment.slab_count() {

@@ -1,8 +1,8 @@
-//! What threads share: segments with slabs that nobody owns, mappings for large blocks, the heaps
-//! of threads that have ended, and the budget of memory that may be kept without use.
+//! Memory that threads share: segments with slabs without owner, mappings for large blocks, the
+//! heaps of threads that have ended, and the budget of memory that may be kept without use.
 //!
-//! Under one lock, which is taken only where a thread's own memory does not suffice. No page is
-//! written or given back under it.
+//! One lock protects all of it. It is taken only where a thread's own memory does not suffice. No
+//! page is written or given back under it.
 
 use super::relaxed_cell::Link;
 use super::segment::{Segment, Slab};

@@ -22,8 +22,8 @@ fn entry(unit: usize) -> Option<&'static Link<Segment>> {
     ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))
 }
 
-/// The segment that an address (any number) lies in. The last 2 MiB of a large mapping may be its
-/// own only in part: what follows there is somebody else's.
+/// Returns the segment that an address (any number) lies in. The last 2 MiB of a large mapping may
+/// belong to it only in part: memory of others may follow there.
 #[inline]
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     let segment = entry(addr >> UNIT_BITS)?.get()?;

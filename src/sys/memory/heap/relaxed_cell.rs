@@ -1,7 +1,7 @@
 //! Numbers and links that one thread at a time writes and any thread may read.
 //!
 //! Everything that describes memory here lives for ever and is only reused, so a link is a plain
-//! `&'static` and a reader who comes late sees old numbers, never freed memory.
+//! `&'static` and a reader that comes late sees old numbers, never freed memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ impl<T> Link<T> {
         Link(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// What it points to.
+    /// Returns the target.
     #[inline(always)]
     pub(super) fn get(&self) -> Option<&'static T> {
         // SAFETY: null, or from a `&'static T` that `set` was given.

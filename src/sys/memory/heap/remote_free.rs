@@ -40,7 +40,7 @@ pub(super) struct Mail {
 }
 
 impl Mail {
-    /// Whether somebody has pushed.
+    /// Whether a thread has pushed.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.head.load(Ordering::Relaxed) != 0

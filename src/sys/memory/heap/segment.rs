@@ -74,7 +74,7 @@ impl Segment {
     }
 }
 
-/// Blocks of one class beside each other, and who owns them.
+/// Adjacent blocks of one class, with their owner.
 #[repr(C, align(128))]
 pub(super) struct Slab {
     /// Number of blocks.
@@ -87,7 +87,7 @@ pub(super) struct Slab {
     pub(super) class: Number,
     /// CURRENT, LISTED or APART.
     pub(super) place: Number,
-    /// Who allocates from it.
+    /// Heap that allocates from it.
     pub(super) owner: Link<Heap>,
     /// In its owner's list.
     pub(super) next: Link<Slab>,
@@ -186,7 +186,7 @@ impl Slab {
         self.disown();
     }
 
-    /// Is nobody's from now on.
+    /// Removes the owner.
     pub(super) fn disown(&self) {
         self.span.set(0);
         self.head.set(0);

@@ -1,8 +1,8 @@
 //! A thread's heap: for each class the slab that it allocates from, and others with free blocks.
 //!
-//! Only its thread works on a heap (or whoever took it over under the store's lock), so nothing
-//! here needs a locked instruction but for what other threads send (`remote_free`). A heap outlives
-//! its thread: the next thread gets it with all that is in it.
+//! Only its thread works on a heap (or the thread that took it over under the store's lock), so
+//! only blocks that other threads send (`remote_free`) need a locked instruction. A heap outlives
+//! its thread: the next thread gets it with everything in it.
 
 use super::relaxed_cell::{Link, Number};
 use super::remote_free::{self, Mail};
@@ -372,7 +372,8 @@ impl Heap {
         let word = slab.word(index);
         let is_mine = std::ptr::eq(owner, self);
         let is_alone = slab.class.get() >= FIRST_SPAN;
-        // Whoever frees a large block takes its slab over, so its owner must claim it as others do.
+        // The thread that frees a large block takes its slab over, so the owner must claim it as
+        // others do.
         let head = owner.mail.peek();
         if (!is_mine || is_alone) && !remote_free::claim(word, was, head) {
             return Freed::Dead;

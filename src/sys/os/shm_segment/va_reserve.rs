@@ -25,7 +25,7 @@ impl Room {
         let at = Addr::new(at);
         let before = at.get().next_multiple_of(align) - at.get();
         let base = at.offset(before);
-        // What lies round it goes at once.
+        // The rest around it is unmapped at once.
         drop(Room { base: at, len: before });
         drop(Room { base: base.offset(len), len: all - before - len });
         Ok(Room { base, len })
