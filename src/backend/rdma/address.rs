@@ -20,7 +20,7 @@ const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
 /// Where one rank listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// The same for the ranks of a machine; 0: not known.
+    /// Id of the machine, equal on all of its ranks; 0: unknown.
     pub(super) node: u64,
     port: u16,
     is_everywhere: bool,

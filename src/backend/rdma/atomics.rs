@@ -3,9 +3,9 @@
 //!
 //! A sum of integers is one work request an element. Everything else is a loop: what the element
 //! becomes is computed for the value that it is thought to have and swapped in if it has that; if
-//! not, the card says what it has, and that is tried next. Whenever a loop goes round, somebody
-//! else's operation has succeeded. What an element held before comes into a word of the slab, as
-//! the program's memory is perhaps not registered.
+//! not, the card returns the value that it has, and that is tried next. Whenever a loop goes round,
+//! somebody else's operation has succeeded. What an element held before comes into a word of the
+//! slab, as the program's memory is perhaps not registered.
 //!
 //! A card's changes are atomic among themselves, not with those of a processor (IBV_ATOMIC_HCA). So
 //! a rank changes its own memory by its card as well, on a queue pair that is connected to itself,

@@ -1,9 +1,9 @@
 //! Registrations of memory that messages are in, kept for the next ones.
 //!
-//! Only memory of the library's own allocator is registered, a mapping at a time: it tells when
-//! pages go back to the system, and what was registered there is given up before anything new is
-//! looked up. Nothing tells when memory of the program's own is unmapped, and what is mapped there
-//! later would not be what the device has: that memory is moved through slots.
+//! Only memory of the library's own allocator is registered, a mapping at a time: it reports when
+//! pages go back to the system, and registrations there are released before the next lookup.
+//! Nothing reports when memory of the program's own is unmapped, and pages mapped there later would
+//! not be those that the device has: that memory is moved through slots.
 
 use super::devices::Registrations;
 use super::rail::{Rail, Registration};
@@ -48,11 +48,11 @@ pub(super) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered
 
 struct Entry {
     registered: Arc<Registered>,
-    /// When it was last asked for.
+    /// Clock of the last lookup that returned it.
     used: u64,
 }
 
-/// See the module's text.
+/// Registration cache: memory regions of the library's allocator, kept registered on all rails.
 pub(super) struct Cache {
     rails: Vec<Arc<Rail>>,
     entries: BTreeMap<usize, Entry>,

@@ -1,5 +1,5 @@
-//! How an rdma communicator is made: `dtl_rdma_config_t`, with what the environment says in the
-//! place of what it leaves open. Its rules, and the defaults with their reasons, are in that
+//! Configuration of an rdma communicator: `dtl_rdma_config_t`, with the environment's values for
+//! the fields that it leaves unset. Its rules, and the defaults with their reasons, are in that
 //! struct's text: `src/abi/rdma.rs`.
 
 use super::meet::How;
@@ -24,7 +24,7 @@ pub enum Devices {
     Staged,
     /// Large messages as they are, registered by dma-bufs.
     Dmabuf,
-    /// The same, by addresses.
+    /// Large messages as they are, registered by their addresses (nvidia_peermem).
     Peermem,
 }
 
@@ -112,8 +112,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What the caller says (`native` is null, or where his `dtl_rdma_config_t` is), else the
-    /// environment, else the default.
+    /// Resolves each field: the caller's value (`native` is null or points to a
+    /// `dtl_rdma_config_t`), else the environment's, else the default.
     pub fn resolve(native: Addr) -> Result<Config> {
         let given = if native.is_null() { Texts::new() } else { take(native)? };
         Sources { given, variables: settings::current().fabric }.config()
@@ -125,8 +125,8 @@ impl Config {
     }
 }
 
-/// What is set, by its name: numbers as texts, too, so that all are checked in one way, whoever
-/// says them.
+/// Values that are set, by name. Numbers are texts too, so that all are checked in one way,
+/// whatever their source.
 type Texts = BTreeMap<&'static str, String>;
 
 /// The constants of a field, and their words in the variable. The first is 1.
@@ -141,7 +141,7 @@ const DEVICE_MEMORY: Words = &[
 
 /// Takes over what the struct sets.
 fn take(native: Addr) -> Result<Texts> {
-    // SAFETY: the caller of dtl_comm_open passes a struct of the size it says.
+    // SAFETY: the caller of dtl_comm_open passes a struct of the size in its size field.
     let raw: dtl_rdma_config_t = unsafe { from_c::take(native.ptr().cast()) }?;
     if raw.flags != 0 {
         return fail!(
@@ -201,7 +201,7 @@ fn text_at(text: *const c_char, name: &str) -> Result<Option<String>> {
     Ok(text.map(str::to_owned))
 }
 
-/// Who says something.
+/// Sources of the configuration's values.
 struct Sources {
     /// The struct, by field.
     given: Texts,
@@ -255,7 +255,7 @@ impl Sources {
         Some((variable, text))
     }
 
-    /// What is said of a field, as `read` understands it; `None`: nothing.
+    /// Returns a field's value, parsed by `read`; `None`: it is not set.
     fn text<T>(
         &self,
         name: &str,
@@ -285,7 +285,7 @@ impl Sources {
         self.text(name, read, &allowed.join(", "))
     }
 
-    /// Names who said it, what he said and what is allowed.
+    /// Returns an error that names the source of a value, the value and the allowed ones.
     fn bad<T>(&self, name: &str, allowed: &str) -> Result<T> {
         match (self.given.get(name), self.variable(name)) {
             (Some(value), _) => fail!(

@@ -1,7 +1,7 @@
-//! Connections, made when two ranks first have something to say to each other. Over the sockets
-//! each tells its ends; who is connected says so, and only then the other sends: a message that
-//! comes too early would be tried again for a long time. So it is again when a connection has
-//! broken: `reconnect`.
+//! Connections, made when two ranks first exchange data. Over the sockets each rank sends its queue
+//! pairs' ends, and reports when it is connected. The other sends only then: a message that comes
+//! too early would be retried for a long time. `reconnect` does the same for a connection that has
+//! broken.
 
 use super::config::Config;
 use super::errors::here;
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// A message of a rank is waited for, or of any: its death is to be heard of.
+    /// Watches a rank, or any, that a message is awaited from, so that its death is noticed.
     pub(super) fn awaits(&mut self, source: i32) {
         if source == DTL_ANY_SOURCE {
             self.oob.awaits_any(self.happened);
@@ -197,7 +197,7 @@ impl State {
         let outcome = match words {
             [ENDS, generation, ends @ ..] => self.hear_ends(rank, *generation as u32, ends),
             [READY, generation] => {
-                // Of one that has broken meanwhile it says nothing.
+                // It does not count for a connection that has broken meanwhile.
                 if *generation as u32 == self.generation(rank) {
                     self.ready(rank);
                 }
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// The peer has told its ends.
+    /// Handles the ends that the peer has sent.
     fn hear_ends(&mut self, rank: usize, generation: u32, ends: &[u64]) -> Result<()> {
         match self.stage(rank) {
             Stage::Gone => return Ok(()),
@@ -279,8 +279,8 @@ impl State {
         if peer.stage == Stage::Asked { self.connect(rank) } else { Ok(()) }
     }
 
-    /// Connects this side if the peer has told its ends. What fails is tried again, for as long as
-    /// a broken connection would be.
+    /// Connects this side if the peer's ends have arrived. A failure is retried for as long as a
+    /// broken connection would be.
     pub(super) fn connect(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let Some(ends) = peer.repair.heard.take() else { return Ok(()) };

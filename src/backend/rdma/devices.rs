@@ -1,14 +1,14 @@
 //! Registrations of device memory, one for each allocation that large messages were in: by its
 //! dma-buf, or by its address.
 //!
-//! They share the bound of the other registrations (`cache`). An allocation that goes takes its
-//! registration with it, in the thread that frees it and before its backend hears of that: a
+//! They share the bound of the other registrations (`cache`). An allocation that is freed takes its
+//! registration with it, in the thread that frees it and before its backend is called: a
 //! registration keeps a device's pages alive, and by an address it would reach what is there next.
-//! Each is known by the allocation's number, so one at the same address never meets it. A message
-//! has a share of its allocation's registration.
+//! Each is identified by the allocation's number, so a later one at the same address never matches.
+//! A message has a share of its allocation's registration.
 //!
-//! An allocation that its backend gives no dma-buf of is remembered as such. If the device or the
-//! kernel refuses a registration, none is tried any more. Both are said once.
+//! If a backend exports no dma-buf of an allocation, that is remembered. If the device or the
+//! kernel refuses a registration, none is tried any more. Both are logged once.
 
 use super::cache::{Cache, Registered};
 use super::config::Devices;
@@ -26,11 +26,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The backend whose addresses a kernel module knows (nvidia_peermem): others' need not be
-/// addresses at all.
+/// The backend whose addresses a kernel module resolves (nvidia_peermem). Handles of other backends
+/// need not be addresses at all.
 const BY_ADDRESS: &str = "cuda";
 
-/// See the module's text. Its lock is the last that anybody takes.
+/// Registrations of device memory, by allocation. Innermost lock: no other lock is taken while it
+/// is held.
 #[derive(Default)]
 pub(super) struct Registrations(Mutex<Known>);
 
@@ -42,7 +43,7 @@ struct Known {
     clock: u64,
     /// Why no more are made.
     refusal: Option<String>,
-    /// That a backend gave no dma-buf has been said.
+    /// Set once the log has the message that a backend exports no dma-buf.
     has_said: bool,
 }
 
@@ -50,7 +51,7 @@ struct Entry {
     /// `None`: there is no way to.
     registered: Option<Arc<Registered>>,
     bytes: u64,
-    /// When it was last asked for.
+    /// Clock of the last lookup that returned it.
     used: u64,
 }
 

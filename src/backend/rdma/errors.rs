@@ -34,14 +34,14 @@ pub(super) fn call_failed(what: &str, code: i32) -> Error {
     Error::new(status, format!("{what}: {error}{advice}"))
 }
 
-/// As `call_failed`, of a call that sets errno.
+/// Makes the error of a failed call that sets errno.
 #[cold]
 pub(super) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Whether a work request that failed so says nothing against the next: the way to the peer was
-/// interrupted, or a queue pair ended. soft-RoCE calls it a local operation's error when the
+/// True if this failure may be transient: the path to the peer was interrupted, or a queue pair
+/// ended. A later work request may succeed. soft-RoCE reports a local operation error when the
 /// interface is down.
 #[cold]
 pub(super) fn may_pass(status: u32) -> bool {
@@ -58,7 +58,7 @@ pub(super) fn may_pass(status: u32) -> bool {
     )
 }
 
-/// What a completion's status says, in the library's words and ours.
+/// Formats a completion's status: the library's text, the numbers and our advice.
 #[cold]
 pub(super) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> String {
     // SAFETY: takes a number; what comes back is a text that is never freed.
@@ -81,7 +81,7 @@ pub(super) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     format!("{said} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
-/// What fails here, as it is told of the peer that is lost by it.
+/// Marks an error as one of this rank, for the report on the peer that is lost by it.
 #[cold]
 pub(super) fn here(error: Error) -> Error {
     error.within("on this rank")

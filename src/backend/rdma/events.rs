@@ -1,10 +1,10 @@
-//! What a device tells by itself: that a completion queue has something, to who sleeps until then,
-//! and that a port, a queue pair or all of it has failed.
+//! Asynchronous events of a device: a completion queue has an entry, which wakes a sleeping thread;
+//! or a port, a queue pair or the device has failed.
 //!
-//! A thread that waits asks with the lock held (`State::doze`): events of before are taken, the
-//! queues are told to say when something comes, and then they are looked at once more, so nothing
-//! comes unnoticed in between. It sleeps without the lock, on one descriptor for all: those of the
-//! completion queues, of the devices and of the control sockets.
+//! A thread that waits calls `State::doze` with the lock held: earlier events are consumed, the
+//! completion queues are armed, and then they are polled once more, so nothing comes unnoticed in
+//! between. It sleeps without the lock, on one descriptor for all: those of the completion queues,
+//! of the devices and of the control sockets.
 
 use super::errors::last_failed;
 use super::functions::*;
@@ -32,7 +32,7 @@ const LOOK_NS: u64 = 10_000_000;
 enum News {
     /// It is of no use any more, or a completion queue of it.
     Device,
-    /// A queue pair has failed, by itself or because of what was asked of it.
+    /// A queue pair has failed, by itself or because of a work request.
     Queue(QpIn, bool),
     PortDown,
     PortUp,
@@ -75,7 +75,7 @@ impl Rail {
         Some(unsafe { BorrowedFd::borrow_raw(number) })
     }
 
-    /// Takes what its completion queues have told.
+    /// Consumes and acknowledges the events of its completion queues.
     fn take_told(&self) {
         if self.channel.is_null() {
             return;
@@ -85,7 +85,8 @@ impl Rail {
         while unsafe { (self.calls.ibv_get_cq_event)(self.channel, &raw mut cq, &raw mut user) }
             == 0
         {
-            // SAFETY: one of our queues, which has told once.
+            // SAFETY: one of our completion queues; `ibv_get_cq_event` has just returned one event
+            // of it, which is acknowledged once.
             unsafe { (self.calls.ibv_ack_cq_events)(cq, 1) };
         }
     }
@@ -147,8 +148,9 @@ pub(super) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
 }
 
 impl State {
-    /// See the module's text. Not while something waits for room, of which nothing is told, or for
-    /// a time.
+    /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns what to
+    /// sleep on. `Doze::No` while something waits for room, for which there is no event, or for a
+    /// time.
     pub(super) fn doze(&mut self, seen: &mut u64) -> Result<Doze> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(Doze::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
@@ -168,7 +170,7 @@ impl State {
         Ok(Doze::On(bell, self.oob.due_in_ns().min(self.watch_due_ns())))
     }
 
-    /// Hears now and then what the devices tell.
+    /// Polls the devices' asynchronous events at intervals of `LOOK_NS`.
     pub(super) fn hear_devices(&mut self) {
         let now = now_ns();
         if now >= self.hear_at {
@@ -177,7 +179,7 @@ impl State {
         }
     }
 
-    /// Hears it now.
+    /// Polls the devices' asynchronous events now.
     #[cold]
     pub(super) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {

@@ -33,7 +33,7 @@ pub(super) struct DeviceList {
 }
 
 impl DeviceList {
-    /// The text says why there is none.
+    /// Lists the devices; `Err` is the reason why there are none.
     pub(super) fn get(calls: &'static Functions) -> std::result::Result<Self, String> {
         let mut count = 0;
         // SAFETY: room for an int.
@@ -89,7 +89,7 @@ impl Drop for DeviceList {
     }
 }
 
-/// Opens the library and looks for devices; the text says why there are none.
+/// Opens the library and lists its devices; `Err` is the reason why there are none.
 pub fn find() -> std::result::Result<Verbs, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();

@@ -20,7 +20,7 @@ impl Default for Heads {
 }
 
 impl Heads {
-    /// A word's place, and whether the peer knows that it is there.
+    /// Returns a word's place, and whether the peer has the word there.
     #[inline]
     pub(super) fn place(&self, word: u64) -> (usize, bool) {
         let place = (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;

@@ -12,25 +12,26 @@ pub(super) struct Lane {
     pub(super) queue: Queue,
     /// Which rail it is on.
     pub(super) rail: usize,
-    /// Messages that used a receive of the peer's, and how many it has said that it consumed.
+    /// Messages that used a receive of the peer's, and how many of them it has reported as
+    /// consumed.
     pub(super) sent: u32,
     pub(super) told: u32,
-    /// Messages of the peer's that were consumed here, and what it was last told.
+    /// Messages of the peer's that were consumed here, and the count last reported to it.
     pub(super) consumed: u32,
     pub(super) said: u32,
     /// Messages of the peer's that have arrived here.
     pub(super) received: u32,
     /// The number of the last work request.
     pub(super) number: u32,
-    /// Of the work requests that nobody has to be told of, those whose number has none of these
-    /// bits are told anyway.
+    /// Mask: of the work requests that need no completion, every (mask + 1)-th is posted signaled,
+    /// to bound the send queue.
     quiet: u32,
     pub(super) flying: VecDeque<Flying>,
     pub(super) mending: Mending,
     pub(super) watched: Watched,
 }
 
-/// Small messages of which one is asked to be told.
+/// Small messages per signaled one.
 const SIGNALS: u32 = 8;
 
 /// What is kept of a lane while its queue pair is made anew.
@@ -71,7 +72,7 @@ impl Lane {
         }
     }
 
-    /// Whether the end of a work request is told.
+    /// Returns whether a work request is posted signaled.
     #[inline]
     pub(super) fn is_told_of(&self, what: What, number: u32) -> bool {
         match what {
@@ -80,7 +81,7 @@ impl Lane {
         }
     }
 
-    /// What the peer says that it has consumed, which never becomes less.
+    /// Records the peer's count of consumed messages, which never decreases.
     #[inline]
     pub(super) fn hear(&mut self, consumed: u32) {
         if (consumed.wrapping_sub(self.told) as i32) > 0 {
@@ -103,7 +104,8 @@ pub(super) struct Flying {
 }
 
 impl Flying {
-    /// It only told a number, which is told with each connection, or when all before it is over.
+    /// Returns whether it needs no replay: it only reported a count, which each connection reports
+    /// again, or marked the completion of all before it.
     pub(super) fn is_of_no_use_again(&self) -> bool {
         matches!((self.what, self.work), (What::Nothing | What::Mark, Work::Write(_)))
     }
@@ -113,15 +115,16 @@ impl Flying {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     Nothing,
-    /// Nothing either, but it is told when it is over, and all before it with it.
+    /// Nothing but a signaled completion, which completes all before it.
     Mark,
     /// This slot is free again.
     Slot(usize),
     /// A part of this operation is done.
     Part(OpId),
-    /// The same, whose bytes were in a slot.
+    /// A part of this operation is sent: its bytes were in this slot, which is free again.
     Sent(OpId, usize),
-    /// The same, whose bytes are in a slot now and belong into memory of the program's.
+    /// A part of this operation has arrived in this slot: its bytes are to be copied to the
+    /// program's memory.
     Got(OpId, usize, Region),
     /// What an element was is in this place.
     Answer(usize),

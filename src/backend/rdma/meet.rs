@@ -1,9 +1,9 @@
-//! How the ranks learn of each other when a communicator is opened: each tells all a few words, its
-//! record, and all go on or none does. Where they meet is said by [`How`].
+//! Out-of-band allgather when a communicator is opened: each rank contributes a few words, its
+//! record, and all go on or none does. [`How`] selects where they meet.
 //!
-//! Here: what can be said, the choice of "auto", meeting over something that is open or is opened
-//! for it, and what is made of what the ranks said. `folder` and `tcp` are the ways without any.
-//! Not here: what is in a record.
+//! Here: the accepted texts, the choice of "auto", meeting over a communicator that is open or is
+//! opened for it, and the evaluation of the ranks' records. `folder` and `tcp` need no
+//! communicator. Not here: the content of a record.
 
 mod folder;
 mod tcp;
@@ -44,7 +44,7 @@ pub enum How {
 const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
 
 impl How {
-    /// What a text says: "auto", "over", the name of a kind, "file:PATH", "tcp:HOST:PORT".
+    /// Parses a text: "auto", "over", the name of a kind, "file:PATH", "tcp:HOST:PORT".
     pub fn parse(text: &str) -> Result<How> {
         let how = match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Some(How::Folder(PathBuf::from(path))),
@@ -80,7 +80,7 @@ fn parse_place(text: &str) -> Option<How> {
     let (host, port) = text.rsplit_once(':')?;
     let host = match host.strip_prefix('[') {
         Some(host) => host.strip_suffix(']')?,
-        // An IPv6 address, of which the port cannot be told.
+        // An IPv6 address without brackets: its port is ambiguous.
         None if host.contains(':') => return None,
         None => host,
     };
@@ -99,11 +99,11 @@ pub struct Meeting {
     pub size: i32,
     /// The records in the order of ranks.
     pub records: Vec<u64>,
-    /// The same on all ranks: drawn by rank 0.
+    /// Random number of rank 0's, equal on all ranks.
     pub job_cookie: u64,
 }
 
-/// How long the ranks wait for each other when nobody says otherwise.
+/// How long the ranks wait for each other by default.
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// How long an answer may take beyond the time limit: who gives it waits until its own.
 const GRACE_NS: u64 = 2_000_000_000;
@@ -249,7 +249,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The same for all ranks of this opening.
+    /// Returns the key of this meeting: a hash of the job's name and the opening's number, equal on
+    /// all ranks.
     fn key(&self) -> u64 {
         fnv::of(self.name.iter().chain(&self.number.to_le_bytes()))
     }
@@ -296,21 +297,21 @@ fn count(args: &OpenArgs, rank: i32) -> u64 {
     *number
 }
 
-/// What a rank says and makes of what the others say.
+/// One rank's contribution to the exchange, and the evaluation of the others'.
 struct Talk {
     words: usize,
     cookie: u64,
     mine: Result<Vec<u64>>,
 }
 
-/// Tells everybody's words to all, for the how-manieth time.
+/// Allgather of as many words per rank; the first argument numbers the exchange.
 type Exchanging<'a> = dyn FnMut(u64, &[u64]) -> Result<Vec<u64>> + 'a;
 
 /// Words before each record: status, cookie.
 const BEFORE: usize = 2;
 
 impl Talk {
-    /// As many words on every rank.
+    /// Returns this rank's contribution: status, cookie and record, as many words on every rank.
     fn says(&self) -> Vec<u64> {
         let (status, record) = match &self.mine {
             Ok(record) => (0, record.clone()),
@@ -350,8 +351,8 @@ impl Talk {
         Some(cannot(rank, says))
     }
 
-    /// Over what tells everybody's words to all: once what they say, and once that they have heard
-    /// it.
+    /// Meets over an allgather, in two rounds: the contributions, then the confirmation that all
+    /// have received them.
     fn twice(&self, place: (i32, i32), exchange: &mut Exchanging<'_>) -> Result<Meeting> {
         let all = exchange(0, &self.says());
         if let Err(own) = &self.mine {
@@ -370,7 +371,7 @@ fn text_words(text: &str, words: usize) -> Vec<u64> {
     channel::words_of(&bytes)
 }
 
-/// A rank that says that it cannot go on.
+/// Makes the error of a rank that has reported a failure.
 fn cannot(rank: usize, says: &[u64]) -> Error {
     let status = says.first().map_or(0, |status| *status as u32 as i32);
     let bytes = channel::bytes_of(says.get(BEFORE..).unwrap_or_default());
@@ -386,7 +387,8 @@ fn cannot(rank: usize, says: &[u64]) -> Error {
     )
 }
 
-/// A rank that was told something else than rank 0. `its` and `own`: number of ranks and of words.
+/// Makes the error of a rank whose size or number of words differs from rank 0's. `its` and `own`:
+/// number of ranks and of words.
 fn disagreement(rank: usize, its: (u64, usize), own: (usize, usize)) -> Error {
     let text = match its.0 == own.0 as u64 {
         false => format!(

@@ -1,18 +1,18 @@
 //! Kind "rdma": ranks of any nodes over RDMA verbs (InfiniBand, RoCE), by queue pairs of reliable
-//! connections. The library is found when somebody asks for this kind.
+//! connections. The library is searched for when this kind is first used.
 //!
 //! Order of the files: `verbs` the types of libibverbs, `functions` its functions, `find` which
 //! library and which devices, `errors` what its failures mean; `config` how a communicator is made,
 //! `places` on which ports, `presence` makes it, `meet` how its ranks learn of each other; `rail`
 //! an opened port, `queue` a queue pair, `slots` what travels in slots, `heads` what is left out of
 //! it, `lane` what is under way on a queue pair, `peer` all that there is for a peer, `oob` the
-//! sockets by which connections are made and deaths are heard of (`address` where they listen,
+//! sockets by which connections are made and deaths are noticed (`address` where they listen,
 //! `channel` what goes through them), `connect` how a connection is made, `reconnect` made anew
 //! when it has broken; `operation` and `state` are what a communicator consists of and what moves
-//! it on, with `polling` for what completion queues tell, `payload` for large messages, `window`
-//! for one-sided ones and `atomics` for those that change what is there, `cache` for registrations,
-//! `devices` for those of device memory, `events` for what devices tell by themselves, `watch` for
-//! what they forget to; `wire` is how `frames` sees it.
+//! it on, with `polling` for completions, `payload` for large messages, `window` for one-sided ones
+//! and `atomics` for those that change what is there, `cache` for registrations, `devices` for
+//! those of device memory, `events` for asynchronous events of devices, `watch` for completions
+//! that devices lose; `wire` is how `frames` sees it.
 
 mod address;
 mod atomics;
@@ -51,8 +51,8 @@ use super::{frames, sparse};
 
 /// Memory of a communicator without any rank, without what the device's library keeps.
 pub const FIXED_BYTES: usize = frames::LENT_FIXED_BYTES + size_of::<wire::RdmaWire>();
-/// Memory for each rank, talked to or not. Nothing of it is registered, and the device knows
-/// nothing of it.
+/// Memory for each rank, talked to or not. Nothing of it is registered, and the device has no
+/// object for it.
 pub const RANK_BYTES: usize = frames::RANK_BYTES + sparse::BYTES_PER_RANK + oob::RANK_BYTES;
 /// Memory for each that was talked to, as configured by default, without what waits.
 pub const PARTNER_BYTES: usize =

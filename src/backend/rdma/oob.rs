@@ -1,18 +1,18 @@
 //! The control sockets of a rank, TCP: short messages to other ranks, connected on first use, and
-//! word of ranks that have ended or left. Nothing waits but `leave`, for a moment; `poll` is at
+//! notices of ranks that have died or left. Nothing waits but `leave`, for a moment; `poll` is at
 //! most one system call when nothing has happened.
 //!
-//! A connection begins with a hello that names both ranks and the job's cookie; whoever says
-//! anything else is sent away. Two ranks that connect to each other at once have two connections:
+//! A connection begins with a hello that names both ranks and the job's cookie; one that begins
+//! with anything else is closed. Two ranks that connect to each other at once have two connections:
 //! each sends on one of them, for good.
 //!
-//! A process that ends closes its sockets, which is how its death is heard of; children that it has
-//! forked do not have them (`sys::os::close_on_fork`). A machine that falls silent is given up
-//! after `Options::silent_ns`.
+//! A process that ends closes its sockets, by which its death is noticed. Its forked children do
+//! not have them (`sys::os::close_on_fork`). A machine that falls silent is given up after
+//! `Options::silent_ns`.
 //!
-//! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on
-//! it, `ring` who watches whom and who is told, `awaited` whom a rank looks after itself. One
-//! thread at a time.
+//! Here: what the owner calls. `connection`: begin and end of one. `frames`: the protocol on it.
+//! `ring`: which rank watches which, and whom it notifies. `awaited`: ranks that a waiting rank
+//! watches itself. One thread at a time.
 
 mod awaited;
 mod connection;
@@ -39,7 +39,7 @@ use std::time::Duration;
 pub const WORDS: usize = address::WORDS;
 /// The longest message.
 pub const LONGEST: usize = 1000;
-/// After so much silence a machine is given up, unless the owner says otherwise.
+/// Default of `Options::silent_ns`: a machine that is silent for longer is given up.
 pub const SILENT_NS: u64 = 5_000_000_000;
 /// Memory without any rank.
 pub const FIXED_BYTES: usize = size_of::<Oob>();
@@ -78,8 +78,8 @@ impl Default for Options<'_> {
 pub enum Event {
     /// A rank has sent this.
     Message(i32, Vec<u8>),
-    /// A rank is gone: it has left, or else has died; why. Told once of each, and nothing more
-    /// comes from it.
+    /// A rank is gone: true if it has left, false if it has died; and why. Reported once per rank;
+    /// nothing more comes from it.
     Gone(i32, bool, String),
 }
 
@@ -89,7 +89,7 @@ struct Rank {
     /// The connection on which messages to it go.
     link: Option<u32>,
     life: Life,
-    /// As `awaited` has it.
+    /// A message from it is awaited, so a connection to it is made or planned (`awaited`).
     is_awaited: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct Oob {
     due_ns: u64,
     /// No connections are accepted before.
     accept_at: u64,
-    /// It was said that nobody can be accepted now.
+    /// Set once the log has the message that no connection can be accepted now.
     is_short: bool,
     is_leaving: bool,
 }
@@ -201,12 +201,13 @@ impl Oob {
         Ok(())
     }
 
-    /// Moves everything on and tells what has happened.
+    /// Moves everything on and passes each event to `tell`.
     pub fn poll(&mut self, tell: &mut dyn FnMut(Event)) {
         self.wait(0, tell);
     }
 
-    /// The same, and waits for something to happen, `timeout_ns` at most (`u64::MAX`: for ever).
+    /// Waits up to `timeout_ns` (`u64::MAX`: for ever) for an event, moves everything on, and
+    /// passes each event to `tell`.
     pub fn wait(&mut self, timeout_ns: u64, tell: &mut dyn FnMut(Event)) {
         let timeout_ns = if self.events.is_empty() { timeout_ns } else { 0 };
         self.turn(timeout_ns);
@@ -282,7 +283,7 @@ impl Oob {
                 self.step(index);
             }
         }
-        // What is heard comes before what follows from silence.
+        // Arrived data counts before timeouts do: a rank that has sent something is not silent.
         if !ready.there_may_be_more() {
             self.timers();
         }

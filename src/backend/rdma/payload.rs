@@ -3,8 +3,8 @@
 //! Memory that is registered on both sides is written by the sender's device, which notifies the
 //! receiver, or (if it is configured so) read by the receiver's. Everything else goes in pieces,
 //! through slots: of device memory from and to the host memory beside it, which the sender's bytes
-//! are copied to first. A payload of no bytes, which says that there is none, is a last piece
-//! without bytes.
+//! are copied to first. An empty payload, which means that there is none, is a last piece without
+//! bytes.
 
 use super::cache::Registered;
 use super::devices::registration;
@@ -41,7 +41,7 @@ fn take(list: &mut Vec<(u32, OpId)>, word: u32) -> Option<OpId> {
 impl State {
     // ---- starting ----
 
-    /// Waits for a payload; its sender is told where it may be written.
+    /// Posts the receive of a payload; its sender gets a note of the memory to write to.
     pub(super) fn receive_payload(
         &mut self,
         into: Region,
@@ -270,7 +270,7 @@ impl State {
         }
     }
 
-    // ---- what the peer says ----
+    // ---- notes from and to the peer ----
 
     fn say(&mut self, rank: usize, about: About, word: u32) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone) {

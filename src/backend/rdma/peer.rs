@@ -1,9 +1,10 @@
 //! What there is for a peer that was talked to: its queue pairs, its slots, and how many messages
 //! it can take.
 //!
-//! A message needs a receive at the peer. How many it has consumed it says in the header of each of
-//! its own messages and, where it has none to send, by writing the number into a word of our slab:
-//! so no message meets an empty receive queue, and none is spent on saying so.
+//! A message needs a receive at the peer. The peer reports its count of consumed messages (credits)
+//! in the header of each of its own messages and, where it has none to send, by writing the count
+//! into a word of our slab. So no message meets an empty receive queue, and none is spent on
+//! credits.
 
 use super::atomics::Results;
 use super::config::Config;
@@ -23,10 +24,10 @@ use std::sync::Arc;
 /// How far the connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Stage {
-    /// Nobody has asked for it.
+    /// Not requested.
     #[default]
     None,
-    /// The peer has not told its ends yet.
+    /// The peer's ends have not arrived yet.
     Asked,
     /// Connected here, but perhaps not there yet.
     Connected,
@@ -38,7 +39,7 @@ pub(super) enum Stage {
     Gone,
 }
 
-/// See the module's text.
+/// State kept for a peer: its queue pairs, its slots and its credits.
 #[derive(Default)]
 pub(super) struct Peer {
     pub(super) stage: Stage,
@@ -52,7 +53,7 @@ pub(super) struct Peer {
     kept: Scratch,
     /// Bytes of each, and where the next one is.
     keep: (usize, usize),
-    /// Where the peer wants to be told of what was consumed.
+    /// Word in the peer's memory where the count of consumed messages is written.
     pub(super) tell: Option<Remote>,
     pub(super) depth: u32,
     /// Words of messages that both ends remember.
@@ -172,7 +173,7 @@ impl Peer {
         self.post(rank, lane, slot)
     }
 
-    /// What the peer says that it has consumed, which never becomes less.
+    /// Records the peer's count of consumed messages, which never decreases.
     pub(super) fn hear(&mut self, lane: usize, consumed: u32) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.hear(consumed);
@@ -205,7 +206,8 @@ impl Peer {
         self.start_inline(rank, lane, work, local, what)
     }
 
-    /// The same for small messages, each of which is made for its own kind of work.
+    /// Starts work on a lane; false: there is no room. Inlined so that each small message's code is
+    /// specialised for its kind of work.
     #[inline(always)]
     fn start_inline(
         &mut self,
@@ -270,7 +272,8 @@ impl Peer {
         head: &[u64],
         data: Region,
     ) -> Result<bool> {
-        // A frame may be about what a note says: none goes before it.
+        // A frame may refer to an earlier note, so all notes but one go first; that one goes with
+        // the frame.
         while kind == Kind::Frame && self.notes.len() > 1 {
             if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
@@ -296,7 +299,7 @@ impl Peer {
         Ok(sent)
     }
 
-    /// What the peer says that it has consumed, in the lower bits.
+    /// Records the lower 16 bits of the peer's count of consumed messages.
     #[inline]
     pub(super) fn hear_brief(&mut self, consumed: u16) {
         let told = self.lanes.first().map_or(0, |lane| lane.told);

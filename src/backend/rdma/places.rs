@@ -18,11 +18,11 @@ pub struct PortSeen {
     pub device: String,
     /// 1 and up.
     pub port: u8,
-    /// As the library says: `PORT_ACTIVE` and others.
+    /// The library's value: `PORT_ACTIVE` and others.
     pub state: u32,
     /// `LINK_INFINIBAND` or `LINK_ETHERNET`.
     pub layer: u8,
-    /// Whether this process may run on CPUs next to it; also if nobody knows.
+    /// Whether this process may run on CPUs next to it; true if that is unknown.
     pub is_near: bool,
     /// Why its device is of no use; empty: it is.
     pub unfit: String,
@@ -61,9 +61,9 @@ pub struct Choice {
     pub passed_over: Vec<String>,
 }
 
-/// The ports for the rank that is number `local_rank` on its node: among those of `wanted` (empty:
-/// all) that are active, near ones first, `rails` of them (fewer if there are no more), beginning
-/// at another one for each rank. The text says why there is none.
+/// Chooses the ports for the rank that is number `local_rank` on its node: among those of `wanted`
+/// (empty: all) that are active, near ones first, `rails` of them (fewer if there are no more),
+/// beginning at another one for each rank. `Err` is the reason why there is none.
 ///
 /// Where nobody named devices, all are of one link layer, InfiniBand if it has an active port:
 /// ports of two do not reach each other.
@@ -199,8 +199,8 @@ pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.first_chunk::<8>() != theirs.first_chunk::<8>()
 }
 
-/// Every port of every device; devices are opened and closed again. The text says why there is
-/// none.
+/// Lists every port of every device; devices are opened and closed again. `Err` is the reason why
+/// there is none.
 pub fn look(verbs: &Verbs) -> Result<Vec<PortSeen>, String> {
     look_in(verbs.calls, Path::new(SYS))
 }
@@ -235,7 +235,8 @@ fn ports_of(calls: &Functions, context: ContextIn, name: &str, sys: &Path) -> Ve
     let (unfit, is_near) = (unfit(sys, name), is_near(sys, name, &hwinfo::affinity()));
     let port = |port| {
         let mut told = PortAttr::zeroed();
-        // SAFETY: as above.
+        // SAFETY: the caller's open device, which outlives this call; room for the port's
+        // attributes.
         let answer = unsafe { (calls.ibv_query_port)(context, port, &raw mut told) };
         let (device, unfit) = (name.to_owned(), unfit.clone());
         let seen =
@@ -297,7 +298,7 @@ fn gids_in(
         let (kind, gid) = match calls._ibv_query_gid_ex {
             Some(query) => {
                 let mut entry = GidEntry::zeroed();
-                // SAFETY: an open device; room for an entry of the size that is said. Empty ones
+                // SAFETY: an open device; room for an entry of the size that is passed. Empty ones
                 // are an error.
                 let answer = unsafe {
                     query(context, u32::from(port), index, &raw mut entry, 0, size_of::<GidEntry>())

@@ -1,4 +1,4 @@
-//! Completion queues, which the queue pairs of several peers share, and taking what they tell.
+//! Completion queues, which the queue pairs of several peers share, and polling them.
 
 use super::queue::SENDS;
 use super::rail::Completions;
@@ -14,7 +14,7 @@ const BATCHES: usize = 8;
 /// Peers whose queue pairs share a completion queue.
 const SHARERS: usize = 32;
 
-/// See the module's text.
+/// Completion queues of a communicator, each shared by the queue pairs of several peers.
 pub(super) struct Polling {
     queues: Vec<Shared>,
     /// Where completions are taken to.

@@ -195,7 +195,7 @@ fn look(verbs: &Verbs) -> std::result::Result<Vec<PortSeen>, String> {
     places::look(verbs)
 }
 
-/// This rank's number among those of its node, as far as somebody says.
+/// Returns this rank's number among those of its node, from the outer communicator or the launcher.
 fn local_rank(args: &OpenArgs) -> Result<i32> {
     if let Some(over) = &args.over {
         return Ok(over.rank());

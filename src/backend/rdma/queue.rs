@@ -20,7 +20,7 @@ pub(super) const SENDS: u32 = 4;
 /// Hops of a packet that is routed.
 const HOPS: u8 = 64;
 
-/// See the module's text. Destroyed before its completions.
+/// Queue pair: one end of a reliable connection to a peer. Destroyed before its completions.
 pub(super) struct Queue {
     qp: *mut Qp,
     completions: Arc<Completions>,
@@ -34,7 +34,7 @@ pub(super) struct Queue {
 
 // SAFETY: verbs are thread safe.
 unsafe impl Send for Queue {}
-// SAFETY: as above.
+// SAFETY: verbs are thread safe, so shared references may be used from several threads at once.
 unsafe impl Sync for Queue {}
 
 /// What the other end has to know.
@@ -161,8 +161,7 @@ impl Queue {
         &self.completions
     }
 
-    /// Ends all that is under way on it: everything that was posted and is not over is told to have
-    /// failed.
+    /// Moves it to the error state: every work request that is under way completes as failed.
     pub(super) fn stop(&self) -> Result<()> {
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_ERR;
@@ -265,7 +264,7 @@ impl Queue {
         }
     }
 
-    /// As `start`, where it is not on the way of a message.
+    /// Starts work; `true`: it took the bytes with it. Out of line, for callers off the fast path.
     #[cold]
     #[inline(never)]
     pub(super) fn start_rarely(
@@ -335,7 +334,7 @@ impl Drop for Queue {
     }
 }
 
-/// How many reads and atomics a device is asked to have under way.
+/// Returns how many reads and atomics to have under way, within the device's limit.
 fn reads(limit: c_int) -> u8 {
     u8::try_from(limit.clamp(1, c_int::from(READS))).unwrap_or(1)
 }

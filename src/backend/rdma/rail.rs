@@ -13,19 +13,19 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the peers' network cards may do with registered memory, and ours.
+/// Access rights of registered host memory, for the peers' network cards and ours.
 const ACCESS: u32 =
     ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
-/// The same of device memory, which is no window's.
+/// Access rights of registered device memory: no atomics, since it belongs to no window.
 const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
 
-/// See the module's text.
+/// An opened device and port.
 pub(super) struct Rail {
     pub(super) calls: &'static Functions,
     pub(super) context: *mut Context,
     pd: PdIn,
-    /// Where its completion queues tell that they have something; null: nobody sleeps.
+    /// Completion channel of its completion queues; null: no thread ever sleeps.
     pub(super) channel: ChannelIn,
     /// The device's name.
     pub(super) name: String,
@@ -52,7 +52,8 @@ pub(super) struct Rail {
 
 // SAFETY: objects of libibverbs may be used by any thread (verbs are thread safe).
 unsafe impl Send for Rail {}
-// SAFETY: as above.
+// SAFETY: objects of libibverbs may be used by any thread, also by several at once (verbs are
+// thread safe).
 unsafe impl Sync for Rail {}
 
 impl Rail {
@@ -100,7 +101,7 @@ impl Rail {
         // SAFETY: an opened device, room for the struct.
         check("ibv_query_device", unsafe { (calls.ibv_query_device)(context, &raw mut limits) })?;
         let mut attr = PortAttr::zeroed();
-        // SAFETY: as above.
+        // SAFETY: an opened device, room for the port's attributes.
         check("ibv_query_port", unsafe { (calls.ibv_query_port)(context, port, &raw mut attr) })?;
         if attr.state != PORT_ACTIVE {
             return fail!(
@@ -113,7 +114,7 @@ impl Rail {
         let gids = places::gids(calls, context, name, port, attr.gid_tbl_len);
         let gid_index = gid_index(config, port, &gids, attr.link_layer)?;
         let mut gid: Gid = [0; 16];
-        // SAFETY: as above.
+        // SAFETY: an opened device, room for a GID.
         check("ibv_query_gid", unsafe {
             (calls.ibv_query_gid)(context, port, c_int::from(gid_index), &raw mut gid)
         })?;
@@ -238,7 +239,8 @@ impl Drop for Rail {
         }
         // SAFETY: everything that was made in it holds a share of this, so nothing is left.
         unsafe { (self.calls.ibv_dealloc_pd)(self.pd) };
-        // SAFETY: as above.
+        // SAFETY: everything that was made in it holds a share of this, so nothing is left; its
+        // protection domain was freed just now. `open` opened it, and it is closed only here.
         unsafe { (self.calls.ibv_close_device)(self.context) };
     }
 }
@@ -337,7 +339,7 @@ pub(super) struct Registration {
 
 // SAFETY: verbs are thread safe.
 unsafe impl Send for Registration {}
-// SAFETY: as above.
+// SAFETY: verbs are thread safe, so shared references may be used from several threads at once.
 unsafe impl Sync for Registration {}
 
 impl Drop for Registration {
@@ -356,7 +358,7 @@ pub(super) struct Completions {
 
 // SAFETY: verbs are thread safe.
 unsafe impl Send for Completions {}
-// SAFETY: as above.
+// SAFETY: verbs are thread safe, so shared references may be used from several threads at once.
 unsafe impl Sync for Completions {}
 
 impl Completions {

@@ -1,16 +1,16 @@
 //! A connection that has broken although the peer lives is made anew.
 //!
-//! Each side stops its queue pairs and takes everything that they still tell, so that it knows what
-//! it has received; then it makes new ones and tells their ends over the sockets as for a first
-//! connection (`connect`), and how many of the peer's messages it has. When both are connected each
-//! sends again, in their order, what the other has not received: from where it still is, or from
-//! the copy of what a work request had taken with it. Writes that no message followed and reads are
-//! made again as a whole: their bytes are the same and nobody else may use either memory before
-//! they are over. A change of an element may have been made: it is not made again, and its
-//! operation ends with CONNECTION_LOST.
+//! Each side stops its queue pairs and takes all of their remaining completions, so that its count
+//! of received messages is exact. Then it makes new ones and sends their ends over the sockets as
+//! for a first connection (`connect`), with the count of the peer's messages that it has. When both
+//! are connected each sends again, in their order, what the other has not received: from where it
+//! still is, or from the copy of what a work request had taken with it. Writes that no message
+//! followed and reads are made again as a whole: their bytes are the same and nobody else may use
+//! either memory before they are over. A change of an element may have been made: it is not made
+//! again, and its operation ends with CONNECTION_LOST.
 //!
 //! Nothing of before reaches anybody later: what a queue pair had on its way ends with the peer's,
-//! which stops before it tells what it has received.
+//! which stops before it reports what it has received.
 
 use super::config::Config;
 use super::errors::here;
@@ -40,9 +40,9 @@ const AGAIN_NS: u64 = 20_000_000;
 /// How far a connection is made anew.
 #[derive(Default)]
 pub(super) struct Repair {
-    /// How often it was, and so which ends the peer has to tell.
+    /// Number of repairs so far; it identifies the ends that the peer has to send.
     pub(super) generation: u32,
-    /// What the peer has told of its ends.
+    /// The peer's ends, as received.
     pub(super) heard: Option<Vec<u64>>,
     /// The peer is connected.
     pub(super) is_other_ready: bool,
@@ -75,8 +75,8 @@ impl State {
         self.make_anew(rank, why, false);
     }
 
-    /// The peer says so. What comes through to it is not seen here if it reads and writes by
-    /// itself: the peer counts.
+    /// Re-establishes a connection that the peer has reported as broken. The peer's view counts:
+    /// this side does not see whether the peer's own reads and writes get through.
     pub(super) fn broke_there(&mut self, rank: usize) {
         self.make_anew(rank, "it says that its end has broken", true);
     }
@@ -222,8 +222,8 @@ impl Peer {
         })
     }
 
-    /// Whether all is told that its queue pairs had to tell. What is posted now ends after
-    /// everything before it.
+    /// Returns whether its queue pairs have reported all their completions. A work request that is
+    /// posted now ends after everything before it.
     fn has_stopped(&mut self, rank: usize) -> Result<bool> {
         let (mut all, depth) = (true, self.depth);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -309,8 +309,8 @@ impl Lane {
         let mut left = arrived;
         let (mut over, mut again) = (Vec::new(), Vec::new());
         for one in flying {
-            // What was written before a message that has arrived is there; numbers were told with
-            // the ends.
+            // Writes before a message that has arrived have arrived too; counts were sent with the
+            // ends.
             let is_there = left > 0 && !one.work.asks();
             left -= u32::from(left > 0 && one.work.notifies());
             if is_there || one.is_of_no_use_again() { over.push(one) } else { again.push(one) }

@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Note = 4,
 }
 
-/// What a note says of a payload.
+/// Kind of a note about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum About {
     /// Its receiver waits for it in this memory.

@@ -1,4 +1,4 @@
-//! What a communicator of this kind consists of, and what moves it on.
+//! State of a communicator of this kind, and its progress.
 
 use super::cache::Cache;
 use super::config::Config;
@@ -34,8 +34,8 @@ const LONGEST: usize = 1 << 20;
 /// Rounds in which what has arrived is read before a peer is given up: each takes more than one
 /// peer can have there.
 const DRAIN: usize = 128;
-/// Rounds in a row in which nothing comes until nothing is to come: a device may tell of what has
-/// arrived a little after it has told the sender.
+/// Rounds in a row in which nothing comes until nothing is to come: a device may report an arrival
+/// a little after it has completed the sender's request.
 const QUIET: usize = 24;
 /// A frame that has not been read yet.
 pub(super) struct Arrived {
@@ -45,7 +45,7 @@ pub(super) struct Arrived {
     pub(super) bytes: Region,
 }
 
-/// See the module's text. Called by one thread at a time.
+/// State of an rdma communicator, and what moves it on. Called by one thread at a time.
 pub(super) struct State {
     pub(super) rank: usize,
     pub(super) config: Config,
@@ -56,9 +56,9 @@ pub(super) struct State {
     pub(super) arrived: VecDeque<Arrived>,
     /// Receives whose messages were read.
     spent: Vec<WorkId>,
-    /// Ranks that are gone, of which nobody has been told yet.
+    /// Ranks that are gone and not reported yet.
     pub(super) lost: VecDeque<usize>,
-    /// Peers with notes or numbers to tell.
+    /// Peers with notes or counts to send.
     pub(super) listed: Vec<usize>,
     /// Operations of which more is to be started.
     pub(super) unfinished: Vec<OpId>,
@@ -72,9 +72,9 @@ pub(super) struct State {
     pub(super) happened: u64,
     /// What waiting threads sleep on, if they do.
     pub(super) bell: Option<Arc<Poller>>,
-    /// When the devices are asked next.
+    /// When the devices' events are polled next.
     pub(super) hear_at: u64,
-    /// When it is looked after what they were asked to do.
+    /// Time of the next watchdog check, in nanoseconds.
     pub(super) watch_at: u64,
     /// Why no connections are made any more.
     pub(super) dead_device: Option<String>,
@@ -82,7 +82,7 @@ pub(super) struct State {
     pub(super) cache: Cache,
     pub(super) windows: Vec<window::Window>,
     pub(super) last_window: usize,
-    /// What was said of the last failure.
+    /// Text of the last failure.
     pub(super) said: Option<String>,
 }
 
@@ -190,7 +190,7 @@ impl State {
         if let Some(peer) = self.peers.get_mut(id.rank) {
             peer.has_failed(id);
         }
-        // What the device says of it is said, rather than what became of the work.
+        // The device's own event is the better error text than the status of the work request.
         self.look_at_devices();
         let stage = self.peers.get(id.rank).map(|peer| peer.stage);
         // What is flushed tells nothing new.
@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// The same, because of what this rank's own device says.
+    /// Gives up a peer because of an error on this rank.
     #[cold]
     pub(super) fn fail_here(&mut self, rank: usize, error: Error) {
         self.fail(rank, errors::here(error).text());
@@ -284,7 +284,7 @@ impl State {
         Ok(())
     }
 
-    /// A message of a peer's has arrived, which says that it is connected.
+    /// Counts a peer's message that has arrived; it shows that the peer is connected.
     #[inline]
     fn has_come(&mut self, id: WorkId) {
         let Some(peer) = self.peers.get_mut(id.rank) else { return };
@@ -345,7 +345,7 @@ impl State {
         }
     }
 
-    // ---- what has to be said ----
+    // ---- notes and counts to send ----
 
     pub(super) fn list(&mut self, rank: usize) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {

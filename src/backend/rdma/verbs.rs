@@ -3,7 +3,7 @@
 //! They are those of rdma-core's verbs.h, made by bindgen and cut to what is used here;
 //! `tests/rdma_constants.rs` has the C compiler compare them. Of objects that the library makes
 //! only the beginning is written down, up to the last field that is read. Results and codes stay
-//! plain integers: a newer library may answer what no list knows.
+//! plain integers: a newer library may return values that are in no list.
 //!
 //! The calls of the data path (post_send, post_recv, poll_cq, req_notify_cq) are inline functions
 //! in C that go through the tables in an opened device; so they do here.

@@ -1,10 +1,10 @@
 //! Work that a device neither does nor gives up.
 //!
 //! A work request ends, well or not, when its packets were sent again as often as `timeout` and
-//! `retries` say: the device counts that. Soft-RoCE sometimes forgets to when its interface comes
-//! back: nothing is sent again, and nothing is told. Such a queue pair goes on with the next
-//! request that is posted, so it is given one; where that does not help, the connection is made
-//! anew.
+//! `retries` say: the device counts that. Soft-RoCE sometimes stops doing so when its interface
+//! comes back: nothing is sent again, and nothing is reported. Such a queue pair goes on with the
+//! next request that is posted, so it is given one; where that does not help, the connection is
+//! made anew.
 
 use super::config::Config;
 use super::lane::{Flying, Lane, What};
@@ -21,7 +21,7 @@ const WATCH_NS: u64 = 100_000_000;
 const PROD_NS: u64 = 500_000_000;
 /// What a busy device may take beyond its own time limits.
 const SLACK_NS: u64 = 1_000_000_000;
-/// Devices may wait up to so many times as long as they are told.
+/// Devices may wait up to so many times as long as they are configured to.
 const LENIENCE: u64 = 4;
 
 /// What was seen of a lane.
@@ -34,7 +34,7 @@ pub(super) struct Watched {
 }
 
 impl Config {
-    /// After how long a device has given up what it was asked to do.
+    /// Returns the time after which a device has given up a work request.
     fn patience_ns(&self) -> u64 {
         let once = 4096_u64 << self.timeout;
         (once * LENIENCE).saturating_mul(u64::from(self.retries) + 1).saturating_add(SLACK_NS)
@@ -52,7 +52,8 @@ impl Lane {
 }
 
 impl Peer {
-    /// Whether work is under way. Asks to be told of the end of all that nobody else asks after.
+    /// Returns whether work is under way. Posts a signaled request after unsignaled ones, so that
+    /// their end is reported.
     pub(super) fn is_busy(&mut self, rank: usize) -> Result<bool> {
         if self.stage == Stage::Ready {
             self.send_notes(rank)?;
@@ -66,17 +67,17 @@ impl Peer {
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.flying.is_empty()))
     }
 
-    /// Writes nothing to the peer, whose end is told, and so that of all before it; false: there is
-    /// no room.
+    /// Posts a signaled write of no bytes to the peer, which completes all before it; false: there
+    /// is no room.
     fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
         let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
         self.start(rank, lane, Work::Write(to), nothing, What::Mark)
     }
 
-    /// Whether a lane has been silent for too long. The first thing is to give it something, and
-    /// the time counts from there: before, all may be over but the telling, which nobody asked for,
-    /// and the program may have been away.
+    /// Returns whether a lane has been silent for too long. First a signaled write is posted, and
+    /// the time counts from there: before, all may have ended without a signaled completion, and
+    /// the program may have been away.
     fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
@@ -95,7 +96,7 @@ impl Peer {
 }
 
 impl State {
-    /// Looks now and then after what the devices have been asked to do.
+    /// Checks the devices' work at intervals of `WATCH_NS`.
     pub(super) fn watch(&mut self) {
         let now = now_ns();
         if now < self.watch_at {

@@ -1,4 +1,4 @@
-//! RDMA verbs as a wire: `frames` makes complete communication of it.
+//! RDMA verbs as a wire, from which `frames` makes complete communication.
 
 use super::config::Devices;
 use super::connect::busy;
@@ -23,7 +23,7 @@ pub(super) const OVER: OpId = OpId(u64::MAX);
 /// How long what is under way may take at the end.
 const FLUSH_NS: u64 = 5_000_000_000;
 
-/// See the module's text.
+/// RDMA verbs as a wire, from which `frames` makes complete communication.
 pub(super) struct RdmaWire {
     pub(super) properties: Arc<Properties>,
     /// `None`: closed.

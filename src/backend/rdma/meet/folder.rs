@@ -172,7 +172,7 @@ impl Place<'_> {
                 break Ok(answer);
             }
             if !late.is_finite() && deadline.passed() {
-                // Rank 0 may be there, and then says who is missing.
+                // Rank 0 may be there, and then reports which rank is missing.
                 let own = invited.filter(|_| !is_double);
                 if let Some(number) = own {
                     drop(self.write(&of_rank(number, self.job.rank(), LATE), &[]));
@@ -246,7 +246,7 @@ fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
     format!("{invitation:016x}-{rank}{more}")
 }
 
-/// What an answer says: the words of all ranks, or a failure.
+/// Decodes an answer: the words of all ranks, or a failure.
 fn outcome(answer: &[u64]) -> Result<Vec<u64>> {
     let Some((status, rest)) = answer.split_first() else {
         return fail!(
@@ -280,9 +280,9 @@ fn said(outcome: &Result<Vec<u64>>) -> Vec<u64> {
 struct Root<'a> {
     place: &'a Place<'a>,
     deadline: Deadline,
-    /// By rank: the number that it has drawn, and what it says.
+    /// By rank: the number that it has drawn, and its contribution.
     guests: Vec<Option<(u64, Vec<u64>)>>,
-    /// The numbers of those that have no place here but must hear why.
+    /// The numbers of those that have no place here but must get the reason.
     turned_away: Vec<u64>,
     failure: Option<Error>,
 }

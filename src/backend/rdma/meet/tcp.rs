@@ -1,10 +1,10 @@
-//! Meeting where rank 0 listens. The others connect and say who they are; rank 0 says to each that
-//! it has a seat, and when all have, everybody's words. Nobody is authenticated: use it in a
-//! network that you trust.
+//! Meeting where rank 0 listens. The others connect and send a hello; rank 0 confirms each one's
+//! seat, and when all have one, sends the words of all ranks. Peers are not authenticated: use it
+//! in a trusted network.
 //!
-//! Strangers may connect at any time: who does not say the job's hello in time is sent away. A
-//! second job may be given the same port by mistake: its ranks are told, and try again until their
-//! time is up.
+//! Strangers may connect at any time: a connection without the job's hello in time is closed. A
+//! second job may be given the same port by mistake: its ranks get the answer `OTHER`, and retry
+//! until their time is up.
 
 use super::super::channel::{Channel, LONGEST, State, bytes_of, words_of};
 use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, disagreement, seconds};
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Changes with everything that the ranks must agree on.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-tcp1");
-/// Magic, key of the meeting, rank, size, nanoseconds left; then what the rank says.
+/// Magic, key of the meeting, rank, size, nanoseconds left; then the rank's contribution.
 const HELLO: u8 = 1;
 /// There is a seat for the rank.
 const SEAT: u8 = 2;
@@ -29,10 +29,10 @@ const SEAT: u8 = 2;
 const OTHER: u8 = 3;
 /// Status; everybody's words, or a text.
 const ANSWER: u8 = 4;
-/// Words of a hello before what the rank says.
+/// Words of a hello before the rank's contribution.
 const HEAD: usize = 5;
 
-/// Who connects has to say who it is within.
+/// Time limit for the hello of a new connection.
 const STRANGER_NS: u64 = 2_000_000_000;
 /// Between two tries.
 const MOMENT: Duration = Duration::from_millis(10);
@@ -198,7 +198,7 @@ impl Place<'_> {
         Err(last)
     }
 
-    /// What the host's name means, looked up by a thread, as the system knows no limit for that.
+    /// Resolves the host's name, in a thread, since the system's lookup takes no time limit.
     fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.port)]);
@@ -243,13 +243,13 @@ fn answer(outcome: &Result<Vec<u64>>) -> Vec<u8> {
     }
 }
 
-/// Who has connected and not said who it is.
+/// A connection whose hello has not arrived.
 struct Guest {
     channel: Channel,
     since_ns: u64,
 }
 
-/// A rank that has come, and what it says.
+/// A rank that has come, and its contribution.
 struct Seat {
     channel: Channel,
     says: Vec<u64>,
@@ -317,7 +317,7 @@ impl Root<'_> {
         Ok(())
     }
 
-    /// Who has a seat says no more: its connection ends or stays.
+    /// Checks a seated rank's connection. Nothing more comes on it: it ends or stays.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.has_ended || seat.channel.fill() == State::Open {
@@ -330,7 +330,7 @@ impl Root<'_> {
         self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
     }
 
-    /// Reads on from a guest; seats it, or sends it away, when it has said enough.
+    /// Reads on from a guest; seats it, or sends it away, when its hello is complete.
     fn hear(&mut self, mut guest: Guest) {
         let state = guest.channel.fill();
         let most = 8 * (HEAD + BEFORE + self.place.talk.words + 256);

@@ -1,9 +1,9 @@
-//! Ranks of which a message is waited for. That one of them is gone says who watches it, but only
-//! when that one makes a call; so who waits for longer than a moment makes a connection of its own.
-//! With one that lives but makes no call it comes about later, and only that nobody listens at its
-//! address says that it is gone: a queue that is full says nothing.
+//! Ranks that a message is awaited from. Their watchers report their deaths, but only while they
+//! make calls. So a rank that waits for longer than a moment makes a connection of its own. To a
+//! rank that lives but makes no call, the connection is completed later. Only a refused connection
+//! shows that the rank is gone; a full accept queue does not.
 //!
-//! Who waits for any rank makes them one after the other, more and more at a time, as long as
+//! A rank that waits for any rank makes these connections in batches that double, as long as
 //! nothing arrives.
 
 use super::connection::Frame;
@@ -19,14 +19,14 @@ const AGAIN_NS: u64 = 1_000_000_000;
 /// there.
 const MOST: usize = 256;
 
-/// See the module's text.
+/// Ranks that a message is awaited from and that have no connection yet, with the time to connect.
 pub(super) struct Awaited {
     /// Those without a connection.
     ranks: Vec<i32>,
     /// When they get one.
     at: u64,
-    /// Of who waits for any: what had happened, since when nothing has, how many are to be awaited
-    /// then.
+    /// For a wait for any rank: the last event count, since when it has not changed, and the size
+    /// of the next batch.
     any: (u64, u64, usize),
 }
 
@@ -37,7 +37,7 @@ impl Awaited {
 }
 
 impl Oob {
-    /// A message of this rank is waited for.
+    /// Watches a rank that a message is awaited from.
     pub fn awaits(&mut self, rank: i32) {
         if self.is_to_be_awaited(rank) {
             self.await_from(rank, now_ns().saturating_add(MOMENT_NS));
@@ -54,8 +54,8 @@ impl Oob {
         self.alarm(self.awaited.at);
     }
 
-    /// A message of any rank is waited for. `happened` has changed if something has arrived since
-    /// the last call.
+    /// Watches the ranks while a message of any is awaited. `happened` has changed if something has
+    /// arrived since the last call.
     pub fn awaits_any(&mut self, happened: u64) {
         let now = now_ns();
         let (before, since, count) = self.awaited.any;

@@ -1,4 +1,4 @@
-//! How a connection begins and ends, and how it is moved on. What is said on it: `frames`.
+//! Begin, progress and end of a connection. `frames` has the protocol on it.
 
 use super::super::channel::{Channel, State};
 use super::{LISTENER, LONGEST, Life, Oob};
@@ -35,9 +35,9 @@ const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
 /// The longest frame.
 const MOST: usize =
     if LONGEST > super::ring::MOST_BYTES { LONGEST } else { super::ring::MOST_BYTES };
-/// Most that have connected and not said who they are.
+/// Most connections without a hello.
 const GUESTS: usize = 64;
-/// How long they may take to.
+/// Time limit for their hello.
 const GUEST_NS: u64 = 5_000_000_000;
 /// How long nobody is admitted after this process had no descriptor left for one.
 const PAUSE_NS: u64 = 100_000_000;
@@ -47,11 +47,11 @@ const PAUSE_NS: u64 = 100_000_000;
 pub(super) enum Stage {
     /// The system tries.
     Connecting,
-    /// It has said hello and waits for the answer.
+    /// The hello is sent, the answer has not come.
     Unwelcome,
-    /// Accepted, and has said nothing yet.
+    /// Accepted; no hello has come yet.
     Guest,
-    /// What is said goes through it.
+    /// Established: frames go through it.
     Open,
 }
 
@@ -79,14 +79,14 @@ pub(super) struct Connection {
     in_vain: u8,
 }
 
-/// How often a way is tried again that has ended without a welcome: the peer may have lost its
-/// patience with a connection on which this side, busy with other things, said nothing for long.
+/// How often a way is tried again that has ended without a welcome: the peer may have closed a
+/// connection on which this side, busy with other things, sent nothing for long.
 const CHANCES: u8 = 2;
 
 /// Why a rank was not reached.
 pub(super) struct Unreached {
     pub(super) why: String,
-    /// Something at its address says that it is not there; else nothing was heard.
+    /// True if the connection was refused at its address; false if there was no answer.
     pub(super) is_refused: bool,
 }
 
@@ -223,7 +223,7 @@ impl Oob {
         }
         self.accept_at = super::NEVER;
         if let Some(listener) = &self.listener {
-            // It fails where it is asked after already.
+            // It fails if the listener is in the poller already.
             drop(self.poller.add(listener.as_fd(), LISTENER, Wanted::Reading));
         }
     }

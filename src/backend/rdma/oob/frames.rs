@@ -1,5 +1,5 @@
-//! What is said on a connection: a hello and its answer, then messages, words of ranks that are
-//! gone, a farewell.
+//! Frames on a connection: a hello and its answer, then messages, notices of ranks that are gone, a
+//! farewell.
 
 use super::super::channel::{bytes_of, words_of};
 use super::connection::{Connection, Frame, Stage, kind, unreached};
@@ -22,13 +22,13 @@ impl Oob {
         one.channel.queue(kind::HELLO, &bytes_of(&self.words(self.rank, one.peer, one.is_brief)));
         one.stage = Stage::Unwelcome;
         if one.is_brief {
-            // At once, as this side may leave. They stay until the answer says that they have come
-            // to the right place.
+            // At once, as this side may leave. They stay queued until the answer confirms that the
+            // peer is the right one.
             one.waiting.iter().for_each(|(what, bytes)| one.channel.queue(*what, bytes));
         }
     }
 
-    /// One frame; an error: nobody of ours says that.
+    /// Handles one frame; an error: no rank of this job sends such a frame.
     pub(super) fn take(
         &mut self,
         one: &mut Connection,

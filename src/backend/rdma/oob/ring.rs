@@ -1,11 +1,12 @@
-//! Who watches whom, and who is told. Each rank has a connection with the living one before it
-//! (that of rank 0 is the last): when that ends, it tells all others and watches the next one
-//! before. So one rank is responsible for each that is gone, whoever else has noticed it; and who
-//! takes over tells again what it knows, as the one before may have been interrupted.
+//! Failure detector: which rank watches which, and whom it notifies. Each rank has a connection
+//! with the living one before it (rank 0 with the last): when that ends, it notifies all others and
+//! watches the next one before. So one rank is responsible for each that is gone, whichever others
+//! have noticed it. A rank that takes over repeats the notices, as the one before may have been
+//! interrupted.
 //!
-//! A rank that leaves says so to those that it has connections with; who watches it waits for a
-//! moment before it tells, since ranks often leave together. A rank at whose address nobody listens
-//! any more is suspected first: that it has left, or died, may be on its way from its watcher.
+//! A rank that leaves sends a farewell on its connections; its watcher waits for a moment before it
+//! notifies the others, since ranks often leave together. A rank that refuses connections is
+//! suspected first: its watcher's notice, that it has left or died, may be on its way.
 
 use super::connection::{Unreached, kind};
 use super::{Event, Life, NEVER, Oob, Stage};
@@ -13,15 +14,15 @@ use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::clock::now_ns;
 
-/// How long after a farewell others are told.
+/// Delay between a farewell and the notices to the others.
 const TOGETHER_NS: u64 = 100_000_000;
 /// How long a rank is suspected that this one watches; others twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
 /// When a connection is tried again for which this process had no descriptor.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Ranks that are told at the same time, of those without a connection.
+/// Most ranks without a connection that are notified at the same time.
 const TOLD_AT_ONCE: usize = 64;
-/// Ranges that one frame tells of.
+/// Ranges in one frame.
 const RANGES: usize = 80;
 /// Bytes of a range: first rank, number of ranks, how they are gone.
 const RANGE_BYTES: usize = 12;
@@ -32,9 +33,9 @@ pub(super) const MOST_BYTES: usize = RANGES * RANGE_BYTES;
 pub(super) struct Ring {
     /// When the rank before is to be watched.
     watch_at: u64,
-    /// When the others are to be told.
+    /// When the others are to be notified.
     tell_at: u64,
-    /// Who is still to be told.
+    /// Ranks that are still to be notified.
     to_tell: Vec<i32>,
     pub(super) suspects: Vec<Suspect>,
 }
