@@ -1,6 +1,6 @@
-//! A rank that cannot come: it tells the others why, as far as they are there, so that they need
-//! not wait for it and guess. With luck: where even one descriptor for that is missing, they find
-//! it absent when their time is up.
+//! A rank that cannot take part: it sends the reason to the others that are present, so that they
+//! need not wait for it and guess. Best effort: without a descriptor for that, they find it absent
+//! when their time is up.
 
 use super::bootstrap::{LINGER_NS, Place, find_host};
 use super::wire::{self, Frame};
@@ -10,14 +10,14 @@ use crate::sys::sync::clock::Deadline;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 
-/// Says why this rank does not take part.
+/// Sends the reason why this rank does not take part.
 pub(super) fn excuse(place: &Place<'_>, why: &Error) {
     let deadline = Deadline::after(LINGER_NS.min(place.timeout_ns));
     let said = Frame::of(Some(why), Some(&format!("rank {}", place.rank)));
     if place.rank > 0 {
         if let Ok(stream) = find_host(place, deadline) {
-            // In one piece: rank 0 reads the second half when it knows who speaks. Nobody there is
-            // told nothing.
+            // In one piece: rank 0 reads the second half once the hello has identified the sender.
+            // If rank 0 is absent, nothing is sent.
             let _ = wire::send(&stream, &[place.hello(deadline), said.bytes()].concat());
         }
     } else if let Ok(listener) = unix_socket::listen(&place.identity.meeting) {

@@ -1,6 +1,6 @@
 //! How the ranks of a job find each other: rank 0 listens, the others connect, and all of them get
-//! the same answer. Works in four steps; a failure in any of them is an error on every rank:
-//! hello (who I am) -> roster (process ids, shared memory) -> ready -> verdict.
+//! the same answer. Works in four steps; a failure in any of them is an error on every rank: hello
+//! (identity) -> roster (process ids, shared memory) -> ready -> verdict.
 //!
 //! Strangers may connect at any time: a connection counts only with the right user id, magic and
 //! cookie; others are dropped and cost a place in a bounded list. Nothing is left behind: the names
@@ -36,11 +36,11 @@ pub(super) struct Place<'a> {
 
 /// How long an answer may take beyond the time limit: rank 0 answers at its own limit.
 const GRACE_NS: u64 = 2_000_000_000;
-/// How long rank 0 waits for the others after a failure, to tell them too.
+/// How long rank 0 waits for the others after a failure, to report it to them.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
 impl Place<'_> {
-    /// What this rank says first.
+    /// Returns this rank's hello, the first frame that it sends.
     pub(super) fn hello(&self, deadline: Deadline) -> Vec<u8> {
         Hello {
             cookie: self.identity.cookie,
@@ -71,7 +71,7 @@ fn visit(place: &Place<'_>, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> 
     let stream = find_host(place, deadline)?;
     let late = Deadline::after(deadline.left_ns().saturating_add(GRACE_NS));
     let lost = |error: Error| error.within("waiting for rank 0");
-    // Rank 0 may have said why it gave up, and gone: that is read, whether or not it heard this.
+    // Rank 0 may have sent why it gave up, and gone: that is read, even if this send fails.
     let _ = wire::send(&stream, &place.hello(deadline));
     let pids = wire::read_frame(&stream, late).map_err(lost)?.pids()?;
     let memory = wire::read_descriptor(&stream, late).map_err(lost);
@@ -83,7 +83,7 @@ fn visit(place: &Place<'_>, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> 
     let _ = wire::send(&stream, &Frame::of(prepared.as_ref().err(), Some(&own)).bytes());
     let verdict = wire::read_frame(&stream, late).map_err(lost).and_then(|frame| frame.success());
     match (prepared, verdict) {
-        // Rank 0 knows better why another one has ended.
+        // Rank 0 has the better reason why another rank has ended.
         (Err(own), Err(verdict)) if own.status() == DTL_ERROR_RANK_FAILURE => Err(verdict),
         (Err(error), _) | (Ok(_), Err(error)) => Err(error),
         (Ok(meeting), Ok(())) => Ok(meeting),
@@ -164,8 +164,8 @@ fn seconds(ns: u64) -> String {
     }
 }
 
-/// Why a rank that knows another PID namespace than rank 0 cannot take part: process ids would mean
-/// others.
+/// Makes the error of a rank in another PID namespace than rank 0. It cannot take part: process ids
+/// would refer to other processes there.
 fn elsewhere(rank: u64, its: u64, own: u64) -> Error {
     let unknown = |whose: String| {
         format!(
@@ -183,7 +183,7 @@ fn elsewhere(rank: u64, its: u64, own: u64) -> Error {
     Error::new(DTL_ERROR_UNAVAILABLE, text)
 }
 
-/// A connection that has not said who it is.
+/// A connection whose hello is not complete.
 struct Guest {
     stream: UnixStream,
     said: Vec<u8>,
@@ -198,7 +198,7 @@ struct Host<'a> {
     /// By rank; that of rank 0 stays empty.
     seats: Vec<Option<UnixStream>>,
     pids: Vec<i32>,
-    /// Who cannot be seated but must hear why.
+    /// Connections that cannot be seated but must get the reason.
     turned_away: Vec<UnixStream>,
     failure: Option<Error>,
     /// Nobody else can be let in.
@@ -252,7 +252,7 @@ impl<'a> Host<'a> {
         Ok(meeting)
     }
 
-    /// Until all ranks have said hello.
+    /// Waits until the hellos of all ranks have arrived.
     fn gather(&mut self) -> Result<()> {
         while self.missing().next().is_some() && !self.deadline.passed() {
             self.others.look();
@@ -343,7 +343,7 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Reads on from a guest; seats it or drops it when it has said enough.
+    /// Reads on from a guest; seats it or drops it when its hello is complete.
     fn hear(&mut self, index: usize) {
         let Some(guest) = self.guests.get_mut(index) else { return };
         let open = wire::read_some(&guest.stream, &mut guest.said, HELLO_BYTES);
@@ -351,7 +351,7 @@ impl<'a> Host<'a> {
             return;
         }
         let guest = self.guests.remove(index);
-        // Anything else comes from a stranger: say nothing.
+        // Anything else comes from a stranger: send nothing.
         if let Some(hello) = Hello::parse(&guest.said, self.place.identity.cookie) {
             self.seat(guest.stream, &hello);
         }
@@ -360,7 +360,8 @@ impl<'a> Host<'a> {
     fn seat(&mut self, stream: UnixStream, hello: &Hello) {
         let size = self.place.size;
         let limit = Deadline::after(hello.left_ns);
-        // The first limit that passes is everybody's, so that everybody hears who was missing.
+        // The first limit that passes is everybody's, so that every rank gets the names of the
+        // missing ones.
         if limit.left_ns() < self.deadline.left_ns() {
             self.deadline = limit;
         }
@@ -386,7 +387,7 @@ impl<'a> Host<'a> {
         let pid = process::peer_of(stream.as_raw_fd()).map_or(0, |peer| peer.pid);
         match (self.seats.get_mut(rank), self.pids.get_mut(rank)) {
             (Some(seat), Some(known)) if rank > 0 && seat.is_none() => {
-                // An excuse comes with the hello, and must be heard before others notice that its
+                // An excuse comes with the hello, and must be read before others notice that its
                 // rank has ended.
                 let speaks = poller::wait_readable(&[stream.as_fd()], 0)
                     .is_ok_and(|ready| ready.contains(&true));
@@ -407,12 +408,14 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Notes the failure; goes on listening for a moment, to tell those who are still to come.
+    /// Records the failure; goes on listening for a moment, to report it to those who are still to
+    /// come.
     fn give_up(&mut self, error: Error) {
         if self.failure.is_none() {
             self.failure = Some(error);
         }
-        // A death needs no others to come; and whoever cannot let them in tells them one by one.
+        // A death needs no others to come; and a rank that cannot let them in reports to them one
+        // by one.
         let is_final = |error: &Error| error.status() == DTL_ERROR_RANK_FAILURE || self.is_full;
         let linger = if self.failure.as_ref().is_some_and(is_final) { 0 } else { LINGER_NS };
         if linger < self.deadline.left_ns() {
@@ -420,7 +423,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Tells everybody who is here why it failed.
+    /// Sends the failure to every rank that is connected.
     fn tell(&self, error: Error) -> Error {
         let frame = Frame::of(Some(&error), None).bytes();
         let guests = self.guests.iter().map(|guest| &guest.stream);
@@ -430,7 +433,8 @@ impl<'a> Host<'a> {
         error
     }
 
-    /// The same; and if there was no descriptor to let the others in, then one by one now.
+    /// Sends the failure to every rank that is connected. If there was no descriptor to let the
+    /// others in, they are let in and answered one by one.
     fn tell_all(&mut self, error: Error) -> Error {
         let error = self.tell(error);
         if self.is_full {
@@ -450,7 +454,7 @@ impl<'a> Host<'a> {
         error
     }
 
-    /// Makes the memory, hands it out, and hears from each whether it could use it.
+    /// Makes the memory, hands it out, and waits for each rank's report whether it could use it.
     fn share(&self, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> Result<Meeting> {
         let own = |error: Error| error.within("rank 0");
         let segment = Segment::create(self.place.size).map_err(own)?;

@@ -1,16 +1,16 @@
 //! Cells: memory through which a rank sends its large messages, to whichever rank. Its sender fills
 //! one cell while the receiver empties another.
 //!
-//! Not the order of the cells: that is the order of the records which say "these bytes lie in that
-//! cell" (`ring`). Here: who has a cell.
+//! Here: the ownership of cells. Not here: their order, which is that of the records that refer to
+//! them (`ring`).
 //!
 //! A pool belongs to its sender, so nobody else takes cells from it, and a silent rank's has no
-//! memory. A cell has one word: how often it was read. Its sender knows how often it has sent it,
-//! says so in the record that tells of the cell, and takes the cell again once the word has that
-//! number. Memory order: the record is written with Release and read with Acquire, so the receiver
-//! sees the bytes; it stores the number with Release after its last read of them, and the sender
-//! loads it with Acquire before it writes the cell again. Only the reader of a cell writes its
-//! word.
+//! memory. A cell has one word: how often it was read. Its sender counts how often it has sent it,
+//! puts the count in the record that refers to the cell, and takes the cell again once the word has
+//! that count. Memory order: the record is written with Release and read with Acquire, so the
+//! receiver sees the bytes; it stores the number with Release after its last read of them, and the
+//! sender loads it with Acquire before it writes the cell again. Only the reader of a cell writes
+//! its word.
 //!
 //! A cache line has the words of eight cells. The sender looks at all of them when it comes round,
 //! once: a line that both sides used for each cell would cost as much as copying some KiB.
@@ -172,7 +172,7 @@ impl Cells {
         Place::new(memory, offset).map(Cells)
     }
 
-    /// The bytes that a record tells of, until the cell is freed; `None`: there is no such cell.
+    /// The bytes that a record refers to, until the cell is freed; `None`: there is no such cell.
     pub(super) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
         self.0.part(cell, len)
     }

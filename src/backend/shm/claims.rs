@@ -6,12 +6,12 @@
 //! compare-exchange decides between "taken" and "withdrawn", so a withdrawn message's bytes are
 //! never read. It is published by the record of the offer, and given back by the answer to it.
 //!
-//! A second word says who copies which piece of a message that was taken: the sender takes pieces
-//! from the front, the receiver, if it reads the sender's memory, from the back, until they meet.
-//! So whoever is there copies what is next, and nobody waits for more than the piece that the other
-//! has in hand. A piece is taken by a compare-exchange, hence by one side only. That needs no more
-//! than Relaxed: it is set by the receiver before the record that clears the sender to send, and
-//! what is copied is told by records too.
+//! A second word assigns the pieces of a message that was taken: the sender takes pieces from the
+//! front, the receiver, if it reads the sender's memory, from the back, until they meet. So whoever
+//! is there copies what is next, and nobody waits for more than the piece that the other has in
+//! hand. A piece is taken by a compare-exchange, hence by one side only. That needs no more than
+//! Relaxed: it is set by the receiver before the record that clears the sender to send, and records
+//! report what is copied, too.
 
 use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
@@ -48,7 +48,7 @@ fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
     word(words, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
 }
 
-/// The word that says which pieces are left: those from its low half up to its high half.
+/// The word with the range of pieces that are left: those from its low half up to its high half.
 fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
     (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim) + 8))?
 }
@@ -89,11 +89,11 @@ pub(super) struct Offers {
     free: Vec<u16>,
     /// Of withdrawn offers that the receiver has not seen yet.
     withdrawn: Vec<u16>,
-    /// The receiver was asked to look for these.
+    /// A record that makes the receiver look for these was requested.
     is_asked: bool,
     /// All words have memory.
     is_grown: bool,
-    /// When memory for them may be asked for again, after there was none.
+    /// When memory for them may be requested again, after there was none.
     not_before_ns: u64,
 }
 
@@ -109,7 +109,8 @@ impl Offers {
         }
     }
 
-    /// Whether there would be more claims if all words had memory, and it is time to ask for that.
+    /// Whether there would be more claims if all words had memory, and the time to request it has
+    /// come.
     pub(super) fn can_grow(&self, now_ns: u64) -> bool {
         let is_wanted = !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty();
         is_wanted && now_ns >= self.not_before_ns
@@ -128,13 +129,13 @@ impl Offers {
         self.withdrawn.reserve(CLAIMS.into());
     }
 
-    /// Whether the receiver should be asked to look for withdrawn offers, which otherwise keep
-    /// their claims until it looks for such a message.
+    /// Returns whether the receiver should be made to look for withdrawn offers. They otherwise
+    /// keep their claims until it looks for such a message.
     pub(super) fn should_ask(&self) -> bool {
         !self.is_asked && !self.withdrawn.is_empty()
     }
 
-    /// The receiver is asked.
+    /// Records that the receiver was made to look for withdrawn offers.
     pub(super) fn asked(&mut self) {
         self.is_asked = true;
     }

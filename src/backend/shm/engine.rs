@@ -2,15 +2,15 @@
 //!
 //! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More,
 //! and what is sent synchronously, is offered: the receiver, when it has a receive for it, takes
-//! the offer and says Clear. Then the sender copies piece after piece into its cells and says so
-//! with Cell records (or, without cells, into the ring: Data), while the receiver copies out of
-//! them. If the sender is away, the receiver takes pieces from the message's end and reads them in
-//! the sender's memory, until both meet; then it says Finish.
+//! the offer and sends Clear. Then the sender copies piece after piece into its cells and announces
+//! each with a Cell record (or, without cells, into the ring: Data), while the receiver copies out
+//! of them. If the sender is away, the receiver takes pieces from the message's end and reads them
+//! in the sender's memory, until both meet; then it sends Finish.
 //!
 //! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call
 //! of `progress`. Rings are always read to the end, whatever is queued for writing, so two ranks
 //! that flood each other cannot lock up. An operation of the receiver is over only when its answer
-//! is in the ring; so a rank that closes has said everything, and its rings are read by the others
+//! is in the ring; so a rank that closes has sent all its answers, and the others read its rings
 //! also after it has gone.
 //!
 //! Here: what the operations are, and how they start and are withdrawn. `reading` handles what
@@ -37,7 +37,8 @@ use std::sync::Arc;
 /// Records read from one ring before the next gets its turn.
 const BUDGET: usize = 256;
 
-/// See the module's text. Every method is short and none blocks.
+/// Protocol engine of one rank: its operations, and the sends and receives that become records in
+/// rings. Every method is short and none blocks.
 pub(super) struct Engine {
     pub(super) rank: usize,
     pub(super) segment: Segment,
@@ -48,7 +49,7 @@ pub(super) struct Engine {
     pub(super) incoming: Vec<usize>,
     /// Ranks for which something is queued.
     pub(super) outbound: Vec<usize>,
-    /// This rank's cells. `None`: not asked for yet; `Some(None)`: not to be had.
+    /// This rank's cells. `None`: not requested yet; `Some(None)`: no memory for them.
     pub(super) pool: Option<Option<Pool>>,
     /// Receives that can read in their sender's memory.
     pub(super) helping: VecDeque<OpId>,
@@ -105,11 +106,11 @@ pub(super) struct Send {
 pub(super) enum SendStage {
     /// Waits for room, or (to itself) for a receive.
     Queued,
-    /// The receiver knows of it.
+    /// The offer is in the receiver's ring.
     Offered { claim: u16 },
     /// The receiver wants so many bytes of it.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// All pieces are copied or taken; the receiver will say when it has its own.
+    /// All pieces are copied or taken; the receiver reports when it has read its own.
     Meeting { claim: u16 },
 }
 
@@ -159,8 +160,7 @@ impl Taken {
         pieces_of(self.want)
     }
 
-    /// Whether all of them come without having been asked for, so that the sender waits for a
-    /// Finish.
+    /// Returns whether all of them come unrequested, so that the sender waits for a Finish.
     pub(super) fn is_early(&self) -> bool {
         self.pieces() <= self.offer.early
     }
@@ -174,7 +174,7 @@ pub(super) enum Answer {
     Finish,
 }
 
-/// A message that nobody has asked for yet.
+/// An unexpected message: no receive matches it yet.
 pub(super) enum Arrival {
     Copied(Scratch),
     /// With the pieces that came behind the offer.
@@ -183,7 +183,7 @@ pub(super) enum Arrival {
     Own(OpId),
 }
 
-/// What an Offer record says.
+/// Content of an Offer record.
 #[derive(Clone, Copy)]
 pub(super) struct Offer {
     pub(super) size: u64,
@@ -367,8 +367,8 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete. (Whether a death ends
-    /// one from any rank is for the communicator to say, which knows its members.)
+    /// The rank because of which a receive from this source cannot complete. (The communicator
+    /// decides whether a death ends one from any source, since it has the list of members.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
         let rank = usize::try_from(source).ok()?;
         self.peers.get(rank).filter(|peer| peer.state != State::Present).map(|_| rank)

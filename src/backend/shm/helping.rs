@@ -135,7 +135,7 @@ impl Engine {
             consumer.offers.return_pieces(offer.claim, count);
         });
         taken.help.first = help.from;
-        // The sender may have nothing left to do: it is told again.
+        // The sender may have nothing left to do: Clear is sent again.
         taken.answer = Answer::Clear;
         self.queue_answer(source, id);
     }

@@ -134,8 +134,8 @@ pub(super) fn holder(name: &str) -> Option<process::Peer> {
     process::peer_of(stream.as_raw_fd()).ok()
 }
 
-/// Not a secret-keeper: who may connect is decided by the user id the kernel tells; the cookie
-/// keeps apart jobs whose names hash alike.
+/// Not a secret-keeper: who may connect is decided by the user id that the kernel reports; the
+/// cookie keeps apart jobs whose names hash alike.
 fn hash(bytes: &[u8], seed: u8) -> u64 {
     fnv::of([seed].iter().chain(bytes))
 }

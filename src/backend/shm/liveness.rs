@@ -3,8 +3,8 @@
 //! A death is seen through a descriptor of the process (`pidfd`), which unlike its id never comes
 //! to mean another one, unlike a socket does not survive in forked children, and reports a zombie
 //! as dead and a stopped process as alive. Looking is one system call for all ranks, made only
-//! after fruitless polls and every few milliseconds. Who sees it tells all through the shared state
-//! words.
+//! after fruitless polls and every few milliseconds. The rank that sees it publishes it in the
+//! shared state words.
 
 use super::engine::{Arrival, Engine, Operation, Receive};
 use super::segment::State;
@@ -32,7 +32,7 @@ impl Engine {
     }
 
     pub(super) fn look(&mut self) {
-        // A rank that closed before it ended has said so: the first word counts.
+        // A rank that closed before it ended has published that: the first state counts.
         loop {
             let exited = self.liveness.poller.ready(0);
             exited.numbers().for_each(|rank| self.segment.mark(rank as usize, State::Dead));

@@ -74,14 +74,14 @@ pub fn backend() -> Backend {
     backend
 }
 
-/// How long ranks wait for each other when nobody says otherwise.
+/// How long ranks wait for each other by default.
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 
 impl Presence for Shm {
     fn available(&self) -> Availability {
         match check() {
-            // That this process has no descriptors left says nothing of the system: opening fails
-            // by its own status.
+            // EMFILE is this process's limit, not the machine's; opening reports it by its own
+            // status.
             Err(error) if error.status() != DTL_ERROR_LIMIT => Err(error.text().to_owned()),
             _ => Ok(()),
         }
@@ -201,7 +201,7 @@ impl Job {
 /// A rank's own part of the meeting: hold and watch the others, and let them try to read.
 fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Poller, Probe)> {
     if mode == Mode::Allow {
-        // Without the Yama module there is nothing to allow, and the call says so.
+        // Without the Yama module there is nothing to allow, and the call fails.
         let _ = process::allow_readers();
     }
     let failed =

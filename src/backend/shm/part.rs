@@ -4,9 +4,9 @@
 //!
 //! Ranges are never used again, so an old key finds a hole. The header counts who has the part
 //! mapped ("lives"; whoever finds 0 there has come too late) and has a bit for each rank that has,
-//! for the one case where a count says too little: when only dead ranks are left. Each bit is
-//! cleared before the count goes down, and whoever takes it down to the dead alone is the last:
-//! nobody looks at the header afterwards.
+//! for the one case where a count is not enough: when only dead ranks are left. Each bit is cleared
+//! before the count goes down, and whoever takes it down to the dead alone is the last: nobody
+//! looks at the header afterwards.
 
 use super::segment::{MOST_RANKS, Segment, State};
 use super::transport;
@@ -222,7 +222,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // A forked child's copy says nothing for its parent.
+        // A forked child's copy must not release its parent's part.
         if transport::is_opener(self.parts.opener) && self.leave() {
             self.memory.discard();
         }

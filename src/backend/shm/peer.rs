@@ -1,5 +1,5 @@
-//! What a rank knows of the others: of each whether it lives and whether its memory can be read,
-//! and of those that it talks to the ring ends and what is queued.
+//! A rank's state for the others: for each one whether it lives and whether its memory can be read;
+//! for those that it exchanges messages with, the ring ends and the queues.
 
 use super::cells::Cells;
 use super::reading::Long;
@@ -43,7 +43,7 @@ impl Peers {
         self.all.get_mut(rank)
     }
 
-    /// What there is between this rank and another, if they have talked.
+    /// Returns the link to another rank, if they have exchanged messages.
     #[inline]
     pub(super) fn link(&self, rank: usize) -> Option<&Link> {
         self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
@@ -54,7 +54,8 @@ impl Peers {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
 
-    /// The same, made if it is not there; `None`: there is no such rank.
+    /// Returns the link to another rank, and makes it if there is none; `None`: there is no such
+    /// rank.
     pub(super) fn make_link(&mut self, rank: usize) -> Option<&mut Link> {
         let peer = self.all.get_mut(rank)?;
         if peer.link == 0 {
@@ -85,7 +86,7 @@ pub(super) struct Link {
     pub(super) consumer: Option<Consumer>,
     /// Its cells, once it has sent one.
     pub(super) cells: Option<Cells>,
-    /// What it is sending without having been asked for it.
+    /// The message that it is sending unrequested.
     pub(super) long: Option<Long>,
     /// Sends that found no room, in their order.
     pub(super) starts: VecDeque<OpId>,
@@ -138,12 +139,12 @@ impl Link {
     }
 }
 
-/// What DTL_CMA asks for.
+/// Modes of DTL_CMA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// Read others' memory where the system lets us.
     Auto,
-    /// Also tell the Yama module that others may read ours.
+    /// Also allow others to read ours, by the Yama module.
     Allow,
     /// Never.
     Off,
@@ -168,7 +169,7 @@ impl Mode {
 pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {
-    /// Publishes it. An address of 0 tells others not to try.
+    /// Publishes it. With an address of 0 others do not try.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
         // Random, so that no other process has the value at this address; not 0, the value of an
         // untouched page.

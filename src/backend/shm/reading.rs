@@ -14,7 +14,7 @@ use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says, once, why nothing more arrives: messages wait in their ring until there is memory for
+/// Logs, once, why nothing more arrives: messages wait in their ring until there is memory for
 /// them.
 fn warn_of_memory(source: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
@@ -27,7 +27,7 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// Pieces that come without having been asked for.
+/// Pieces of a message that come unrequested.
 pub(super) struct Long {
     into: Into,
     word: u64,
@@ -252,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// The bytes in the cell that a record tells of.
+    /// The bytes in the cell that a record refers to.
     fn cell_of(&mut self, source: usize, record: &Record) -> Option<Region> {
         let [cell, _, len, _] = record.words;
         self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
@@ -330,8 +330,8 @@ impl Engine {
         }
     }
 
-    /// Ends a receive that has all its pieces. If it has read some by itself, or was not sent any
-    /// when it asked, the sender waits to hear that.
+    /// Ends a receive that has all its pieces. If it has read some by itself, or all came
+    /// unrequested, the sender waits for a Finish.
     pub(super) fn end_pieces(&mut self, id: OpId) {
         let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)

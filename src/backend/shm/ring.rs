@@ -199,7 +199,7 @@ pub(super) struct Producer {
     tail: u64,
     /// Records given back, as last seen; it is never less.
     head: u64,
-    /// The same of bytes of longer payloads.
+    /// Bytes of longer payloads written, and given back as last seen.
     filled: u64,
     freed: u64,
     pub(super) offers: Offers,
@@ -312,7 +312,7 @@ pub(super) struct Consumer {
     head: u64,
     /// Bytes of longer payloads that were read.
     read: u64,
-    /// The head as last told to the producer.
+    /// The head as last reported to the producer.
     told: u64,
     told_bytes: u64,
     pub(super) offers: Offered,

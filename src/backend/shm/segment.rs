@@ -1,5 +1,5 @@
-//! The shared memory of a communicator: where everything is, and what the ranks tell each other
-//! outside the rings.
+//! The shared memory of a communicator: its layout, and the state that the ranks share outside the
+//! rings.
 //!
 //! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
 //! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
@@ -52,7 +52,7 @@ const PROCESSORS: usize = 32;
 const PROCESSOR_WORDS: usize = 4;
 const PAGE: usize = 4096;
 
-/// See the module's text.
+/// The shared memory of a communicator, mapped in this process.
 pub(super) struct Segment {
     memory: Arc<Memory>,
     control: Span,
@@ -120,7 +120,8 @@ impl Segment {
         }
     }
 
-    /// The same memory once more, for who does not want to wait for the engine's lock.
+    /// Returns another reference to the same memory, for threads that must not wait for the
+    /// engine's lock.
     pub(super) fn again(&self) -> Result<Segment> {
         Segment::of(Arc::clone(&self.memory), self.size)
     }
@@ -187,7 +188,8 @@ impl Segment {
         }
     }
 
-    /// Says where others can try to read this rank's memory, and what they should find.
+    /// Publishes where others can try to read this rank's memory, and the value that they should
+    /// find.
     pub(super) fn set_probe(&self, rank: usize, address: u64, value: u64) {
         for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
             if let Some(word) = self.rank_word(rank, field) {
@@ -196,7 +198,7 @@ impl Segment {
         }
     }
 
-    /// Says which processors this rank may run on.
+    /// Publishes which processors this rank may run on.
     pub(super) fn set_processors(&self, rank: usize) {
         let mut bits = [0_u64; PROCESSOR_WORDS];
         for processor in hwinfo::affinity() {

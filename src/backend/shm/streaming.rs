@@ -1,10 +1,10 @@
 //! The sender's pieces of large messages: into its cells, or without cells into the ring.
 //!
 //! Up to `LONG` bytes go at once if there are cells for all of them: the receiver copies the first
-//! piece while the second is filled, and nobody asks it before. An offer of more is followed by its
-//! first pieces in the same way, and by the others when the receiver wants them. What was sent
-//! unasked is kept by the receiver if nobody wants it yet, so a cell is never held by a message
-//! that waits.
+//! piece while the second is filled, and no request precedes it. An offer of more is followed by
+//! its first pieces in the same way, and by the others when the receiver wants them. The receiver
+//! keeps unrequested pieces if no receive matches yet, so a cell is never held by a message that
+//! waits.
 
 use super::cells::{CELL, Pool};
 use super::engine::{Engine, Operation, Send, SendStage, done};
@@ -87,8 +87,8 @@ impl Engine {
         Some(cells)
     }
 
-    /// Fills cells with the first pieces and tells of each as soon as it is full. There is room for
-    /// the records.
+    /// Fills cells with the first pieces and announces each as soon as it is full. There is room
+    /// for the records.
     pub(super) fn send_first(
         &mut self,
         dest: usize,
@@ -175,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// The rest of a message will not come: its receiver is told why.
+    /// Aborts a message whose rest will not come, and sends its receiver the reason.
     fn break_off(
         &mut self,
         dest: usize,

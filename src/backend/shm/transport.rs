@@ -22,18 +22,18 @@ use crate::sys::sync::spinlock::SpinLock;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it
-/// is a copy at the price of one load, and touches nothing that the parent uses.
+/// Holds which process opened; a fork wipes it, so a child's copy of a communicator is detected at
+/// the price of one load, and touches nothing that the parent uses.
 static OPENER: Gate = Gate::new();
-/// Rounds of one look at an operation, as long as something moves: who asks may give the processor
-/// away in between.
+/// Rounds of one look at an operation, as long as something moves: the caller may yield the
+/// processor in between.
 const ROUNDS: u32 = 8;
 /// Fruitless ones among them while the other side copies the next piece.
 const SPINS: u32 = 64;
 /// Kept apart from the gate's own small numbers.
 const OPENER_BIT: u32 = 1 << 31;
 
-/// See the module's text.
+/// The communicator as `runtime` sees it: the engine behind one short lock.
 pub(super) struct Endpoint {
     engine: SpinLock<Open>,
     rank: i32,
@@ -51,7 +51,7 @@ struct Open {
     claim: Option<Arc<Claim>>,
 }
 
-/// Says that communicators opened from now on belong to this process.
+/// Records that communicators opened from now on belong to this process.
 pub(super) fn enter() -> Result<u32> {
     static LOCK: Mutex<()> = Mutex::new(());
     let _guard = LOCK.lock();

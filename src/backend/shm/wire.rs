@@ -1,4 +1,4 @@
-//! What the ranks say to each other while they meet: one hello, then frames of a status and bytes.
+//! Bootstrap protocol between the ranks: one hello, then frames of a status and bytes.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, is_status};
@@ -15,7 +15,7 @@ pub(super) const HELLO_BYTES: usize = 48;
 /// The longest frame that is read: a roster of the most ranks is half of it.
 const LONGEST: usize = 16 << 10;
 
-/// The first thing a rank says.
+/// The first frame that a rank sends.
 pub(super) struct Hello {
     pub(super) cookie: u64,
     pub(super) rank: u64,

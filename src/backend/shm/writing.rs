@@ -138,8 +138,8 @@ impl Engine {
         true
     }
 
-    /// A claim when all that have memory are in use; `None`: not now. The receiver gives those of
-    /// withdrawn offers back if it is asked; without any there are more.
+    /// Finds a claim when all that have memory are in use; `None`: not now. On request the receiver
+    /// gives back those of withdrawn offers; without any, more are given memory.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());
