@@ -54,7 +54,8 @@ impl Engine {
         drop(self.close());
     }
 
-    /// A withdrawn offer counts where nobody would tell who says Clear to it that there is no
+    /// Returns whether sends or payloads are under way. Withdrawn offers count if the wire does not
+    /// announce that it leaves: a receiver that sends Clear to one would wait forever for an
     /// answer.
     fn has_work(&self) -> bool {
         let waits = !self.wire.says_when_it_leaves();

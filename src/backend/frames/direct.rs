@@ -1,6 +1,6 @@
 //! Device memory over a wire that moves it: a message has host memory beside it, which the engine
-//! reads and writes as any other's, and a twin, of which only the wire hears, with the message's
-//! payload.
+//! reads and writes as any other's, and a twin, which is passed only to the wire, with the
+//! message's payload.
 //!
 //! A twin belongs to who waits for the message. A wire that has its payload keeps a share.
 
@@ -19,7 +19,7 @@ pub enum Held {
     Yes(Hold),
     /// It does not, and will not.
     No,
-    /// It has not been asked; it takes a dma-buf of it, or only its address.
+    /// Not registered yet; the wire takes a dma-buf of it, or only its address.
     New {
         /// A dma-buf.
         by_dmabuf: bool,

@@ -2,16 +2,16 @@
 //!
 //! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and
 //! what is sent synchronously, is offered: the receiver, when it has a receive for it, posts a
-//! receive of the wire for the payload in the user's own buffer and says Clear; the sender then
+//! receive of the wire for the payload in the user's own buffer and sends Clear; the sender then
 //! sends as much as fits there. So nothing large is ever unexpected on the wire, and a truncated
 //! message moves only what fits.
 //!
-//! A payload of no bytes says that the offer was withdrawn; for one of no bytes a byte is sent.
+//! An empty payload means that the offer was withdrawn; for a message of no bytes one byte is sent.
 //!
 //! Withdrawal is local and at once. A send may be withdrawn until the wire has its payload. The
-//! receiver is told of a withdrawn offer and forgets it. If it has said Clear already, it gets a
-//! payload of no bytes, and the receive returns to its old place; a later receive may meanwhile
-//! have taken a message that it would have got. A receive that has its message finishes first.
+//! receiver is notified of a withdrawn offer and drops it. If it has sent Clear already, it gets an
+//! empty payload, and the receive returns to its old place; a later receive may meanwhile have
+//! taken a message that it would have got. A receive that has its message finishes first.
 
 use super::frame::{Frame, INLINE, Kind};
 use super::window::Open;
@@ -29,10 +29,11 @@ use std::collections::VecDeque;
 /// Receives of frames that are always posted.
 pub(super) const RECEIVES: usize = 8;
 
-/// See the module's text. Nothing here waits.
+/// Protocol engine over a wire: the operations, and how they start and are withdrawn. Nothing here
+/// waits.
 pub(super) struct Engine {
     pub(super) wire: Box<dyn Wire>,
-    /// As `prompt` has it; 0: the wire keeps no memory for frames.
+    /// Rounds in which `prompt` polls the wire; 0: the wire keeps no memory for frames.
     pub(super) rounds: u32,
     pub(super) rank: usize,
     pub(super) operations: Operations<Operation>,
@@ -60,7 +61,7 @@ pub(super) struct Engine {
     pub(super) lost_receives: usize,
     /// Why nothing works any more.
     pub(super) broken: Option<dtl_status_t>,
-    /// What the wire said of its last failure.
+    /// The wire's text of its last failure.
     pub(super) said: Option<String>,
     /// The wire's, each with its number.
     pub(super) windows: Vec<(u64, Open)>,
@@ -74,7 +75,7 @@ pub(super) struct Link {
     pub(super) starts: VecDeque<OpId>,
     /// Frames that the wire is sending.
     pub(super) flying: VecDeque<(OpId, Frame)>,
-    /// Withdrawn offers of which the receiver has not said that it has forgotten them, or Clear.
+    /// Withdrawn offers that the receiver has neither confirmed as dropped nor answered with Clear.
     pub(super) withdrawn: usize,
     pub(super) is_listed: bool,
     pub(super) is_dead: bool,
@@ -86,7 +87,7 @@ impl Link {
     }
 }
 
-/// What has to be said to a rank besides new messages.
+/// Control message to a rank, besides new messages.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
     /// A control frame about one of its or our sends.
@@ -133,7 +134,7 @@ pub(super) struct Send {
 pub(super) enum SendStage {
     /// Waits for room, or (to itself) for a receive.
     Queued,
-    /// The receiver knows of it.
+    /// The offer is sent to the receiver.
     Offered,
     /// The receiver waits for its payload, which is queued.
     Cleared,
@@ -160,14 +161,14 @@ pub(super) struct Taken {
     pub(super) payload: Option<u32>,
 }
 
-/// What an Offer frame says.
+/// Content of an Offer frame.
 #[derive(Clone, Copy)]
 pub(super) struct Offer {
     pub(super) size: u64,
     pub(super) send: u64,
 }
 
-/// A message that nobody has asked for yet.
+/// An unexpected message: no receive matches it yet.
 pub(super) enum Arrival {
     /// All of it.
     Held(Bytes),
@@ -181,7 +182,7 @@ pub(super) enum Bytes {
     Copied(Scratch),
     /// Without memory for a copy, the frame itself.
     Framed(Frame, usize),
-    /// The same of the wire's.
+    /// Without memory for a copy, the frame in the wire's own memory.
     Lent(Lent),
 }
 
@@ -279,7 +280,7 @@ impl Engine {
         self.finish(id, done(peer, status, 0, 0));
     }
 
-    /// Whether an operation is over; who hears of it is the last.
+    /// Returns the completion of an operation that is over, once; `None`: it is under way.
     #[inline]
     pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Done>> {
         match self.operations.get(id) {
@@ -391,7 +392,7 @@ impl Engine {
         if select.source != DTL_ANY_SOURCE {
             self.check_rank(select.source)?;
         }
-        // Where this thread may not ask the wire, nothing is posted that it could not wait for.
+        // Where this thread may not call the wire, nothing is posted that it could not wait for.
         self.progress()?;
         self.check_working()?;
         let id = self.operations.add(Operation::Receive(Receive {
@@ -429,8 +430,8 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete. (Whether a death ends
-    /// one from any rank is for the communicator to say, which knows its members.)
+    /// The rank because of which a receive from this source cannot complete. (The communicator
+    /// decides whether a death ends one from any source, since it has the list of members.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
         self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
     }
@@ -505,7 +506,7 @@ impl Engine {
         };
         if withdrawn {
             self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
-            // So that its receiver hears of it soon. Where this thread may not, a later call does
+            // So that its receiver is notified soon. Where this thread may not, a later call does
             // it.
             drop(self.progress());
         }

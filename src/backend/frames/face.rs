@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of a key.
 const KEY: usize = DTL_WIN_KEY_BYTES as usize / 8;
-/// What a rank says: the dtypes that are changed here as bits, the key's bytes, the key.
+/// Words of a rank's record: the dtypes that are changed here as bits, the key's bytes, the key.
 const WORDS: usize = 2 + KEY;
 /// The built-in dtypes.
 const DTYPES: RangeInclusive<dtl_dtype_t> = 0..=DTL_DTYPE_INT64_INT64;

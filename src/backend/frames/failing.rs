@@ -112,8 +112,8 @@ impl Engine {
     }
 
     /// Stops everything because the wire has failed: all operations end with this status, now and
-    /// later. The wire touches no buffer any more. A wire whose outputs are invalid has not said
-    /// that, see `distrust`.
+    /// later. The wire touches no buffer any more. A wire whose outputs are invalid gives no such
+    /// guarantee, see `distrust`.
     pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
         self.stop(status, said, status != DTL_ERROR_NATIVE_BACKEND);
     }
@@ -145,7 +145,8 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
-    /// What failed because of a rank says why that one is gone, whoever else is by now.
+    /// Sets the error text of what failed because of a rank to the reason why that rank is gone,
+    /// even if others are gone by now.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
         self.said = self.wire.why_gone(rank).or_else(|| self.said.take());

@@ -12,7 +12,7 @@ pub(super) const HEADER: usize = 32;
 /// The longest message that travels in its frame.
 pub(super) const INLINE: usize = FRAME - HEADER;
 
-/// What a frame says.
+/// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A whole message.
@@ -62,8 +62,8 @@ impl Header {
         [kind, self.word, self.size, self.id].map(u64::to_le)
     }
 
-    /// The match word, if these are the words of a whole message. Its send has no number: nobody
-    /// asks after it.
+    /// The match word, if these are the words of a whole message. Its send has no number, since no
+    /// frame refers to it.
     #[inline]
     pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
         let [kind, word, ..] = words.map(u64::from_le);

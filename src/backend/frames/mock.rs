@@ -31,7 +31,7 @@ pub(super) struct Net {
 #[derive(Default)]
 struct Side {
     is_dead: bool,
-    /// A death that no receive has told of yet.
+    /// A death that no receive has reported yet.
     untold: Option<i32>,
     posted: Vec<Posted>,
     lanes: Vec<VecDeque<Message>>,

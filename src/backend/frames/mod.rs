@@ -50,13 +50,13 @@ const FRAME_WORD: u64 = 0;
 ///
 /// Two messages of one rank under one word are received in the order sent, by receives in the order
 /// posted. A rank may send to itself. No call but `close` waits. A status BUSY of `isend` or
-/// `irecv` means "no room now": the call is made again later. An error of `test` means that asking
-/// failed (in this thread, say); the operation lives on.
+/// `irecv` means "no room now": the call is made again later. An error of `test` means that the
+/// call itself failed (for example, in this thread); the operation lives on.
 ///
 /// A death that it notices ends what can no longer complete with RANK_FAILURE: sends to the dead
 /// rank and receives from it, and at least one receive from any source (one that is pending, else
-/// the next), `source` telling who died. Receives from any source that are posted afterwards take
-/// messages of the living.
+/// the next), `source` is the rank that died. Receives from any source that are posted afterwards
+/// take messages of the living.
 pub trait Wire: Send {
     /// What the transport over it is.
     fn properties(&self) -> &Arc<Properties>;
@@ -64,7 +64,7 @@ pub trait Wire: Send {
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId>;
     /// Starts a receive from a rank or DTL_ANY_SOURCE, of exactly this word.
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId>;
-    /// Makes progress and asks after one operation; `Some` = over.
+    /// Makes progress and tests one operation; `Some` = over.
     fn test(&mut self, op: OpId) -> Result<Option<Done>>;
     /// Whether `cancel` withdraws receives.
     fn can_cancel(&self) -> bool;
@@ -79,12 +79,12 @@ pub trait Wire: Send {
     fn doze(&mut self, _seen: &mut u64) -> Doze {
         Doze::No
     }
-    /// Whether the others hear of it, as of a death, when it is closed.
+    /// Returns whether closing it is reported to the other ranks, as a death is.
     fn says_when_it_leaves(&self) -> bool {
         false
     }
-    /// A message of this rank (or any, DTL_ANY_SOURCE: told again as long as a thread waits) is
-    /// waited for, and is not there.
+    /// Notes that a message of this rank (or any, DTL_ANY_SOURCE: repeated as long as a thread
+    /// waits) is awaited and not there.
     fn awaits(&mut self, _source: i32) {}
     /// Names what completes operations: the subject of a text about an impossible completion.
     fn completes(&self) -> String {
@@ -94,9 +94,9 @@ pub trait Wire: Send {
     fn memory(&self) -> Option<String> {
         None
     }
-    /// What it says of the operation that has just failed in this thread.
+    /// Returns its text about the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
-    /// Why a rank is gone, if it knows of each.
+    /// Returns why a rank is gone, if it keeps that for each rank.
     fn why_gone(&self, _rank: i32) -> Option<String> {
         None
     }
@@ -108,7 +108,7 @@ pub trait Wire: Send {
     fn devices(&mut self) -> Option<&mut dyn WireDevices> {
         None
     }
-    /// What it does of one-sided communication, or why it does nothing.
+    /// Returns its one-sided communication, or why it has none.
     fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str>;
     /// Closes it.
     fn close(&mut self) -> Result<()>;
@@ -130,7 +130,7 @@ pub trait WireFrames {
 pub enum Doze {
     /// Nobody would wake it.
     No,
-    /// Something has happened since it asked last: look again first.
+    /// Something has happened since the last call: look again first.
     News,
     /// Yes, until this is readable or so many nanoseconds are over: without the lock, so others may
     /// take meanwhile what woke it, and then it sleeps until the limit that it has itself.
@@ -142,8 +142,8 @@ pub const FRAME_WORDS: usize = frame::HEADER / 8;
 /// Bytes of a frame at most.
 pub const FRAME_BYTES: usize = frame::FRAME;
 
-/// The match word of a frame that is a whole message: it and the payload's length say all that the
-/// words do.
+/// Returns the match word of a frame that is a whole message: the frame's words follow from it and
+/// the payload's length.
 #[inline]
 #[must_use]
 pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
@@ -186,7 +186,7 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
-/// The same where the wire keeps memory for frames itself.
+/// Memory of a transport with no messages yet, where the wire itself keeps memory for frames.
 pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>() + size_of::<Properties>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
@@ -295,7 +295,7 @@ impl Transport for Endpoint {
     }
 
     fn progress(&self) {
-        // Who holds the lock makes progress itself; an error is told to who asks after an
+        // The holder of the lock makes progress itself; an error is returned by the test of an
         // operation.
         if let Some(engine) = self.engine.0.try_lock().as_mut().and_then(|engine| engine.as_mut()) {
             drop(engine.progress());

@@ -17,7 +17,7 @@ use crate::sys::memory::buf::Region;
 /// about as long as an answer takes to come.
 const ROUNDS: u32 = 32;
 
-/// How many over this wire: who has no processor of its own lets others work instead.
+/// Returns how many over this wire: a rank without a processor of its own yields to others instead.
 pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
     match (wire.frames().is_some(), wire.properties().is_oversubscribed) {
         (false, _) => 0,
@@ -27,8 +27,8 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 }
 
 impl Engine {
-    /// Receives the next message of the rank that is named, if it is there or comes soon, and tells
-    /// of it. False: it did not, or other things are to be moved on; nothing was started.
+    /// Receives the next message of the named rank, if it is there or comes soon, and fills `told`.
+    /// False: it did not come, or other work is to be moved on; nothing was started.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,

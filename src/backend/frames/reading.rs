@@ -12,11 +12,11 @@ use crate::sys::memory::buf::{Region, Scratch};
 
 /// Frames read in one round.
 const FRAMES: usize = 64;
-/// Payloads asked after in one round.
+/// Payloads tested in one round.
 const PAYLOADS: usize = 64;
 
 impl Engine {
-    /// Moves everything on that can move. An error: the wire could not be asked.
+    /// Moves everything on that can move. An error: the wire could not be called.
     pub(super) fn progress(&mut self) -> Result<()> {
         if !self.windows.is_empty() {
             self.move_windows()?;
@@ -312,7 +312,8 @@ impl Engine {
     }
 }
 
-/// What a receive tells that has got its payload; `None`: it got nothing, the offer was withdrawn.
+/// Returns the completion of a receive that has its payload; `None`: it got nothing, the offer was
+/// withdrawn.
 fn received(room: usize, taken: &Taken, got: &Done, status: dtl_status_t) -> Option<Done> {
     let wanted = writing::wanted(taken.offer.size, room) as u64;
     match got.size {

@@ -1,7 +1,7 @@
 //! One-sided communication over a wire that has it: what is under way on each window, which flush
 //! waits for what.
 //!
-//! The wire only starts operations and tells when one is over. Here they are kept, by target, in
+//! The wire only starts operations and reports when one is over. Here they are kept, by target, in
 //! the order in which they began: those that found no room start later, and a flush of the wire's
 //! stands behind those that it is for.
 
@@ -16,8 +16,8 @@ use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
 /// One-sided operations of a wire, and windows, each by what `create` gave. The rules are those of
-/// the wire's other operations: one thread at a time, BUSY means "again later", `Wire::test` asks.
-/// No call but `destroy` waits.
+/// the wire's other operations: one thread at a time, BUSY means "again later", `Wire::test` tests
+/// for completion. No call but `destroy` waits.
 pub trait WireWindows {
     /// Makes this rank's side of a window; the bytes are what the others find its memory by.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
@@ -56,7 +56,7 @@ pub struct Change {
     pub to: Spot,
 }
 
-/// What a rank asks of a target.
+/// One-sided operation on a target.
 #[derive(Clone, Copy)]
 pub(super) enum Begin {
     Put(Region, Spot),
@@ -103,7 +103,7 @@ struct Lane {
     /// Something was begun that no flush of the wire stands behind.
     is_dirty: bool,
     is_listed: bool,
-    /// The first failure that no flush has told.
+    /// The first failure that no flush has reported.
     failed: Option<Error>,
 }
 
@@ -114,7 +114,7 @@ impl Lane {
     }
 }
 
-/// Operations of one target at the wire that are not asked after as each begins.
+/// Operations of one target at the wire that are not tested as each begins.
 const UNASKED: usize = 16;
 
 /// A flush that is waited for: of these targets, up to this operation.
@@ -128,11 +128,11 @@ struct Waited {
 pub(super) struct Open {
     wire: Addr,
     lanes: Sparse<Lane>,
-    /// Targets with something under way, not flushed, or not told.
+    /// Targets with something under way, not flushed, or with a failure that is not reported.
     listed: Vec<usize>,
     last: u64,
     flushes: Vec<Waited>,
-    /// Operations that somebody asks after and that are over.
+    /// Completed operations whose outcome was requested.
     ended: Vec<(u64, Result<()>)>,
 }
 
@@ -153,7 +153,7 @@ impl Hand<'_> {
 }
 
 impl Open {
-    /// Starts what has found room, and hears of what is over.
+    /// Starts operations that have found room, and collects completed ones.
     fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
         for index in 0..self.listed.len() {
             let Some(&rank) = self.listed.get(index) else { break };
@@ -200,7 +200,7 @@ impl Open {
         }
     }
 
-    /// Begins something; the number by which it is asked after.
+    /// Begins an operation, and returns the number by which it is tested.
     fn begin(&mut self, begin: Begin, asked: bool, hand: &mut Hand) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
@@ -226,7 +226,7 @@ impl Open {
         // What is got is there when it is over.
         lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
         if asked || lane.flying.len() > UNASKED {
-            // An error: the wire could not be asked. The operation has begun all the same, so its
+            // An error: the wire could not be called. The operation has begun all the same, so its
             // buffer is in use; the next test or flush reports the error.
             drop(self.move_lane(rank, hand));
         }
@@ -241,8 +241,8 @@ impl Open {
         }
     }
 
-    /// The first failure on these targets that nobody has been told of; all of them are told with
-    /// it.
+    /// Returns the first failure on these targets that is not reported yet; this call reports all
+    /// of them.
     fn failure(&mut self, target: Option<i32>) -> Result<()> {
         let ranks = match target {
             Some(target) => vec![index_of(target)],
@@ -306,7 +306,7 @@ impl Open {
     }
 }
 
-/// Error of a call that could not ask the wire: the operations live on.
+/// Error of a call that could not call the wire: the operations live on.
 #[cold]
 fn in_use(error: &Error) -> Error {
     let text =

@@ -58,7 +58,7 @@ impl Engine {
             match done.status {
                 DTL_SUCCESS => {}
                 DTL_ERROR_RANK_FAILURE => self.note_failure(done.status, dest),
-                // A send that was told to be over is lost: nothing after it may arrive.
+                // A send that was reported as complete is lost: nothing after it may arrive.
                 status => {
                     let said = self.reason("a send", status);
                     self.break_down(status, Some(said));
@@ -174,7 +174,7 @@ impl Engine {
         self.send_frame(dest, &Header { kind, payload, word: 0, size, id }, Region::EMPTY)
     }
 
-    /// Posts the receive of a payload, then asks for it.
+    /// Posts the receive of a payload, then requests it.
     fn send_clear(&mut self, dest: usize, id: OpId) -> Sent {
         let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)
@@ -260,7 +260,8 @@ impl Engine {
     }
 }
 
-/// How much of a message a receive asks for. Never nothing, which would say that it was withdrawn.
+/// Returns how much of a message a receive requests. Never 0, which would mean that it was
+/// withdrawn.
 pub(super) fn wanted(size: u64, room: usize) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX).min(room).max(1)
 }

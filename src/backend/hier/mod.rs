@@ -1,7 +1,7 @@
 //! Kind "hier": one communicator over several nodes, of two others: shared memory inside each node,
 //! and a kind that crosses nodes between them. Not a way to move bytes itself.
 //!
-//! Opening is here, with `nodes` (which ranks share a node; what they tell each other goes by
+//! Opening is here, with `nodes` (which ranks share a node; they exchange their words by
 //! `backend::meet`); `router` sends each message its way, `transport` is what runtime calls.
 
 mod nodes;
@@ -45,7 +45,7 @@ pub const RANK_BYTES: usize = nodes::RANK_BYTES;
 
 /// The kind between the nodes unless `DTL_HIER_ACROSS` names another.
 const ACROSS: &str = "mpi";
-/// How long the ranks wait for each other when nobody says otherwise.
+/// How long the ranks wait for each other by default.
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// How long a rank may take longer than another to open its node's transport.
 const GRACE_NS: u64 = 5_000_000_000;
@@ -109,8 +109,8 @@ impl Comm for Hier {
             Ok(between) => between,
             Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "kind \"hier\": {why}"),
         };
-        // Communicators made from this one share both links, told apart by their match words: MPI's
-        // own messages carry a tag only.
+        // Communicators made from this one share both links, and their match words tell them apart:
+        // MPI's own messages carry a tag only.
         let whole_words =
             OpenArgs { own_algorithms: true, job: args.job.clone(), over: None, ..*args };
         let across =
@@ -137,7 +137,7 @@ impl Hier {
         let limit_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
         let node = self.open_node(across, args, limit_ns);
         let own = node.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
-        // Also after a failure: the others must hear of it.
+        // Also after a failure: it must be reported to the others.
         let all = meet::exchange(across, 1, &[own], limit_ns.saturating_add(GRACE_NS));
         let (nodes, node) = node?;
         let failure = all.and_then(|all| match all.iter().position(|status| *status != 0) {

@@ -1,4 +1,4 @@
-//! Which ranks share a node: told by a word of each rank, or pretended.
+//! Which ranks share a node: by one word per rank, or simulated by `DTL_FAKE_NODES`.
 
 use crate::error::{Result, fail};
 use std::sync::Arc;
@@ -58,8 +58,8 @@ impl Nodes {
     }
 }
 
-/// The node of each rank as `DTL_FAKE_NODES` says: "2x3" is two nodes of three ranks, "3,1" one of
-/// three and one of one.
+/// Parses the node of each rank from `DTL_FAKE_NODES`: "2x3" is two nodes of three ranks, "3,1" one
+/// of three and one of one.
 pub(super) fn pretended(text: &str, size: i32) -> Result<Vec<u64>> {
     let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let ranks: Option<Vec<i32>> = match text.split_once(['x', 'X']) {

@@ -28,7 +28,8 @@ pub(super) enum Way {
     Across,
 }
 
-/// See the module's text.
+/// Routes each message over the node's transport or the one between the nodes, and holds receives
+/// that may come either way.
 pub(super) struct Router {
     node: Box<dyn Transport>,
     across: Box<dyn Transport>,
@@ -46,7 +47,7 @@ pub(super) struct Router {
 enum Operation {
     /// In a transport's hands.
     At(Way, OpId),
-    /// The same, a receive that was held until a message had come.
+    /// In a transport's hands: a receive that was held until a message had come.
     Found {
         way: Way,
         op: OpId,
@@ -55,7 +56,7 @@ enum Operation {
     },
     /// A message that was taken for a receive to come.
     Taken(Way, OpId),
-    /// A receive that no transport knows of.
+    /// A receive that is posted on no transport.
     Held,
     Done(Done),
 }
@@ -254,7 +255,7 @@ impl Router {
                     self.turn = if way == Way::Node { Way::Across } else { Way::Node };
                     return Ok(Some((way, self.outward(way, done))));
                 }
-                // Of a death the communicator says what it means for a receive from any source.
+                // The communicator decides what a death means for a receive from any source.
                 Ok(None) => {}
                 Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => {}
                 Err(error) => return Err(error),
@@ -458,10 +459,10 @@ impl Router {
         }
     }
 
-    /// Moves both transports on, but for one that was asked just now.
+    /// Moves both transports on, but for one that was tested just now.
     fn progress_but(&self, asked: Option<Way>) {
         for way in [Way::Node, Way::Across] {
-            // Of one node nothing ever goes across.
+            // With one node nothing ever goes across.
             if asked != Some(way) && (way == Way::Node || self.nodes.count > 1) {
                 self.side(way).progress();
             }
@@ -477,7 +478,7 @@ impl Router {
 
     // ---- failures and the end ----
 
-    /// Ranks that either transport knows to be gone.
+    /// Returns the ranks that either transport reports as gone.
     pub(super) fn failed_ranks(&self) -> Vec<i32> {
         let of = |side: &dyn Transport| {
             side.groups().liveness.map_or_else(Vec::new, |side| side.failed_ranks())

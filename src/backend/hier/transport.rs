@@ -13,7 +13,7 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// See the module's text.
+/// The communicator as `runtime` sees it: the router behind one short lock.
 pub(super) struct Endpoint {
     /// `None` when it is closed.
     router: Mutex<Option<Router>>,

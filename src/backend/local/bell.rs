@@ -1,9 +1,9 @@
 //! A bell: wakes the threads that sleep until a post is on a board.
 //!
-//! Who posts stores the stamp, then looks whether anybody sleeps; who goes to sleep says so, then
-//! looks at the stamp once more. With a full fence between the two on both sides, at least one sees
-//! the other. The number of rings is read before that, so a ring in between keeps the kernel from
-//! putting it to sleep.
+//! The poster stores the stamp, then checks for sleepers; a thread that goes to sleep registers as
+//! a sleeper, then checks the stamp once more. With a full fence between the two on both sides, at
+//! least one sees the other. The number of rings is read before that, so a ring in between keeps
+//! the kernel from putting it to sleep.
 
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sys::sync::futex;

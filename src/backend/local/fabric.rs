@@ -59,7 +59,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
 }
 
 /// Each rank has a table of all others. Thousands of ranks need so much that a limit of this
-/// process may be in the way: asked for at once, so that it is a failure with a name.
+/// process may be in the way. All of it is requested at once, so that a failure has its own text.
 fn check_room(ranks: usize) -> Result<()> {
     let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<Side>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[repr(align(128))]
 pub(super) struct Side {
     pub(super) state: Mutex<State>,
-    /// Told of an event while somebody sleeps.
+    /// Notified of an event while a thread sleeps.
     pub(super) woken: Condvar,
     pub(super) left: AtomicBool,
     /// Whether an operation failed because this rank left.
@@ -46,7 +46,7 @@ pub(super) enum Operation {
     Done(Done),
 }
 
-/// A message that nobody has asked for yet.
+/// An unexpected message: no receive matches it yet.
 pub(super) enum Message {
     /// A copy of it; its send is over.
     Copied(Scratch),
@@ -125,7 +125,7 @@ pub(super) fn canceled(rank: i32, word: u64) -> Done {
     Done { source: rank, status: DTL_ERROR_CANCELED, word, size: 0 }
 }
 
-/// What a receive of this message would tell.
+/// Returns the completion of a receive of this message.
 pub(super) fn found(message: &matching::Message<Message>) -> Done {
     let size = match &message.what {
         Message::Copied(copy) => copy.region().len(),

@@ -33,7 +33,7 @@ pub(super) struct Rail {
     pub(super) gid: Gid,
     pub(super) gid_index: u8,
     pub(super) lid: u16,
-    /// As verbs count: 1 = 256 ... 5 = 4096.
+    /// Verbs' enumeration: 1 = 256 ... 5 = 4096.
     pub(super) mtu: u32,
     pub(super) layer: u8,
     pub(super) limits: DeviceAttr,

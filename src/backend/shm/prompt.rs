@@ -28,8 +28,8 @@ impl Engine {
         }
     }
 
-    /// Receives the next message of the rank that is named, if it is there or comes soon, and
-    /// reports of it. `None`: it did not, or is not of the usual kind; nothing has changed.
+    /// Receives the next message of the named rank, if it is there or comes soon, and fills `told`.
+    /// `None`: it did not come, or needs the general path; nothing has changed.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,
