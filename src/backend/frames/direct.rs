@@ -26,8 +26,9 @@ pub enum Held {
     },
 }
 
-/// What a wire has besides that moves device memory. Payloads whose bytes it needs in the host's
-/// memory it asks for through their twins ([`Twin::want`]), and goes on when they are there.
+/// Additional methods of a wire that moves device memory. If it needs a payload's bytes in the
+/// host's memory, it requests them through the payload's twin ([`Twin::want`]), and goes on when
+/// they are there.
 pub trait WireDevices {
     /// What is known of an allocation.
     fn find(&mut self, memory: &DeviceMemory<'_>) -> Held;

@@ -25,7 +25,8 @@ struct Face {
     number: u64,
     memory: Region,
     key: Vec<u8>,
-    /// Dtypes that are changed by the wire, as all ranks say; none before they have.
+    /// Dtypes that the wire changes, as agreed by all ranks; none before their records are
+    /// exchanged.
     atomics: AtomicU64,
 }
 

@@ -165,8 +165,8 @@ impl Engine {
         }
     }
 
-    /// Ends everything that needs a rank that is gone and that the wire does not know of. What the
-    /// wire has, it ends itself.
+    /// Ends every operation that needs a rank that is gone and that is not at the wire. The wire
+    /// ends its own operations itself.
     fn settle(&mut self, rank: usize) {
         let Some(link) = self.links.make(rank) else { return };
         link.is_dead = true;

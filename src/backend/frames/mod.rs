@@ -188,9 +188,9 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
 /// Memory of a transport with no messages yet, where the wire itself keeps memory for frames.
 pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>() + size_of::<Properties>();
-/// Memory for each rank, talked to or not.
+/// Memory for each rank, with or without messages.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
-/// Memory for each that was talked to, without what waits.
+/// Memory for each rank with messages, without waiting ones.
 pub const PARTNER_BYTES: usize =
     size_of::<engine::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 

@@ -244,7 +244,7 @@ impl Engine {
 
     // ---- payloads ----
 
-    /// Asks after payloads, in turn.
+    /// Tests payloads, in turn.
     fn ask_payloads(&mut self) -> Result<()> {
         for _ in 0..self.payloads.len().min(PAYLOADS) {
             let Some(payload) = self.payloads.pop_front() else { break };

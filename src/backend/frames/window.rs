@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 pub trait WireWindows {
     /// Makes this rank's side of a window; the bytes are what the others find its memory by.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
-    /// Tells it how a rank's memory is found: by the first `bytes` of the words.
+    /// Sets the key of a rank's memory: the first `bytes` of the words.
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
     /// Ends it: nobody touches its memory any more, nor this rank's operations their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;

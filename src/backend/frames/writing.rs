@@ -228,7 +228,7 @@ impl Engine {
             Some(Operation::Send(send)) => send.data.part(0, want),
             _ => Region::EMPTY,
         };
-        // No bytes would say that the offer was withdrawn.
+        // An empty payload would mean that the offer was withdrawn.
         let stand_in = if send.is_some() && data.is_empty() { Scratch::new(1) } else { None };
         let data = stand_in.as_ref().map_or(data, Scratch::region);
         let twin = if stand_in.is_none() { send.and_then(|id| self.twin_of(id)) } else { None };

@@ -490,7 +490,8 @@ impl Router {
         failed
     }
 
-    /// Not the number of ranks, as both may know of one; 0 if none is known.
+    /// Returns the sum of both transports' counts of ranks that are gone. A rank may be in both; 0
+    /// if none is gone.
     pub(super) fn failed_count(&self) -> usize {
         [&self.node, &self.across]
             .iter()

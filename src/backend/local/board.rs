@@ -56,7 +56,8 @@ impl Boards {
         members: &[Member],
     ) -> Option<Result<Box<dyn backend::Board>>> {
         let room = self.room()?;
-        // The bell of the first member's place, which all members know. Boards may share a bell.
+        // The bell of the first member's place, which all members can compute. Boards may share a
+        // bell.
         let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
         let Some(bell) = bell else {
             return Some(fail!(

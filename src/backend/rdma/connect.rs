@@ -118,12 +118,12 @@ impl State {
         self.peers.get(rank).map_or(0, |peer| peer.repair.generation)
     }
 
-    /// Tells a peer, which may be alive, that this side of the connection is gone.
+    /// Notifies a peer, which may be alive, that this side of the connection is gone.
     pub(super) fn say_broken(&mut self, rank: usize, why: &str) {
         drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
     }
 
-    /// Tells a peer this side's ends.
+    /// Sends a peer this side's ends.
     pub(super) fn say_ends(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let words = ends_of(peer);

@@ -56,7 +56,7 @@ struct Entry {
 }
 
 impl Registrations {
-    /// None yet; hears of allocations that go.
+    /// Makes an empty set that watches for allocations that are freed.
     pub(super) fn new() -> Arc<Registrations> {
         let all = Arc::new(Registrations::default());
         let watcher: Arc<dyn Watcher> = Arc::clone(&all) as Arc<dyn Watcher>;

@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How often a rank that waits asks its devices whether they have failed.
+/// Interval at which a waiting rank polls its devices for failures.
 const LOOK_NS: u64 = 10_000_000;
 
 /// What has happened to a device.
@@ -91,7 +91,7 @@ impl Rail {
         }
     }
 
-    /// The next thing that the device tells of itself, in its library's words too.
+    /// Returns the device's next asynchronous event, with the library's text.
     fn next_news(&self) -> Option<(News, String)> {
         self.events_fd()?;
         let mut event = Event::zeroed();
@@ -126,7 +126,7 @@ impl Rail {
 }
 
 impl Completions {
-    /// Has it tell when something comes.
+    /// Arms it: the next completion raises an event.
     fn arm(&self) -> Result<()> {
         // SAFETY: our completion queue, which has a channel.
         match unsafe { (self.rail.req_notify)(self.cq, 0) } {

@@ -107,11 +107,12 @@ pub struct Meeting {
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// How long an answer may take beyond the time limit: who gives it waits until its own.
 const GRACE_NS: u64 = 2_000_000_000;
-/// How long rank 0 waits for the others after a failure, to tell them too.
+/// How long rank 0 waits for the others after a failure, to report it to them.
 const LINGER_NS: u64 = 2_000_000_000;
 
 /// Meets the other ranks. `words`: the length of a record, the same on all ranks. `mine`: this
-/// rank's, or why it cannot go on; the others hear of that. Waits up to the time limit of `args`.
+/// rank's, or why it cannot go on, which is reported to the others. Waits up to the time limit of
+/// `args`.
 pub fn meet(how: &How, args: &OpenArgs, words: usize, mine: Result<Vec<u64>>) -> Result<Meeting> {
     let mine = mine.and_then(|record| match record.len() == words {
         true => Ok(record),

@@ -51,10 +51,10 @@ use super::{frames, sparse};
 
 /// Memory of a communicator without any rank, without what the device's library keeps.
 pub const FIXED_BYTES: usize = frames::LENT_FIXED_BYTES + size_of::<wire::RdmaWire>();
-/// Memory for each rank, talked to or not. Nothing of it is registered, and the device has no
-/// object for it.
+/// Memory for each rank, with or without messages. Nothing of it is registered, and the device has
+/// no object for it.
 pub const RANK_BYTES: usize = frames::RANK_BYTES + sparse::BYTES_PER_RANK + oob::RANK_BYTES;
-/// Memory for each that was talked to, as configured by default, without what waits.
+/// Memory for each rank with messages, as configured by default, without waiting ones.
 pub const PARTNER_BYTES: usize =
     frames::PARTNER_BYTES + oob::PARTNER_BYTES + peer::bytes(config::DEPTH, 1) + PARTNER_REGISTERED;
 /// What is registered of that.

@@ -43,7 +43,7 @@ pub const LONGEST: usize = 1000;
 pub const SILENT_NS: u64 = 5_000_000_000;
 /// Memory without any rank.
 pub const FIXED_BYTES: usize = size_of::<Oob>();
-/// Memory for each rank, talked to or not.
+/// Memory for each rank, with or without messages.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
 /// Memory for each rank that there is a connection with (two, if both began one at once), without
 /// what waits and the system's own.
@@ -61,7 +61,7 @@ const LISTENER: u64 = u64::MAX;
 pub struct Options<'a> {
     /// An address or an interface of this machine; none: all.
     pub listen: Option<&'a str>,
-    /// An interface that the others should try first: that of the device, say.
+    /// An interface that the others should try first: for example, that of the device.
     pub near: Option<&'a str>,
     /// After so much silence a machine is given up.
     pub silent_ns: u64,
@@ -73,7 +73,7 @@ impl Default for Options<'_> {
     }
 }
 
-/// What `poll` tells.
+/// Event that `poll` reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A rank has sent this.
@@ -83,7 +83,7 @@ pub enum Event {
     Gone(i32, bool, String),
 }
 
-/// What is known of a rank.
+/// State of a rank.
 #[derive(Clone, Copy, Default)]
 struct Rank {
     /// The connection on which messages to it go.
@@ -161,16 +161,16 @@ impl Oob {
         Ok((oob, words))
     }
 
-    /// Which rank it is, the words of all ranks in their order (`WORDS` each), and what they and
-    /// nobody else know. Called once; the watching begins with the next `poll`.
+    /// Sets this rank, the words of all ranks in their order (`WORDS` each), and the job's secret
+    /// cookie. Called once; the watching begins with the next `poll`.
     pub fn know(&mut self, rank: i32, records: Vec<u64>, cookie: u64) {
         self.ranks = vec![Rank::default(); records.len() / WORDS];
         (self.rank, self.records, self.cookie) = (rank, records, cookie);
         self.watch_at(0);
     }
 
-    /// Puts a message behind those that go to a rank. That it is on its way is no promise:
-    /// `Event::Gone` tells of a rank that gets no more.
+    /// Puts a message behind those that go to a rank. Queuing guarantees no delivery: `Event::Gone`
+    /// reports a rank that gets no more.
     pub fn send(&mut self, rank: i32, bytes: &[u8]) -> Result<()> {
         let known = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         let Some(known) = known.filter(|_| rank != self.rank && bytes.len() <= LONGEST) else {
@@ -232,8 +232,8 @@ impl Oob {
         }
     }
 
-    /// Tells the others that this rank leaves, and closes everything; waits for a moment at most.
-    /// Afterwards only `drop`.
+    /// Sends the others a farewell, and closes everything; waits for a moment at most. Afterwards
+    /// only `drop`.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
             return self.close();

@@ -1,5 +1,4 @@
-//! What there is for a peer that was talked to: its queue pairs, its slots, and how many messages
-//! it can take.
+//! State for a peer with messages: its queue pairs, its slots, and how many messages it can take.
 //!
 //! A message needs a receive at the peer. The peer reports its count of consumed messages (credits)
 //! in the header of each of its own messages and, where it has none to send, by writing the count
@@ -441,8 +440,8 @@ impl Peer {
         self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
     }
 
-    /// Tells the peer what was consumed, if half of its messages' room waits for that; whether
-    /// nothing is left to tell.
+    /// Reports the consumed messages to the peer once they are half of its credits. Returns whether
+    /// nothing is left to report.
     pub(super) fn tell_consumed(&mut self, rank: usize) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == Stage::Ready) else { return Ok(true) };
         let mut all_told = true;
@@ -511,7 +510,7 @@ impl Peer {
         self.repair = Repair::default();
     }
 
-    /// The first bytes under its own words: for the peer, where it tells us what it consumed.
+    /// Returns the address in our slab where the peer writes its counts of consumed messages.
     pub(super) fn told_at(&self) -> u64 {
         self.slab.told(0).addr().get() as u64
     }

@@ -8,7 +8,7 @@ use super::verbs::*;
 use crate::sys::os::hwinfo;
 use std::path::Path;
 
-/// Where the kernel tells of RDMA devices.
+/// Directory where the kernel lists RDMA devices.
 const SYS: &str = "/sys/class/infiniband";
 
 /// A port of a device.
@@ -151,7 +151,7 @@ pub enum GidKind {
     RoceV1,
     /// RoCE v2: UDP.
     RoceV2,
-    /// Neither the library nor the kernel tells.
+    /// Neither the library nor the kernel reports it.
     Unknown,
 }
 

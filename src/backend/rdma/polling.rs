@@ -57,7 +57,7 @@ impl State {
         let Some(of) = self.rails.get(rail) else {
             return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
         };
-        // Receives, and sends as `Queue::make` asks for.
+        // Receives, and sends as many as `Queue::make` requests.
         let each = (self.config.depth + SENDS * self.config.depth) as usize;
         let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
         self.polling.queues.push(Shared {

@@ -72,7 +72,7 @@ impl Comm for Arc<Opener> {
         });
         let (prepared, how, config) = match prepared {
             Ok(prepared) => prepared,
-            // The others meet as the defaults have it, and hear of this there.
+            // The others meet as by default, and this failure is reported there.
             Err(error) => (Err(error), How::Auto, Config::default()),
         };
         let record = match &prepared {
@@ -98,7 +98,7 @@ const ALIKE: usize = 2;
 const RECORD: usize = ALIKE + NODE + oob::WORDS;
 /// Words behind those: the node, and the processors of it that the rank may run on, as bits.
 const NODE: usize = 5;
-/// Changes with what ranks say to each other.
+/// Version of the protocol between ranks.
 const PROTOCOL: u64 = 2;
 
 /// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// How many reads and atomics of ours may be under way.
 const READS: u8 = 16;
-/// As verbs count: 0.64 ms until a sender tries again that met no receive.
+/// Verbs' enumeration: 0.64 ms until a sender retries that met no receive.
 const RECEIVER_PAUSE: u8 = 12;
 /// Work requests under way for each receive that the peer has posted.
 pub(super) const SENDS: u32 = 4;
@@ -37,7 +37,7 @@ unsafe impl Send for Queue {}
 // SAFETY: verbs are thread safe, so shared references may be used from several threads at once.
 unsafe impl Sync for Queue {}
 
-/// What the other end has to know.
+/// Attributes of this end that the other needs to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) number: u32,
@@ -156,7 +156,7 @@ impl Queue {
         &self.completions.rail
     }
 
-    /// Where it tells what is over.
+    /// Returns the completion queue of its work requests.
     pub(super) fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }

@@ -267,7 +267,7 @@ fn check(what: &str, code: c_int) -> Result<()> {
     }
 }
 
-/// What the configuration asks for and the device does not have.
+/// Returns an error if the configuration requests more than the device has.
 fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr) -> Result<()> {
     let receives = limits.max_qp_wr.unsigned_abs();
     if config.depth > receives {
@@ -278,7 +278,7 @@ fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr)
             config.depth
         );
     }
-    // Over Ethernet some tell of none, and have that at 0.
+    // Over Ethernet some report an empty table, and have a key at index 0.
     let last = attr.pkey_tbl_len.saturating_sub(1);
     if config.pkey_index > last {
         return fail!(
@@ -350,7 +350,7 @@ impl Drop for Registration {
     }
 }
 
-/// Where a rail's queue pairs tell what is over.
+/// Completion queue of a rail's queue pairs.
 pub(super) struct Completions {
     pub(super) rail: Arc<Rail>,
     pub(super) cq: CqIn,

@@ -127,9 +127,9 @@ fn read_note(bytes: Region) -> Option<Note> {
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
 }
 
-/// Memory for the slots of one peer: receives, sends, two lines of words that say how many messages
-/// were consumed (those that the peer writes here, and those that are written to the peer), and
-/// words for what a device answers.
+/// Memory for the slots of one peer: receives, sends, two lines of words with the counts of
+/// consumed messages (those that the peer writes here, and those that are written to the peer), and
+/// words for the results of atomics.
 #[derive(Default)]
 pub(super) struct Slab {
     memory: Scratch,

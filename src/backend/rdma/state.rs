@@ -193,7 +193,7 @@ impl State {
         // The device's own event is the better error text than the status of the work request.
         self.look_at_devices();
         let stage = self.peers.get(id.rank).map(|peer| peer.stage);
-        // What is flushed tells nothing new.
+        // A flushed request carries no new information.
         if let (Some(Stage::Connected | Stage::Ready), Some(rail)) = (stage, self.rails.first()) {
             let text = errors::completion_text(rail.calls, entry.status, entry.vendor_err);
             match errors::may_pass(entry.status) {

@@ -2,7 +2,7 @@
 //!
 //! What is put from or got into memory that is registered (and a few bytes anyway) goes at once;
 //! else through slots. An operation is over when the peer's device has acknowledged all of it, so a
-//! flush has nothing to ask for. Of accumulating operations, those on elements of 8 bytes are in
+//! flush has nothing to request. Of accumulating operations, those on elements of 8 bytes are in
 //! `atomics`; the others are those of the library, by messages.
 
 use super::cache::{self, Registered};
@@ -163,7 +163,7 @@ impl State {
             self.progress()?;
             backoff.pause();
         }
-        // Nobody asks after those any more.
+        // No call tests these any more.
         let is_over = |operation: &Operation| {
             matches!(operation, Operation::Done(_, Some(window))
             if *window == number)

@@ -25,7 +25,7 @@ pub(super) fn excuse(place: &Place<'_>, why: &Error) {
     }
 }
 
-/// Tells so many of those who come. It takes one descriptor at a time.
+/// Sends `said` to the next `count` connections. It takes one descriptor at a time.
 pub(super) fn turn_away(
     listener: &UnixListener,
     mut count: usize,

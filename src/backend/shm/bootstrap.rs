@@ -316,8 +316,7 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Who is seated has nothing to say now but that it cannot go on; else it is the end of its
-    /// connection.
+    /// Handles input from a seated rank. It is either its failure or the end of its connection.
     fn lose(&mut self, rank: usize) {
         let stream = self.seats.get_mut(rank).and_then(Option::take);
         let said =
@@ -492,7 +491,8 @@ impl<'a> Host<'a> {
         for (rank, stream) in seated() {
             let said = wire::read_frame(stream, deadline).map_err(|error| died(rank, error));
             let Err(error) = said.and_then(|frame| frame.success()) else { continue };
-            // One that could not go on has ended by now: that is what the others say of it.
+            // A rank that failed has ended by now, and the others report its death: its own failure
+            // counts.
             if failure.as_ref().is_none_or(|known| known.status() == DTL_ERROR_RANK_FAILURE) {
                 failure = Some(error);
             }

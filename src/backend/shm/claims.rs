@@ -85,11 +85,11 @@ fn take_some(
 /// The sender's side.
 pub(super) struct Offers {
     words: Span,
-    /// Short numbers: there is a list for each rank that was talked to.
+    /// Short numbers: there is a list for each rank with messages.
     free: Vec<u16>,
     /// Of withdrawn offers that the receiver has not seen yet.
     withdrawn: Vec<u16>,
-    /// A record that makes the receiver look for these was requested.
+    /// The record that makes the receiver look for these was sent.
     is_asked: bool,
     /// All words have memory.
     is_grown: bool,
@@ -117,7 +117,7 @@ impl Offers {
     }
 
     /// There is no memory for all words. Sends that wait look often, and the system takes long to
-    /// say no.
+    /// refuse.
     pub(super) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }

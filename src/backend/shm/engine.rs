@@ -297,7 +297,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sends a short message to a rank that has been talked to, if its ring has room and nothing
+    /// Sends a short message to a rank that already has a link, if its ring has room and nothing
     /// waits for that. Everything else is for `isend`.
     #[inline]
     pub(super) fn send_at_once(&mut self, data: Region, dest: i32, word: u64) -> bool {

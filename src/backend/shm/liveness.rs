@@ -103,7 +103,8 @@ impl Engine {
         consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
     }
 
-    /// Unfinished operations that talk to a rank. A receive that only had to say thanks is over.
+    /// Returns the unfinished operations with a rank. A receive that only had to send its Finish is
+    /// completed.
     fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {

@@ -4,8 +4,8 @@
 //! `segment` (the memory). Running: `transport` (what runtime calls) -> `engine` with `reading`,
 //! `writing`, `streaming`, `helping` and `taking` (protocol) -> `ring` (records), `claims` and
 //! `cells`, beside them `board` (small collectives) and `part` (memory of windows) and `copies`
-//! (the program's own, copied by the kernel), with `peer` (what is known of each rank) and
-//! `liveness` (who is gone).
+//! (the program's own, copied by the kernel), with `peer` (the state of each rank) and `liveness`
+//! (who is gone).
 
 mod absence;
 mod board;
@@ -50,9 +50,9 @@ use std::os::fd::AsFd;
 
 /// Memory of a transport with no messages yet, shared memory not counted.
 pub const FIXED_BYTES: usize = size_of::<Engine>();
-/// Memory for each rank, talked to or not.
+/// Memory for each rank, with or without messages.
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
-/// Memory for each that was talked to, without its rings and without what waits.
+/// Memory for each rank with messages, without its rings and without waiting messages.
 pub const PARTNER_BYTES: usize =
     size_of::<peer::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 /// Shared memory of the ring of one direction between two ranks.

@@ -235,8 +235,8 @@ mod tests {
     use crate::abi::status::*;
     use std::os::unix::fs::MetadataExt;
 
-    /// So many ranks of one segment, in this process, and what tells how much memory the segment
-    /// has.
+    /// Makes so many ranks of one segment, in this process, and a function that returns the
+    /// segment's memory.
     fn ranks(count: usize) -> (Vec<Parts>, impl Fn() -> u64) {
         let opener = transport::enter().expect("enter");
         let first = Segment::create(count).expect("segment");

@@ -66,8 +66,7 @@ impl Peers {
     }
 }
 
-/// What there is of every rank: 12 bytes (`MOST_RANKS` of them at most, so 16 bits tell which
-/// link).
+/// State of every rank: 12 bytes (`MOST_RANKS` of them at most, so 16 bits identify the link).
 pub(super) struct Peer {
     process: Option<PidFd>,
     pid: i32,
@@ -79,7 +78,7 @@ pub(super) struct Peer {
     pub(super) readable: bool,
 }
 
-/// What there is between this rank and one that it has talked to.
+/// Link between this rank and one that it has exchanged messages with.
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,

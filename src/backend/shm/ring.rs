@@ -392,7 +392,7 @@ impl Consumer {
         }
     }
 
-    /// Tells the producer what is free.
+    /// Publishes to the producer what is free.
     #[inline]
     pub(super) fn tell(&mut self) {
         if self.told != self.head {

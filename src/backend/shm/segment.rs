@@ -3,10 +3,10 @@
 //!
 //! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
 //! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
-//! 8 ranks that talk to two neighbours each take 3 MiB, not 11. Then the cells of each rank,
-//! committed when it sends its first large message. Then, for few ranks, the places for boards,
-//! committed when a communicator gets one. Behind the end come the parts of windows: the file grows
-//! by them when they are made, and each rank maps those that it uses by themselves.
+//! 8 ranks that exchange messages with two neighbours each take 3 MiB, not 11. Then the cells of
+//! each rank, committed when it sends its first large message. Then, for few ranks, the places for
+//! boards, committed when a communicator gets one. Behind the end come the parts of windows: the
+//! file grows by them when they are made, and each rank maps those that it uses by themselves.
 
 use super::cells::{self, Cells, Pool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -177,7 +177,7 @@ impl Segment {
         }
     }
 
-    /// Tells all that a rank left or died; the first word counts.
+    /// Publishes that a rank left or died; the first state counts.
     pub(super) fn mark(&self, rank: usize, state: State) {
         let number = if state == State::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);

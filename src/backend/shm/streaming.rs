@@ -205,7 +205,7 @@ impl Engine {
         producer.is_some_and(|producer| !producer.offers.left(claim).is_empty())
     }
 
-    /// Tells of a filled cell: bytes there and in all.
+    /// Announces a filled cell: bytes there and in all.
     fn send_cell(&mut self, dest: usize, kind: Kind, key: u64, cell: u16, [len, all]: [usize; 2]) {
         let number = self.pool().map_or(0, |pool| pool.send(cell, dest));
         let words = [u64::from(cell), number, len as u64, all as u64];

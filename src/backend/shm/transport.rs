@@ -346,7 +346,7 @@ impl Pipeline for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // An error: closed already, or a forked child, which must not speak for its parent.
+        // An error: closed already, or a forked child, which must not act for its parent.
         let _ = self.close();
     }
 }

@@ -379,7 +379,8 @@ impl<'a> Root<'a> {
         let Some(words) = self.place.read(name) else { return };
         let (job, talk) = (self.place.job, self.place.talk);
         let Some((&[number, size, left_ns], says)) = words.split_first_chunk::<3>() else { return };
-        // The first limit that passes is everybody's, so that everybody hears who was missing.
+        // The first limit that passes is everybody's, so that every rank gets the names of the
+        // missing ones.
         if left_ns < self.deadline.left_ns() {
             self.deadline = Deadline::after(left_ns);
         }
@@ -396,7 +397,8 @@ impl<'a> Root<'a> {
         }
     }
 
-    /// Notes the failure; goes on listening for a moment, to tell those who are still to come.
+    /// Records the failure; goes on listening for a moment, to report it to those who are still to
+    /// come.
     fn give_up(&mut self, error: Error) {
         self.failure.get_or_insert(error);
         if LINGER_NS < self.deadline.left_ns() {

@@ -206,7 +206,7 @@ impl Place<'_> {
         let (answer, found) = mpsc::channel();
         let place = (self.host.to_owned(), self.port);
         thread::spawn("dtl-lookup", move || {
-            // Nobody hears it any more if the time was up.
+            // The receiver is gone if the time was up.
             drop(answer.send(place.to_socket_addrs().map(Iterator::collect)));
         })?;
         let limit = Duration::from_nanos(self.deadline.left_ns().max(1_000_000));
@@ -323,7 +323,7 @@ impl Root<'_> {
         if seat.has_ended || seat.channel.fill() == State::Open {
             return;
         }
-        // Its seat stays taken: the others are still to come, and to hear of it.
+        // Its seat stays taken: the others are still to come, and to get the failure.
         seat.has_ended = true;
         let text =
             format!("rank {rank} ended while the communicator was opened; see its own output");
@@ -367,7 +367,8 @@ impl Root<'_> {
         says: &[u64],
     ) {
         let own = (self.seats.len(), BEFORE + self.place.talk.words);
-        // The first limit that passes is everybody's, so that everybody hears who was missing.
+        // The first limit that passes is everybody's, so that every rank gets the names of the
+        // missing ones.
         if left_ns < self.deadline.left_ns() {
             self.deadline = Deadline::after(left_ns);
         }
@@ -394,7 +395,8 @@ impl Root<'_> {
         }
     }
 
-    /// Notes the failure; goes on listening for a moment, to tell those who are still to come.
+    /// Records the failure; goes on listening for a moment, to report it to those who are still to
+    /// come.
     fn give_up(&mut self, error: Error) {
         self.failure.get_or_insert(error);
         if LINGER_NS < self.deadline.left_ns() {
@@ -402,7 +404,7 @@ impl Root<'_> {
         }
     }
 
-    /// Tells everybody who is here how it ended.
+    /// Sends the outcome to every rank that is connected.
     fn tell(&mut self, outcome: &Result<Vec<u64>>) {
         let bytes = answer(outcome);
         let seats = self.seats.iter_mut().flatten();

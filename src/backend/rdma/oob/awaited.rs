@@ -77,7 +77,8 @@ impl Oob {
         }
     }
 
-    /// Whether nothing tells of this rank's end but who watches it.
+    /// Returns whether only its watcher reports this rank's end: it is alive, and has no connection
+    /// with this one.
     fn is_unknown(&self, rank: i32) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         rank != self.rank && of.is_some_and(|of| of.life == Life::Here && of.link.is_none())
@@ -109,7 +110,7 @@ impl Oob {
         }
     }
 
-    /// Whether a connection is made for nothing but to hear its end.
+    /// Returns whether a connection serves only to notice its end.
     pub(super) fn is_idle(&self, rank: i32, to_send: &[Frame]) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
         to_send.is_empty() && of.is_some_and(|of| of.is_awaited) && self.watched() != Some(rank)

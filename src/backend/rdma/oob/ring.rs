@@ -109,7 +109,7 @@ impl Oob {
             .partition(|suspect| suspect.until_ns <= now);
         self.ring.suspects = waiting;
         for suspect in over {
-            // Ranks that leave together do not hear each other's farewell.
+            // Ranks that leave together do not receive each other's farewell.
             let after = (suspect.rank + 1) % self.size().max(1);
             let life = if self.life(after) == Life::Left { Life::Left } else { Life::Dead };
             self.is_gone(suspect.rank, life, suspect.why);
@@ -145,7 +145,7 @@ impl Oob {
         }
     }
 
-    /// A rank is gone; tells of it once.
+    /// Records that a rank is gone, and reports it once.
     pub(super) fn is_gone(&mut self, rank: i32, life: Life, why: String) {
         if self.life(rank) != Life::Here || rank == self.rank {
             return;
@@ -164,7 +164,7 @@ impl Oob {
         }
     }
 
-    /// Tells all others of the ranks before this one that are gone.
+    /// Notifies all others of the ranks before this one that are gone.
     fn tell(&mut self) {
         self.ring.tell_at = NEVER;
         self.ring.to_tell = (0..self.size())
@@ -189,7 +189,7 @@ impl Oob {
         }
     }
 
-    /// Tells one rank of those before this one that are gone.
+    /// Notifies one rank of those before this one that are gone.
     fn tell_one(&mut self, rank: i32) -> Result<()> {
         let frame = (kind::GONE, self.run());
         match self.link(rank) {
