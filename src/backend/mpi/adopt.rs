@@ -89,14 +89,15 @@ fn convert(mpi: &Mpi, fint: c_int) -> Handle {
         return of_mpich(fint);
     }
     match mpi.call.MPI_Comm_fromint.or(mpi.call.MPI_Comm_f2c) {
-        // SAFETY: MPI runs; any number may be asked after.
+        // SAFETY: MPI is running; the conversion accepts any integer.
         Some(call) => unsafe { call(fint) },
         None => 0,
     }
 }
 
-/// In MPICH both handles are the same number. Asking after one that is no communicator's would end
-/// the process, so the kind that the number tells is looked at first; 0: it is none.
+/// Converts a Fortran handle of MPICH, where both handles are the same number; 0: no communicator.
+/// A call with a number that is no communicator's would end the process, so the kind that the
+/// number encodes is checked first.
 fn of_mpich(fint: c_int) -> Handle {
     const COMMUNICATOR: u32 = 1;
     let word = u32::from_ne_bytes(fint.to_ne_bytes());
@@ -109,7 +110,7 @@ fn place(mpi: &Mpi, comm: Handle) -> Result<(i32, i32)> {
     let _turn = mpi.enter()?;
     // SAFETY: a communicator; a writable local.
     mpi.check("MPI_Comm_rank", unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) })?;
-    // SAFETY: as above.
+    // SAFETY: a communicator; a writable local.
     mpi.check("MPI_Comm_size", unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) })?;
     Ok((rank, size))
 }

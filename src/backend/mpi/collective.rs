@@ -21,8 +21,9 @@ use std::ptr::null_mut;
 /// Most bytes or elements that MPI's older counts hold.
 pub(super) const MOST: usize = c_int::MAX as usize;
 
-/// Whether MPI's counts hold it. Decided from what all ranks pass alike; blocks of different sizes
-/// are not known to all, and find a unit in which they fit.
+/// Whether MPI's counts hold it. All ranks must decide alike, so only arguments that are equal on
+/// all ranks count. The sizes of different blocks are not known on every rank; those collectives
+/// find a unit in which their counts fit.
 fn takes(endpoint: &Endpoint, args: &CollArgs) -> bool {
     let is_various = args.row.is_varied() && !args.row.reduces;
     let has = is_various || bytes(args, endpoint.size) <= MOST || large::take(endpoint, args);
@@ -134,7 +135,8 @@ macro_rules! mpi {
             // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
             // are kept as long; counts fit, by `takes`.
             None => unsafe { (mpi.call.$now)($($arg,)* comm) },
-            // SAFETY: as above.
+            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
+            // are kept as long; counts fit, by `takes`; the request is a writable word.
             Some(request) => unsafe { (mpi.call.$later)($($arg,)* comm, request) },
         };
         mpi.check(stringify!($now), code)

@@ -21,7 +21,7 @@ pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
 pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Result<T> {
     outcome.inspect_err(|_| {
         for comm in comms {
-            // The failure is what is told.
+            // The failure of the operation itself is reported, not that of the cleanup.
             let _ = free(mpi, *comm);
         }
     })
@@ -33,7 +33,7 @@ pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
     // SAFETY: a communicator, and a writable local.
     let code = unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) };
     mpi.check("MPI_Comm_rank", code)?;
-    // SAFETY: as above.
+    // SAFETY: a communicator, and a writable local.
     let code = unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) };
     mpi.check("MPI_Comm_size", code)?;
     Ok((rank, size))

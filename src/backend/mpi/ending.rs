@@ -14,17 +14,17 @@ use std::ffi::c_int;
 use std::task::Poll;
 
 thread_local! {
-    /// What MPI said of the operation that failed last in this thread.
+    /// MPI's error text for the operation that failed last in this thread.
     static SAID: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 
-/// What that was.
+/// Takes MPI's error text for the operation that failed last in this thread.
 pub(super) fn said() -> Option<String> {
     SAID.take().map(String::from)
 }
 
 impl Endpoint {
-    /// Asks after an operation.
+    /// Tests an operation; once it is over its outcome is written to `told`.
     pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         let mut heard = Heard::nothing();
         match self.asking.ask(op.0, &mut heard, false) {
@@ -37,7 +37,8 @@ impl Endpoint {
         }
     }
 
-    /// How an operation ended that is over.
+    /// Writes the outcome of a finished operation to `told`: a failure always, a success if
+    /// requested.
     pub(super) fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
         if heard.code != 0 {
             *told = self.end_failed(op, heard.request, heard.code, &heard.status);
@@ -50,7 +51,9 @@ impl Endpoint {
         }
     }
 
-    /// The same of one that may be more than a request, or where MPI may not be called at any time.
+    /// Tests an operation on the general path: it may have side state beyond MPI's request, may be
+    /// persistent, or MPI may not be called without a turn. Once it is over its outcome is written
+    /// to `told`.
     #[cold]
     #[inline(never)]
     fn ask_with_care(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
@@ -62,7 +65,7 @@ impl Endpoint {
         let (asked, mut status, mut over) = (request, Status::new(), 0);
         // Taken before: once it is over, MPI gives its number to a request of another thread.
         let odd = self.odd.any().then(|| self.odd.take(asked)).flatten();
-        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        // SAFETY: a request of ours that no other caller tests now; writable locals.
         let code =
             unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         *told = match (code, over, odd) {
@@ -109,7 +112,7 @@ impl Endpoint {
         Done { source: self.rank, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }
     }
 
-    /// How an operation ended that MPI says has failed.
+    /// Outcome of an operation that MPI reports as failed.
     #[cold]
     pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
         let error = self.mpi.failure(call, code);
@@ -118,7 +121,7 @@ impl Endpoint {
         if self.mpi.class(code) != self.mpi.k.err_truncate {
             return Done { status: error.status(), ..done };
         }
-        // MPICH and its family tell how much has arrived, not how much was sent.
+        // MPICH and its family report how much has arrived, not how much was sent.
         let size = if self.mpi.is_open_mpi() { done.size } else { 0 };
         Done { status: DTL_ERROR_TRUNCATED, size, ..done }
     }

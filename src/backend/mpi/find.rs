@@ -33,7 +33,7 @@ enum Place {
 
 /// What makes a library an MPI.
 const MARK: &CStr = c"MPI_Comm_rank";
-/// The same under the name that tools do not put themselves before.
+/// Name of the same function in MPI's profiling interface, which tools do not intercept.
 const OWN_MARK: &CStr = c"PMPI_Comm_rank";
 
 impl Found {
@@ -85,7 +85,7 @@ fn is_called_as_an_mpi(file: &Path) -> bool {
     name.starts_with("libmpi") && name.contains(".so")
 }
 
-/// Finds the library, loading it if there is none yet. `named`: what DTL_MPI_LIBRARY says.
+/// Finds the library, and loads it if none is present. `named`: value of DTL_MPI_LIBRARY.
 pub fn locate(named: Option<&str>) -> Result<Found> {
     match (present(), named) {
         (Some(found), None) => Ok(found),
@@ -123,9 +123,10 @@ fn load_named(name: &str) -> std::result::Result<Found, String> {
     load(&secure_path::library_path(name)?)
 }
 
-/// Loads a library for itself; others see its symbols only once it is known to be usable.
+/// Loads a library with local symbols; they become global only once it has proved usable.
 fn load(path: &Path) -> std::result::Result<Found, String> {
-    // SAFETY: an MPI library, by its name or because the user says so, whose constructors may run.
+    // SAFETY: its constructors may run: it is an MPI library by its name, or the user vouches for
+    // it.
     let module = unsafe { Module::open(path) }?;
     Found::at(Place::Module(module))
         .ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
@@ -150,7 +151,7 @@ fn search() -> Result<Found> {
     )
 }
 
-/// What the library says of itself.
+/// Version text of the library (MPI_Get_library_version).
 pub fn version_text(call: &Functions) -> Result<String> {
     // MPI_MAX_LIBRARY_VERSION_STRING is 8192 at most.
     let mut text = [0_u8; 8192 + 1];

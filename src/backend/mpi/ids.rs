@@ -1,8 +1,8 @@
 //! An operation's word: MPI's request, and in the two lowest bits what it is.
 //!
 //! Requests are pointers, or `int`s in words that begin as zero, so the three highest bits of one
-//! are equal and two of them can be left out. The lowest bit tells a send, the next one that is
-//! started again and again; then it is the address of what is known of that (`persistent`).
+//! are equal and two of them can be left out. The lowest bit marks a send. The next bit marks a
+//! persistent operation; the word then holds the address of its record (`persistent`).
 
 use super::functions::Handle;
 use super::persistent::Kept;
@@ -40,7 +40,9 @@ pub(super) fn kept<'a>(op: OpId) -> Option<&'a Kept> {
 
 /// Takes back what `lend` gave; `None`: it is an ordinary one.
 pub(super) fn end(op: OpId) -> Option<Box<Kept>> {
-    // SAFETY: as above.
+    // SAFETY: the bit is set in words of `lend` only, which come from `Box::into_raw`; runtime ends
+    // an operation once and does not name it afterwards, so the box is taken back once and no
+    // borrow of it is left.
     is_kept(op).then(|| unsafe { Box::from_raw(address(op)) })
 }
 

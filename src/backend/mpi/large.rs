@@ -1,8 +1,9 @@
 //! MPI's own collectives with counts that `int` does not hold (more than 2 GiB), by the _c
 //! functions of MPI 4.
 //!
-//! As `collective`, which has the others and what the two share. Where these functions cannot be
-//! used, the library's algorithms do it, or a larger unit for blocks of various sizes.
+//! Arguments are prepared like those of the other collectives, by `collective`. Where the _c
+//! functions cannot be used, the library's own algorithms run instead; blocks of various sizes get
+//! a larger unit.
 
 use super::collective::{Call, Item, MOST, at, bytes};
 use super::functions::{Count, Handle};
@@ -14,8 +15,9 @@ use crate::runtime::comm::coll::{Buffer, CollArgs, Kind};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Whether this MPI has them, and they are known to work: MPICH from 5 on. In MPICH 4.0
-/// MPI_Ibcast_c of 2.2 GiB fails, which nobody can know of those made from it.
+/// Whether this MPI has the _c functions and they are proven to work: MPICH from 5 on. In MPICH 4.0
+/// MPI_Ibcast_c of 2.2 GiB fails, and a library derived from it cannot be distinguished from one
+/// that has the fix.
 pub(super) fn can_be_used(mpi: &Mpi) -> bool {
     let has_all = mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some();
     has_all && is_known_to_work(&mpi.version)
@@ -26,7 +28,8 @@ fn is_known_to_work(version: &str) -> bool {
     number.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 5)
 }
 
-/// Whether they hold this one. MPI counts in `int` what it hands to an operation of ours.
+/// Whether the _c functions can run this collective. MPI passes an `int` count to reduction
+/// operations of ours.
 pub(super) fn take(endpoint: &Endpoint, args: &CollArgs) -> bool {
     let mpi = endpoint.mpi;
     let is_countable = args.reduction.is_none_or(|by| {
@@ -44,7 +47,8 @@ macro_rules! large {
             // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
             // are kept as long.
             (None, Some(call), _) => unsafe { call($($arg,)* comm) },
-            // SAFETY: as above.
+            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
+            // are kept as long; the request is a writable word.
             (Some(request), _, Some(call)) => unsafe { call($($arg,)* comm, request) },
             _ => return fail!(
                 DTL_ERROR_UNAVAILABLE,

@@ -156,7 +156,7 @@ pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
     found
 }
 
-/// Whose launcher started this process, as far as the environment tells.
+/// Launchers that started this process, as far as the environment shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Launchers {
     open_mpi: bool,
@@ -230,7 +230,7 @@ mod tests {
         for common in [("SLURM_STEP_ID", "0"), ("PMIX_RANK", "0"), ("PALS_RANKID", "0")] {
             check(true, &[HYDRA[0], HYDRA[1], common]).unwrap();
         }
-        // A launcher inside the other: what the environment says is not enough.
+        // A launcher inside the other: the environment alone does not decide.
         let both = [OMPI, HYDRA].concat();
         check(true, &both).unwrap();
         check(false, &both).unwrap();

@@ -58,7 +58,7 @@ fn start_large_send(
         return mpi.check("MPI_Isend_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;
-    // SAFETY: as above.
+    // SAFETY: the region stays valid until the request is over, by the contract of `start_send`.
     let code = unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) };
     bytes.release(mpi)?;
     mpi.check("MPI_Isend", code).map(|()| request)
@@ -100,7 +100,7 @@ fn start_large_recv(
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;
-    // SAFETY: as above.
+    // SAFETY: the region stays valid until the request is over, by the contract of `start_recv`.
     let code = unsafe {
         (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
     };
@@ -111,19 +111,18 @@ fn start_large_recv(
 /// Ends what is over or soon will be.
 #[inline(always)]
 pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
-    // SAFETY: a request of ours that nobody else asks after; MPI's constant for a status that
-    // nobody wants.
+    // SAFETY: a request of ours that no other caller tests; MPI's constant for an ignored status.
     let code = unsafe { (mpi.call.MPI_Wait)(&raw mut request, mpi.status_ignore.ptr().cast()) };
     mpi.check("MPI_Wait", code)
 }
 
-/// The request that this MPI gives for every send that is over as it begins, if it has one: nobody
-/// need ask after such a send.
+/// Finds the request that this MPI returns for every send that is complete as it starts, if it has
+/// one: such a send needs no test.
 ///
-/// What two sends share that were started and not ended can tell nothing of one of them, only that
-/// it is over. One of the two is not ended here, so that the request stays what it is: the caller
-/// ends it. In a turn; by two messages of no bytes from this rank to itself, over a communicator
-/// that nobody uses yet.
+/// A request that two sends share, started and not yet ended, cannot report on one of them alone;
+/// it only means completion. One of the two sends is not ended here, so that the request stays
+/// valid: the caller ends it. Needs a turn. Sends two empty messages from this rank to itself, over
+/// a communicator that nothing uses yet.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
     let recv = || start_recv(mpi, comm, Region::EMPTY, rank, 0);
     let send = || start_send(mpi, comm, Region::EMPTY, rank, 0, SendMode::Standard);
@@ -136,7 +135,7 @@ pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Optio
     wait(mpi, kept).map(|()| None)
 }
 
-/// Starts the receive of a taken message. As `start_recv`.
+/// Starts the receive of a matched message. `data` must stay valid until the request is over.
 pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
     if let Some(start) = mpi.call.MPI_Imrecv_c.filter(|_| data.len() > LARGE) {
@@ -146,7 +145,7 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
         return mpi.check("MPI_Imrecv_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;
-    // SAFETY: as above.
+    // SAFETY: a message that was taken is received once; the region stays valid.
     let code = unsafe {
         (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
     };
@@ -227,8 +226,8 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     commit(mpi, whole)
 }
 
-/// Whether MPI takes pointers to memory of CUDA's devices, as it says (Open MPI, the MPICH family).
-/// In a turn, as only an MPI that runs knows.
+/// Whether MPI reports that it takes pointers to memory of CUDA's devices (Open MPI, the MPICH
+/// family). Needs a turn: the query is valid only while MPI runs.
 pub(super) fn takes_cuda(mpi: &Mpi) -> bool {
     // SAFETY: MPI runs; the function takes nothing.
     mpi.call.MPIX_Query_cuda_support.is_some_and(|query| unsafe { query() } == 1)

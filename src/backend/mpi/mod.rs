@@ -61,7 +61,7 @@ pub fn backend() -> Backend {
 }
 
 impl Presence for Mpi {
-    /// Finds and loads the library, so that what it lacks is said here. Does not start it.
+    /// Finds and loads the library, so that anything it lacks is reported here. Does not start it.
     fn available(&self) -> Availability {
         session::loaded().map(session::Mpi::explain).map_err(|error| error.text().to_owned())
     }
@@ -121,7 +121,7 @@ fn connect(
     )
 }
 
-/// Whether any rank says so; the same on all.
+/// Whether `own` is true on any rank; collective, with the same result on all.
 fn agree(mpi: &session::Mpi, comm: Handle, own: bool) -> Result<bool> {
     let mut any = c_int::from(own);
     let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);

@@ -11,10 +11,10 @@ use crate::error::{Result, fail};
 use crate::sys::os::hwinfo;
 use std::ffi::c_int;
 
-/// Bytes that tell processors apart, a bit each; those of larger machines share bits.
+/// Bytes of the mask of processors, one bit each; processors of larger machines share bits.
 const BYTES: usize = 128;
 
-/// See the module's text.
+/// Placement of a communicator's ranks on nodes and processors.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
     /// All ranks of the communicator are on it.

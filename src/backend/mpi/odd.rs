@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What is special about an operation.
 pub(super) enum Odd {
-    /// A receive that MPI was asked to withdraw.
+    /// A receive that MPI was requested to cancel.
     Canceled,
     /// A receive of a message that is longer than its buffer: into room for all of it.
     Roomy { room: Scratch, into: Region },
@@ -26,7 +26,7 @@ pub(super) struct Oddities {
 }
 
 impl Oddities {
-    /// Those of the operations that are asked after by `asking`.
+    /// Empty side state for the operations that `asking` tests.
     pub(super) fn new(asking: Arc<Asking>) -> Self {
         Oddities { asking, list: Mutex::new(Vec::new()) }
     }

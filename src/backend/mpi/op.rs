@@ -1,8 +1,8 @@
 //! Reductions that MPI runs: its own operation where it gives what `dtl.h` promises, else one made
 //! with MPI_Op_create that calls ours.
 //!
-//! MPI tells an operation's function nothing but the datatype. So each of our pairs of dtype and
-//! operation has a datatype of its own, and one function looks up which pair it is.
+//! MPI passes nothing but the datatype to an operation's function. So each of our pairs of dtype
+//! and operation has a datatype of its own, and one function looks up the pair.
 
 use super::functions::Handle;
 use super::message;
@@ -143,7 +143,7 @@ unsafe extern "C" fn fold(
     let (Some(by), Ok(count)) = (found, usize::try_from(count)) else { return };
     // SAFETY: MPI's contract: `count` elements of the datatype at either address, for this call.
     let left = unsafe { Region::new(left, count * by.element) };
-    // SAFETY: as above.
+    // SAFETY: MPI's contract: `count` elements of the datatype at either address, for this call.
     let right = unsafe { Region::new(right, count * by.element) };
     by.apply_to_right(left, right);
 }

@@ -52,11 +52,12 @@ impl Kept {
             (true, Some(make), _) if large => unsafe {
                 make(at.cast_const(), len as Count, byte, peer, tag, comm, &raw mut request)
             },
-            // SAFETY: as above.
+            // SAFETY: the region stays valid until the operation is ended, by `Transport`.
             (false, _, Some(make)) if large => unsafe {
                 make(at, len as Count, byte, peer, tag, comm, &raw mut request)
             },
-            // SAFETY: as above; the length fits, by `fits`.
+            // SAFETY: the region stays valid until the operation is ended, by `Transport`; the
+            // length fits, by `fits`.
             (true, ..) => unsafe {
                 (call.MPI_Send_init)(
                     at.cast_const(),
@@ -68,7 +69,8 @@ impl Kept {
                     &raw mut request,
                 )
             },
-            // SAFETY: as above.
+            // SAFETY: the region stays valid until the operation is ended, by `Transport`; the
+            // length fits, by `fits`.
             (false, ..) => unsafe {
                 (call.MPI_Recv_init)(at, len as c_int, byte, peer, tag, comm, &raw mut request)
             },

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize
 pub struct Mpi {
     /// One of the words below.
     state: AtomicU32,
-    /// The word that told the level, which the end does not change.
+    /// The value of `state` that holds the thread level; the end of MPI does not change it.
     level: AtomicU32,
     /// MPI_BYTE and MPI_STATUS_IGNORE, once more.
     pub byte: Handle,
@@ -48,9 +48,9 @@ pub struct Mpi {
     pub file: String,
     /// Reason why it was taken, for messages.
     why: String,
-    /// First line of what it says of itself.
+    /// First line of the library's version text.
     pub version: String,
-    /// The same in short, for descriptions.
+    /// Short form of `version`, for descriptions.
     pub name: String,
     /// Whether it was initialised here.
     is_ours: AtomicBool,
@@ -169,7 +169,7 @@ impl Mpi {
         let (mut begun, mut over): (c_int, c_int) = (0, 0);
         // SAFETY: a writable number; MPI allows the call at any time.
         self.check("MPI_Initialized", unsafe { (self.call.MPI_Initialized)(&raw mut begun) })?;
-        // SAFETY: as above.
+        // SAFETY: a writable number; MPI allows the call at any time.
         self.check("MPI_Finalized", unsafe { (self.call.MPI_Finalized)(&raw mut over) })?;
         if over != 0 {
             self.state.store(OVER, Ordering::Release);
@@ -203,7 +203,8 @@ impl Mpi {
         self.take_in()
     }
 
-    /// As `start`, but MPI must be running.
+    /// Adopts an MPI that is running already, as `start` does, but never initialises it: fails if
+    /// the program has not.
     pub fn start_running(&'static self) -> Result<()> {
         if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
             return self.stopped().map(drop);
@@ -274,7 +275,7 @@ impl Mpi {
         self.check("MPI_Comm_set_errhandler", code)
     }
 
-    /// The same for a window.
+    /// Lets errors on a window of ours return.
     pub fn make_window_quiet(&self, win: Handle) -> Result<()> {
         // SAFETY: a live window and MPI's own error handler.
         let code =
@@ -318,7 +319,8 @@ impl Mpi {
         Ok(turn)
     }
 
-    /// As `enter`; `None`: MPI is over, and with it all that was in flight.
+    /// Enters MPI for calls of this thread, waiting for a turn where threads take turns; `None`:
+    /// MPI is over, and with it all that was in flight.
     #[inline(always)]
     pub fn enter_unless_over(&self) -> Result<Option<Turn<'_>>> {
         match self.enter() {
@@ -396,7 +398,7 @@ impl Mpi {
         self.state.load(Ordering::Acquire) == OVER
     }
 
-    /// How operations of MPI's are asked after, by a patient caller so many times.
+    /// The test of MPI's operations; `often` is the number of attempts for a patient caller.
     pub(super) fn asking(&'static self, often: u32) -> Asking {
         // SAFETY: MPI_Test, of requests of MPI's; the words are those of `ids`. Where all threads
         // may call MPI it is called without a turn.

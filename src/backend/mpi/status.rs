@@ -1,9 +1,9 @@
-//! What a status of MPI's tells: who sent, with which tag, and how many bytes a message had.
+//! Contents of a status of MPI's: source, tag and number of bytes of a message.
 //!
-//! For the last MPI has a function, called after every receive. Where a status keeps the number is
-//! no part of any standard, but the families keep it where they always have: `Counter::of` lets MPI
-//! write numbers into a status and looks whether they are there. Where they are not, the function
-//! is called.
+//! MPI has a function for the number of bytes, which would be called after every receive. No
+//! standard fixes where a status keeps that number, but each family has always kept it in the same
+//! place: `Counter::of` lets MPI write numbers into a status and checks whether they are there.
+//! Where they are not, the function is called.
 
 use super::functions::Status;
 use super::session::Mpi;
@@ -26,14 +26,14 @@ impl Reader {
         Reader { counter: Counter::of(mpi), source, tag }
     }
 
-    /// What a receive that is over tells.
+    /// Outcome of a receive that is over.
     pub(super) fn done(self, mpi: &Mpi, status: &Status) -> Done {
         let mut told = Done::NOBODY;
         self.tell(mpi, status, &mut told);
         told
     }
 
-    /// The same in its place.
+    /// Writes the outcome of a receive that is over to `told`.
     #[inline(always)]
     pub(super) fn tell(self, mpi: &Mpi, status: &Status, told: &mut Done) {
         told.source = status.int(self.source.into());
@@ -46,10 +46,10 @@ impl Reader {
 /// How to learn the number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counter {
-    /// Open MPI: one number, after three `int`s and one that tells of a withdrawal.
+    /// Open MPI: one number, after three `int`s and one that flags a cancellation.
     Field,
-    /// MPICH and its family: 63 bits in front, the lowest bit of the upper half tells of a
-    /// withdrawal.
+    /// MPICH and its family: 63 bits in front; the lowest bit of the upper half flags a
+    /// cancellation.
     Halves,
     /// By MPI's function.
     Call,
@@ -65,7 +65,7 @@ impl Counter {
         [Counter::Field, Counter::Halves].into_iter().find(is_right).unwrap_or(Counter::Call)
     }
 
-    /// Bytes of a message; 0 if MPI cannot say.
+    /// Bytes of a message; 0 if MPI cannot report them.
     #[inline(always)]
     fn size(self, mpi: &Mpi, status: &Status) -> u64 {
         match self {

@@ -48,11 +48,11 @@ pub(super) struct Endpoint {
     over_at_once: Handle,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
-    /// The same of the program's tags.
+    /// Highest tag of the program's messages that this MPI takes.
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
-    /// How its operations are asked after.
+    /// Test of its operations.
     pub(super) asking: Arc<Asking>,
     pub(super) odd: Oddities,
     /// Of the library's messages.
@@ -444,7 +444,8 @@ impl Transport for Endpoint {
     fn progress(&self) {
         let Ok(_turn) = self.mpi.enter() else { return };
         let (mut found, mut status) = (0, Status::new());
-        // SAFETY: our communicator; writable locals. Only asked to make MPI move.
+        // SAFETY: our communicator; writable locals. The result is ignored: the call only makes MPI
+        // progress.
         let _moved = unsafe {
             (self.mpi.call.MPI_Iprobe)(
                 self.mpi.k.any_source,

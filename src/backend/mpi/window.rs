@@ -28,9 +28,9 @@ const ALIGN: usize = 64;
 /// MPICH 4.0 takes the address of memory that it is given as if it were a multiple of 16, and puts
 /// before it if not.
 const ALIGN_OF_GIVEN: usize = 16;
-/// Most elements of one accumulating call.
+/// Most elements of one accumulating call, where MPI's operation does the work.
 const PIECE: usize = 1 << 28;
-/// The same where they are swapped one by one.
+/// Most elements of one accumulating call, where they are swapped one by one.
 const SWAPPED_PIECE: usize = 1 << 10;
 
 /// Why this MPI's windows are not used, if they are not.
@@ -59,8 +59,8 @@ fn major_of(version: &str) -> u32 {
 
 /// MPI_Win_flush_all of MPICH 4.0 returns while large puts to other ranks of the node are still
 /// being copied (raw MPI, three ranks, 4 puts of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15).
-/// MPICH 5.0 does not (0 of 15); of its family before that, nothing is known that would tell the
-/// good from the bad.
+/// MPICH 5.0 does not (0 of 15). For earlier releases of its family there is no known mark that
+/// distinguishes the correct from the faulty.
 fn is_flush_all_early(mpi: &Mpi) -> bool {
     let is_mended = mpi.version.starts_with("MPICH") && major_of(&mpi.version) >= 5;
     !mpi.is_open_mpi() && !is_mended
@@ -195,11 +195,11 @@ impl MpiWindow {
         let code = match (target, reach) {
             // SAFETY: our window, in an epoch to all targets.
             (Some(target), Reach::Target) => unsafe { (call.MPI_Win_flush)(target, win) },
-            // SAFETY: as above.
+            // SAFETY: our window, in an epoch to all targets.
             (Some(target), Reach::Local) => unsafe { (call.MPI_Win_flush_local)(target, win) },
-            // SAFETY: as above.
+            // SAFETY: our window, in an epoch to all targets.
             (None, Reach::Target) => unsafe { (call.MPI_Win_flush_all)(win) },
-            // SAFETY: as above.
+            // SAFETY: our window, in an epoch to all targets.
             (None, Reach::Local) => unsafe { (call.MPI_Win_flush_local_all)(win) },
         };
         self.mpi.check("MPI_Win_flush", code)
@@ -225,7 +225,7 @@ impl MpiWindow {
             };
             return self.mpi.check("MPI_Fetch_and_op", code);
         }
-        // SAFETY: as above, of `count` elements.
+        // SAFETY: `count` elements at all places, which are valid until the flush, by `Window`.
         let code = unsafe {
             (self.mpi.call.MPI_Get_accumulate)(
                 at, count, datatype, into, count, datatype, target, place, count, datatype, op, win,
@@ -306,7 +306,7 @@ impl MpiWindow {
 fn are_same(one: Region, other: Region) -> bool {
     // SAFETY: memory of `by_swaps`, after a flush of what wrote to it.
     let one = unsafe { one.as_slice() };
-    // SAFETY: as above.
+    // SAFETY: memory of `by_swaps`, after a flush of what wrote to it.
     one == unsafe { other.as_slice() }
 }
 
@@ -337,7 +337,7 @@ impl Window for MpiWindow {
             // SAFETY: both places are valid until the operation is over, by `Window`.
             unsafe { (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: both places are valid until the operation is over, by `Window`.
             unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
         };
         bytes.release(self.mpi)?;
@@ -359,7 +359,7 @@ impl Window for MpiWindow {
             // SAFETY: both places are valid until the operation is over, by `Window`.
             unsafe { (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: both places are valid until the operation is over, by `Window`.
             unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
         };
         bytes.release(self.mpi)?;
@@ -371,7 +371,7 @@ impl Window for MpiWindow {
             return fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}");
         };
         let (mut over, mut status) = (0, Status::new());
-        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        // SAFETY: a request of ours that no other caller tests now; writable locals.
         let code =
             unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         self.mpi.check("MPI_Test", code).map(|()| over != 0)

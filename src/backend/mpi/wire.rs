@@ -21,9 +21,9 @@ struct MpiWire {
     comm: Handle,
     properties: Arc<Properties>,
     reader: Reader,
-    /// Receives that MPI was asked to withdraw.
+    /// Receives that MPI was requested to cancel.
     canceled: Mutex<Vec<Handle>>,
-    /// What MPI said of the operation that failed last.
+    /// MPI's error text for the operation that failed last.
     said: Mutex<Option<String>>,
     /// Last: MPI that the library started ends with the last of them.
     _hold: Hold,
@@ -96,7 +96,7 @@ impl Wire for MpiWire {
             return Ok(Some(Done { source: 0, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }));
         };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
-        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        // SAFETY: a request of ours that no other caller tests now; writable locals.
         let code =
             unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         if code == 0 && over == 0 {
@@ -148,7 +148,8 @@ impl Wire for MpiWire {
 }
 
 impl MpiWire {
-    /// Whether MPI was asked to withdraw a request that is over now.
+    /// Whether a request that is over was one that MPI was requested to cancel; removes it from the
+    /// list.
     fn forget_canceled(&self, request: Handle) -> bool {
         let mut canceled = self.canceled.lock();
         match canceled.iter().position(|known| *known == request) {

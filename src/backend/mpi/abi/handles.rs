@@ -3,11 +3,11 @@
 use super::Place::{self, Address, Value};
 use super::names;
 
-/// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, as Intel MPI
-/// 2021.19; there the final value, 0x143, is `MPI_ERRORS_ABORT`. Which it is, the attribute
-/// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` tells: it is always set, and at least
-/// [`super::Int::ErrLastcode`]; the draft has `MPI_APPNUM` at its number, which is not set or
-/// small.
+/// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, such as Intel
+/// MPI 2021.19. There the final value, 0x143, is `MPI_ERRORS_ABORT`. The attribute
+/// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` distinguishes the two: the final ABI always
+/// sets it, to [`super::Int::ErrLastcode`] or more; the draft has `MPI_APPNUM` at that number,
+/// which is unset or small.
 pub const DRAFT_ERRORS_RETURN: u64 = 0x142;
 
 names! {

@@ -2,7 +2,7 @@
 
 use super::names;
 
-/// A value that none of MPI's integer constants has: the interface knows no such name.
+/// A value that none of MPI's integer constants has: the library's ABI lacks the constant.
 pub const ABSENT: i32 = i32::MIN;
 
 names! {
