@@ -73,7 +73,7 @@ impl Devices for Driver {
     }
 }
 
-/// The kernel's word for where a PCI device hangs; -1 = it does not say.
+/// NUMA node of a PCI device as the operating system reports it; -1 = it does not report one.
 fn numa_node(pci: &str) -> i32 {
     let file = format!("/sys/bus/pci/devices/{}/numa_node", pci.to_ascii_lowercase());
     fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(-1)

@@ -202,7 +202,7 @@ impl Driver {
         self.card(device).ok()?.pool.get().copied().flatten()
     }
 
-    /// A number that a device tells; 0 if it does not know the question.
+    /// Queries a numeric attribute of a device; 0 if the driver does not support the attribute.
     pub(super) fn attribute(&self, card: &Card, what: CUdevice_attribute) -> i32 {
         let mut value = 0;
         // SAFETY: a device of the driver's and room for an int.
@@ -314,7 +314,7 @@ fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
         // SAFETY: room for a device.
         cuda.check(unsafe { (cuda.cuDeviceGet)(&raw mut id, ordinal) }, "cuDeviceGet")?;
         let name = text::<128>(|room, out| {
-            // SAFETY: a device of the driver's and room for as many bytes as are said.
+            // SAFETY: a device of the driver's, and room for the number of bytes that is passed.
             unsafe { (cuda.cuDeviceGetName)(out, room, id) }
         });
         let (context, own, pool) = Default::default();

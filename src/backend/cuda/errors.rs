@@ -39,7 +39,8 @@ impl Functions {
         if code == CUDA_SUCCESS { Ok(()) } else { Err(self.error(code, what)) }
     }
 
-    /// The same for what gives something back: with a lost context that is gone already.
+    /// Result of a call that releases something, as one of the library's. A lost context counts as
+    /// success: what it held is gone already.
     #[inline]
     pub fn check_release(&self, code: CUresult, what: &str) -> Result<()> {
         if code == CUDA_SUCCESS || is_lost(code) { Ok(()) } else { Err(self.error(code, what)) }

@@ -33,13 +33,13 @@ impl Cuda {
     }
 }
 
-/// Undoes it.
+/// Unregisters host memory.
 pub(super) fn unregister(driver: &Driver, addr: Addr) -> Result<()> {
     let Some(unregister) = driver.cuda.cuMemHostUnregister else {
         return absent("cuMemHostUnregister");
     };
-    // SAFETY: what was registered, once; a context is current, and nothing uses it, as the caller
-    // says.
+    // SAFETY: memory that was registered, given up once; a context is current, and nothing uses the
+    // memory, as the caller guarantees.
     driver.cuda.check_release(unsafe { unregister(addr.ptr()) }, "cuMemHostUnregister")
 }
 

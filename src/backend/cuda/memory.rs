@@ -193,7 +193,7 @@ fn queue_take(driver: &Driver, pool: Addr, stream: Addr, room: usize) -> Result<
     driver.cuda.check(code, "cuMemAllocFromPoolAsync").map(|()| Some(address(number)))
 }
 
-/// Gives memory back; with a lost device it is gone already.
+/// Frees a block's memory; with a lost device it is gone already.
 fn give_back(driver: &Driver, block: &Block) -> Result<()> {
     let cuda = driver.cuda;
     let _inside = match driver.enter(block.device) {
@@ -204,7 +204,8 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
     let (code, what) = match (block.origin, cuda.cuMemFreeAsync) {
         (Origin::Pool, Some(free)) => {
             let stream = driver.own_stream(block.device, Use::Memory)?;
-            // SAFETY: what the pool gave, given back once; nothing uses it, as the caller says.
+            // SAFETY: memory of the pool, given back once; nothing uses it, as the caller
+            // guarantees.
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
         }
         (Origin::Opened, _) => return mem_export::close(driver, number),
@@ -291,8 +292,8 @@ impl Memory for Arc<Cuda> {
             let _inside = queue.enter()?;
             // Before another thread is given the same address.
             self.blocks.remove(addr);
-            // SAFETY: what the pool gave, given back once; what is queued later does not use it, as
-            // the caller says.
+            // SAFETY: memory of the pool, given back once; commands that are queued later do not
+            // use it, as the caller guarantees.
             let code = unsafe { free(block.base.get() as CUdeviceptr, queue.id.ptr()) };
             queue.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
                 self.blocks.insert(addr, block);

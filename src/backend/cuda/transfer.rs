@@ -1,7 +1,8 @@
 //! Copies and fills: on a stream of the device's own that is waited for, or on the caller's.
 //!
 //! One address names one place, on devices and host alike, so the driver finds out by itself what a
-//! pointer is. Between two devices it is told: what a pool gave is not open to the other device.
+//! pointer is. A copy between two devices passes both contexts, because memory of one device's pool
+//! is not accessible to the other device.
 
 use super::Cuda;
 use super::driver::{Driver, Use, new_stream};
@@ -67,7 +68,8 @@ fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> 
         }
         Way::Between(target, source) => {
             let (target, source) = (driver.context(target)?.ptr(), driver.context(source)?.ptr());
-            // SAFETY: as above, each in its device's primary context.
+            // SAFETY: two ranges of this length that the caller has given to this copy until it has
+            // ended, each in its device's primary context.
             let code =
                 unsafe { (cuda.cuMemcpyPeerAsync)(to, target, from, source, dst.len(), stream) };
             cuda.check(code, "a copy between two devices (cuMemcpyPeerAsync)")

@@ -1,5 +1,5 @@
-//! A look at code that the caller has before the driver gets it: the driver is told no size, so
-//! what was cut off would make it read beyond the end.
+//! Checks of a binary image of the caller's before the driver gets it: the driver is passed no
+//! size, so a truncated image would make it read beyond the end.
 
 use crate::error::{Result, fail};
 

@@ -1,10 +1,10 @@
-//! The files that CUDA C++ may include. NVRTC does not say which it has read, so every `#include`
-//! of the text is followed, also where a condition leaves it out, into every folder where NVRTC
-//! could look: what is found there, and that nothing is, are inputs of the compilation. Better one
-//! file too many than a kernel that is older than its header.
+//! The files that CUDA C++ may include. NVRTC does not report which files it has read, so every
+//! `#include` of the text is followed, also where a condition leaves it out, into every folder
+//! where NVRTC could look. The files that exist there, and the absence of the others, are inputs of
+//! the compilation. One file too many is better than a kernel that is older than its header.
 //!
-//! What names files in a way that only the compiler can follow (a macro for a name, precompiled
-//! headers) cannot be told; such source is compiled each time.
+//! Source that names files in a way that only the compiler can follow (a macro for a name,
+//! precompiled headers) is compiled each time, because its inputs cannot be determined.
 
 use crate::backend::kernel_cache::Inputs;
 use crate::runtime::backend::Source;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const MOST_FILES: usize = 20_000;
 const MOST_BYTES: usize = 256 << 20;
 
-/// Adds all of them. False: they cannot be told.
+/// Adds all of them. False: they cannot be determined.
 pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
     let options: Vec<&[u8]> = source.options.iter().map(|option| option.as_bytes()).collect();
     let Some(told) = read_options(&options) else { return false };
@@ -124,7 +124,7 @@ fn read(path: &Path, most: usize) -> Content {
     }
 }
 
-/// What options say of files.
+/// Files that the options name.
 struct Told {
     folders: Vec<PathBuf>,
     names: Vec<Vec<u8>>,

@@ -159,7 +159,7 @@ impl Module {
         cuda.check(code, "cuModuleGetFunction").map(|()| Addr::new(function))
     }
 
-    /// What the driver knows of the parameters' sizes (since CUDA 12.4).
+    /// Sizes of the kernel's parameters as the driver reports them (since CUDA 12.4).
     fn sizes(&self, function: Addr) -> Result<Option<Vec<u64>>> {
         let Some(ask) = self.driver.cuda.cuFuncGetParamInfo else { return Ok(None) };
         let mut sizes = Vec::new();
@@ -176,8 +176,9 @@ impl Module {
         fail!(DTL_ERROR_CUDA, "cuFuncGetParamInfo tells of more than {MOST_PARAMETERS} parameters")
     }
 
-    /// Lets launches ask for all the shared memory that a block of the device may have: without
-    /// this it is 48 KiB. A device or a driver that knows no more refuses the launch that wants it.
+    /// Lets launches request all the shared memory that a block of the device may have: without
+    /// this the limit is 48 KiB. On a device or a driver without the attribute the launch that
+    /// needs more fails.
     fn allow_shared(&self, function: Addr) {
         let cuda = self.driver.cuda;
         let Ok(card) = self.driver.card(self.device) else { return };

@@ -14,7 +14,7 @@ const MOST_LOG_BYTES: usize = 16 << 20;
 /// An option of the driver's compiler and its value.
 pub(super) type Choice = (CUjit_option, usize);
 
-/// ptxas' options as the driver knows them.
+/// Translates options of ptxas into those of the driver's compiler.
 pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
     let mut choices = Vec::new();
     for word in words {
@@ -44,7 +44,7 @@ pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// The driver that is asked, and about what device.
+/// The driver that loads code, and the properties that decide how.
 pub(super) struct Asked {
     /// The driver's functions.
     pub(super) cuda: &'static Functions,
@@ -55,7 +55,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Loads code into the current context; what the driver says is added to `log`.
+    /// Loads code into the current context; the driver's messages are appended to `log`.
     pub(super) fn load(&self, code: &[u8], choices: &[Choice], log: &mut String) -> Result<Addr> {
         let mut room = LOG_BYTES;
         loop {
@@ -102,7 +102,7 @@ impl Asked {
         }
         let mut module = ptr::null_mut();
         // SAFETY: room for a module; code that was checked to be whole or text with a NUL; as many
-        // values as names, and room for logs as is said.
+        // values as names, and room for logs of the size that is passed.
         let result = unsafe {
             (self.cuda.cuModuleLoadDataEx)(
                 &raw mut module,

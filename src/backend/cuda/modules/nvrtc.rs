@@ -4,7 +4,7 @@
 //! Types and constants are those of nvrtc.h: [`super::nvrtc_sys`], which tools/vendor_sys.py
 //! writes.
 //!
-//! Where next: [`super::source`] for what is compiled and kept, [`super::modules`] for who asks.
+//! Where next: [`super::source`] for what is compiled and kept, [`super::modules`] for the callers.
 
 use super::nvrtc_sys as sys;
 use super::nvrtc_sys::*;
@@ -57,7 +57,7 @@ pub(super) struct Nvrtc {
     pub(super) file: PathBuf,
     /// Its version.
     pub(super) version: (i32, i32),
-    /// The architectures that it knows, as numbers such as 90; empty if it does not tell.
+    /// The architectures that it supports, as numbers such as 90; empty if it does not report them.
     known: Vec<i32>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Nvrtc {
 pub(super) struct Output {
     /// The text, with its NUL; empty if there is none.
     pub(super) ptx: Vec<u8>,
-    /// nvrtcResult for one architecture; empty if none was asked for.
+    /// nvrtcResult for one architecture; empty if none was requested.
     pub(super) cubin: Vec<u8>,
 }
 
@@ -134,7 +134,7 @@ impl Nvrtc {
         Ok(CString::new(option).unwrap_or_default())
     }
 
-    /// Compiles; what the compiler says goes to `log` whatever comes out.
+    /// Compiles; the compiler's messages are appended to `log` on success and on failure.
     pub(super) fn run(
         &self,
         text: &CStr,
@@ -172,7 +172,7 @@ impl Nvrtc {
             self.check(code, "nvrtcSetFlowCallback")?;
         }
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: a live program and as many texts as are said.
+        // SAFETY: a live program and as many texts as the count that is passed.
         let code = unsafe {
             (self.calls.nvrtcCompileProgram)(
                 program.object,
@@ -230,7 +230,8 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// What one call tells the size of and another one writes; empty if the compiler has none.
+    /// Reads an output of the program: `size` returns its size and `get` writes it. Empty if the
+    /// compiler has none.
     fn bytes(
         &self,
         size: unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult,
@@ -257,7 +258,7 @@ impl Drop for Program<'_> {
     }
 }
 
-/// NVRTC asks, from any thread, whether to end the run: 1 = yes.
+/// NVRTC's callback, which it calls from any thread; 1 = cancel the compilation.
 unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
     // SAFETY: the number that `run` has handed over with this function; nobody writes to it.
     let end = unsafe { *end.cast::<u64>() };

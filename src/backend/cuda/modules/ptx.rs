@@ -1,6 +1,6 @@
 //! The parameters of kernels, read from PTX: launches are checked against their sizes also where
-//! the driver cannot tell them (before CUDA 12.4). PTX writes them out in full, in a form that its
-//! specification fixes.
+//! the driver cannot report them (before CUDA 12.4). PTX writes them out in full, in a form that
+//! its specification fixes.
 
 use std::collections::BTreeMap;
 

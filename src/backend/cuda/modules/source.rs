@@ -58,7 +58,8 @@ pub(super) fn compile(
         }
     }
     let (image, packed) = order.run(log)?;
-    // A file that changed meanwhile: nobody knows which one was compiled.
+    // A file has changed meanwhile: it is unknown which version was compiled, so the result is not
+    // kept.
     if order.inputs().is_none_or(|now| now.bytes() != inputs.bytes()) {
         return Ok(image);
     }
@@ -73,7 +74,7 @@ pub(super) fn compile(
     Ok(image)
 }
 
-/// Whether an option says what to compile for.
+/// Whether an option selects the target architecture.
 fn names_architecture(option: &[u8]) -> bool {
     [&b"--gpu-architecture"[..], b"-arch"].iter().any(|name| {
         option.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"="))
@@ -81,7 +82,7 @@ fn names_architecture(option: &[u8]) -> bool {
 }
 
 impl Order<'_> {
-    /// Everything that the result depends on; `None` if that cannot be told.
+    /// Everything that the result depends on; `None` if that cannot be determined.
     fn inputs(&self) -> Option<Inputs> {
         let mut inputs = Inputs::new();
         inputs.add("compiler of", b"cuda");
