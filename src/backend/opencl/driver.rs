@@ -168,7 +168,7 @@ impl Driver {
         Ok(self.card(device)?.copies.get().cloned())
     }
 
-    /// A number that a device tells.
+    /// Queries a numeric property of a device.
     pub(super) fn number<T: Plain>(&self, card: &Card, what: cl_uint) -> Result<T> {
         device_number(self.cl, card.id, what)
     }
@@ -191,7 +191,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, 
         one): install the one of \
                      your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
-        // SAFETY: room for as many as are said.
+        // SAFETY: room for the number of entries that is passed.
         unsafe { (cl.clGetPlatformIDs)(room, out, count) }
     });
     let ids = match ids {
@@ -209,7 +209,7 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, 
     let mut without = Vec::new();
     for id in ids {
         let name = text(|room, out, size| {
-            // SAFETY: a platform of the loader's, and room for as many bytes as are said.
+            // SAFETY: a platform of the loader's, and room for the number of bytes that is passed.
             unsafe { (cl.clGetPlatformInfo)(id.ptr(), CL_PLATFORM_NAME, room, out, size) }
         });
         match devices(cl, id) {
@@ -234,10 +234,10 @@ fn add(driver: &mut Driver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
     let (cl, platform) = (driver.cl, driver.platforms.len());
     for &device in &devices {
         let name = text(|room, out, size| {
-            // SAFETY: a device of the platform's, and room for as many bytes as are said.
+            // SAFETY: a device of the platform's, and room for the number of bytes that is passed.
             unsafe { (cl.clGetDeviceInfo)(device.ptr(), CL_DEVICE_NAME, room, out, size) }
         });
-        // What a device does not tell it has not.
+        // A property that a device does not report counts as absent.
         let kind = match device_number::<u64>(cl, device, CL_DEVICE_TYPE).unwrap_or(0) {
             bits if bits & u64::from(CL_DEVICE_TYPE_GPU) != 0 => DTL_DEVICE_GPU,
             bits if bits & u64::from(CL_DEVICE_TYPE_CPU) != 0 => DTL_DEVICE_CPU,
@@ -262,7 +262,7 @@ fn add(driver: &mut Driver, id: Addr, platform_name: &str, devices: Vec<Addr>) {
 
 fn devices(cl: &Functions, platform: Addr) -> std::result::Result<Vec<Addr>, cl_int> {
     ids(|room, out, count| {
-        // SAFETY: a platform of the loader's, and room for as many as are said.
+        // SAFETY: a platform of the loader's, and room for the number of entries that is passed.
         unsafe {
             (cl.clGetDeviceIDs)(
                 platform.ptr(),
@@ -308,7 +308,7 @@ pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> St
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_owned()
 }
 
-/// What OpenCL answers by bytes: every value of those is one.
+/// Type of a property that OpenCL returns as bytes: every bit pattern is a valid value.
 pub(super) trait Plain: Default + Copy {}
 impl Plain for u32 {}
 impl Plain for u64 {}
@@ -319,8 +319,8 @@ fn device_number<T: Plain>(cl: &Functions, device: Addr, what: cl_uint) -> Resul
     // More room than needed: a device may have more dimensions than three.
     let mut values = [T::default(); 8];
     let (room, out) = (size_of_val(&values), values.as_mut_ptr().cast());
-    // SAFETY: a device of the loader's, and room for as many bytes as are said, of a type without
-    // wrong values.
+    // SAFETY: a device of the loader's, and room for the number of bytes that is passed, of a type
+    // without wrong values.
     let code = unsafe { (cl.clGetDeviceInfo)(device.ptr(), what, room, out, std::ptr::null_mut()) };
     check(code, &format!("clGetDeviceInfo({what:#x})"))?;
     Ok(values.first().copied().unwrap_or_default())

@@ -20,7 +20,7 @@ impl Event {
     /// Its command's state: CL_COMPLETE, above it = not there yet, below it = failed.
     fn code(&self) -> cl_int {
         let mut state: cl_int = 0;
-        // SAFETY: a live event, and room for the `cl_int` that is asked for.
+        // SAFETY: a live event, and room for the `cl_int` that is queried.
         let code = unsafe {
             (self.cl.clGetEventInfo)(
                 self.id.ptr(),
@@ -54,7 +54,7 @@ impl Event {
     /// When the command ended, by the device's clock, in nanoseconds.
     fn time(&self) -> Result<u64> {
         let mut at = 0u64;
-        // SAFETY: a live event, and room for the `cl_ulong` that is asked for.
+        // SAFETY: a live event, and room for the `cl_ulong` that is queried.
         let code = unsafe {
             (self.cl.clGetEventProfilingInfo)(
                 self.id.ptr(),

@@ -45,7 +45,7 @@ impl Instance {
     fn argument_count(&self) -> Result<cl_uint> {
         let mut count: cl_uint = 0;
         let (room, out) = (size_of::<cl_uint>(), (&raw mut count).cast());
-        // SAFETY: a live kernel, and room for the `cl_uint` that is asked for.
+        // SAFETY: a live kernel, and room for the `cl_uint` that is queried.
         let code = unsafe {
             (self.cl.clGetKernelInfo)(self.id.ptr(), CL_KERNEL_NUM_ARGS, room, out, ptr::null_mut())
         };
@@ -56,8 +56,8 @@ impl Instance {
     fn group_info<T: Plain>(&self, card: Addr, what: cl_uint) -> Result<T> {
         let mut value = T::default();
         let (room, out) = (size_of::<T>(), (&raw mut value).cast());
-        // SAFETY: a live kernel, its device, and room for as many bytes as are said, of a type
-        // without wrong values.
+        // SAFETY: a live kernel, its device, and room for the number of bytes that is passed, of a
+        // type without wrong values.
         let code = unsafe {
             (self.cl.clGetKernelWorkGroupInfo)(
                 self.id.ptr(),
@@ -71,7 +71,7 @@ impl Instance {
         check(code, "clGetKernelWorkGroupInfo").map(|()| value)
     }
 
-    /// How an argument is passed, and its size (0: not known). Not every program can be asked.
+    /// How an argument is passed, and its size (0: not known). Some programs cannot be queried.
     fn argument(&self, index: cl_uint) -> Result<(Pass, u64)> {
         let place = self.told(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
         if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
@@ -85,7 +85,8 @@ impl Instance {
         }
         let name = text(|room, out, size| {
             let what = CL_KERNEL_ARG_TYPE_NAME;
-            // SAFETY: a live kernel, one of its arguments, and room for as many bytes as are said.
+            // SAFETY: a live kernel, one of its arguments, and room for the number of bytes that is
+            // passed.
             unsafe { (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, size) }
         });
         Ok((Pass::Value, source::size_of_type(&name)))
@@ -94,8 +95,7 @@ impl Instance {
     fn told(&self, index: cl_uint, what: cl_uint) -> Result<cl_uint> {
         let mut word: cl_uint = 0;
         let (room, out) = (size_of::<cl_uint>(), (&raw mut word).cast());
-        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is asked
-        // for.
+        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is queried.
         let code = unsafe {
             (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, ptr::null_mut())
         };
@@ -112,7 +112,7 @@ enum Pass {
     Value,
     /// Shared virtual memory, by pointer.
     Pointer,
-    /// Memory of the block's own: the launch says how much.
+    /// Local memory of the block: the launch sets its size.
     Shared,
 }
 
@@ -123,8 +123,8 @@ pub struct Kernel {
     /// For messages.
     shown: Arc<str>,
     arguments: Vec<Pass>,
-    /// Bytes of memory of the block that launches can still say: the device's less what its source
-    /// takes.
+    /// Bytes of local memory that launches can still request: the device's, less those that the
+    /// kernel's source takes.
     shared_room: u64,
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }
@@ -296,8 +296,8 @@ impl Kernel {
                 (ptr::null(), POINTER as usize)
             }
         };
-        // SAFETY: a kernel that no other thread has, one of its arguments, as many bytes as are
-        // said or null.
+        // SAFETY: a kernel that no other thread has, one of its arguments, and a null value or the
+        // number of bytes that is passed.
         Ok(unsafe { (cl.clSetKernelArg)(id.ptr(), index, bytes, value) })
     }
 }
@@ -397,7 +397,7 @@ fn check_argument(code: cl_int, index: cl_uint, kernel: &str) -> Result<()> {
     Err(error(code, &format!("argument {index} of kernel '{kernel}'")))
 }
 
-/// A signature says pointer where the source has one, as far as both reach.
+/// Checks that a signature has a pointer where the source has one, as far as both reach.
 fn agree(kernel: &str, told: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
     let differs = told
         .iter()

@@ -129,7 +129,7 @@ impl OpenCl {
         align: u64,
     ) -> Result<Addr> {
         let queue = driver.copies(device)?;
-        // OpenCL does not say how a mapped buffer is aligned.
+        // OpenCL does not specify the alignment of a mapped buffer.
         let align = align.max(Driver::ALIGNMENT);
         let room = size.saturating_add(align - 1);
         let (buffer, base) = queue.pinned(room as usize)?;
@@ -163,7 +163,8 @@ impl OpenCl {
     }
 }
 
-/// clSVMAlloc gives no code: what is known is said.
+/// The error of a failed allocation. clSVMAlloc returns no code, so the text gives the device's
+/// limits.
 #[cold]
 fn no_memory(driver: &Driver, card: &Card, size: u64, align: u64) -> Result<Addr> {
     let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);

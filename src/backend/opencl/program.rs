@@ -102,7 +102,7 @@ impl driver::Module<Driver> for Arc<Program> {
 impl Program {
     fn log(&self) -> String {
         let text = super::driver::text(|room, out, size| {
-            // SAFETY: a program, its device, and room for as many bytes as are said.
+            // SAFETY: a program, its device, and room for the number of bytes that is passed.
             unsafe {
                 (self.cl.clGetProgramBuildInfo)(
                     self.id.ptr(),
@@ -144,8 +144,8 @@ impl Drop for Program {
     }
 }
 
-/// The options as one text. The library's own first: what a kernel's arguments are can be asked
-/// then.
+/// The options as one text. The library's own come first; they make the properties of a kernel's
+/// arguments available to queries.
 fn options(source: &Source) -> Result<CString> {
     let mut all = b"-cl-kernel-arg-info".to_vec();
     for (option, index) in source.options.iter().zip(0..) {
@@ -186,7 +186,7 @@ fn from_text(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
 
 fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let taken = super::driver::text(|room, out, size| {
-        // SAFETY: a device, and room for as many bytes as are said.
+        // SAFETY: a device, and room for the number of bytes that is passed.
         unsafe { (driver.cl.clGetDeviceInfo)(card.id.ptr(), CL_DEVICE_IL_VERSION, room, out, size) }
     });
     let create = driver.cl.clCreateProgramWithIL.filter(|_| taken.contains("SPIR-V"));
@@ -200,7 +200,7 @@ fn from_spirv(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     };
     let (bytes, mut code) = (source.bytes(), 0);
     let context = driver.context(card.platform)?;
-    // SAFETY: a context, as many bytes as are said, which are copied.
+    // SAFETY: a context, and as many bytes as the size that is passed, which are copied.
     let id = unsafe { create(context.ptr(), bytes.as_ptr().cast(), bytes.len(), &raw mut code) };
     if code == CL_INVALID_VALUE {
         return fail!(
@@ -218,8 +218,8 @@ fn from_binary(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
     let (bytes, device) = (source.bytes(), card.id.ptr());
     let (mut first, length, mut code) = (bytes.as_ptr(), bytes.len(), 0);
     let context = driver.context(card.platform)?;
-    // SAFETY: a context, one of its devices, as many bytes for it as are said, which are copied; no
-    // room for more codes.
+    // SAFETY: a context, one of its devices, and as many bytes for it as the size that is passed,
+    // which are copied; no room for more codes.
     let id = unsafe {
         (driver.cl.clCreateProgramWithBinary)(
             context.ptr(),

@@ -46,7 +46,7 @@ impl Hold for Turn {
 }
 
 impl Queue {
-    /// A new one on a device, whose commands tell their times.
+    /// Creates a queue on a device, with profiling of its commands.
     pub(super) fn create(driver: &Driver, device: i32) -> Result<Self> {
         let card = driver.card(device)?;
         let context = driver.context(card.platform)?;
@@ -106,7 +106,8 @@ impl Queue {
                 "the command queue is out of order; a stream is in order"
             );
         }
-        // SAFETY: a queue of the program's, live as it says; the share is given back by drop.
+        // SAFETY: a queue of the program's, live as the program promises; the share is given back
+        // by drop.
         check(unsafe { (driver.cl.clRetainCommandQueue)(id.ptr()) }, "clRetainCommandQueue")?;
         Ok(Queue {
             cl: driver.cl,
@@ -380,12 +381,12 @@ impl Drop for Queue {
     }
 }
 
-/// What a queue tells of itself.
+/// Queries a property of a queue.
 fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: cl_uint) -> Result<T> {
     let mut value = T::default();
     let out = (&raw mut value).cast();
-    // SAFETY: a queue by the program's word, and room for as many bytes as are said, of a type
-    // without wrong values.
+    // SAFETY: a queue, as the program promises, and room for the number of bytes that is passed, of
+    // a type without wrong values.
     let code = unsafe {
         (cl.clGetCommandQueueInfo)(queue.ptr(), what, size_of::<T>(), out, ptr::null_mut())
     };

@@ -1,9 +1,9 @@
-//! What is handed to a driver's compiler: the caller's text with `dtl_kernel.h` in it; and what
-//! type names say.
+//! Text for a driver's compiler: the caller's with `dtl_kernel.h` in it; and the meaning of type
+//! names.
 //!
-//! OpenCL finds no headers by itself. A program may be given some (clCompileProgram), but one that
-//! is linked of such parts tells nothing of its kernels' arguments (PoCL); so the text of the
-//! header takes the place of the line, and so does that of a file that comes with the source.
+//! OpenCL finds no headers by itself. clCompileProgram takes some, but a program that is linked of
+//! such parts reports nothing of its kernels' arguments (PoCL). So the text of the header takes the
+//! place of the line, and so does that of a file that comes with the source.
 
 use crate::error::{Result, fail};
 use crate::runtime::backend::SourceFile;

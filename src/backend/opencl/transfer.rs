@@ -87,7 +87,7 @@ impl OpenCl {
         queue.copy(dst, src)?.finish("a copy")
     }
 
-    /// Between two drivers, neither of which knows the other's memory.
+    /// Copies between two drivers, neither of which can access the other's memory.
     fn copy_across(&self, to: i32, dst: Region, from: i32, src: Region) -> Result<()> {
         let len = dst.len().min(STAGE);
         let Some(stage) = Scratch::unwritten(len) else {
