@@ -28,13 +28,13 @@ impl Calls for NativeCalls {
         let mut why: [c_char; 512] = [0; 512];
         let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the function does
         let before = begin();
-        // SAFETY: who described the environment promised the header's contract for it; room as is
-        // said.
+        // SAFETY: the author of the environment promised the header's contract for it; the buffer
+        // has the size that is passed.
         let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr(), room) };
         if status == DTL_SUCCESS {
             return Ok(());
         }
-        // SAFETY: the array ends in a NUL that the function was not told of.
+        // SAFETY: the array ends in a NUL beyond the size that was passed to the function.
         let why = unsafe { CStr::from_ptr(why.as_ptr()) };
         if !why.is_empty() {
             super::set_error_text(&why.to_string_lossy())?;
@@ -45,8 +45,8 @@ impl Calls for NativeCalls {
     fn init(&self, state: Addr) -> Result<()> {
         let Some(init) = self.init else { return Ok(()) };
         let before = begin();
-        // SAFETY: the header's contract, as above; `state` is the block, of the size that was asked
-        // for.
+        // SAFETY: the author of the environment promised the header's contract for it; `state` is
+        // the block, of the requested size.
         match unsafe { init(self.user.ptr(), state.ptr()) } {
             DTL_SUCCESS => Ok(()),
             status => Err(foreign_error("its init", status, before)),
@@ -56,7 +56,8 @@ impl Calls for NativeCalls {
     fn finalize(&self, state: Addr) -> Result<()> {
         let Some(finalize) = self.finalize else { return Ok(()) };
         let before = begin();
-        // SAFETY: as above.
+        // SAFETY: the author of the environment promised the header's contract for it; `state` is
+        // the block, of the requested size.
         match unsafe { finalize(self.user.ptr(), state.ptr()) } {
             DTL_SUCCESS => Ok(()),
             status => Err(foreign_error("its finalize", status, before)),

@@ -117,7 +117,7 @@ impl NativeMemory {
     }
 }
 
-/// A slot may not say what it was asked for.
+/// Adds the requested kind to an error of a slot, whose text may not name it.
 #[cold]
 fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))

@@ -65,7 +65,7 @@ impl Owner {
         self.armed.store(true, Ordering::Release);
     }
 
-    /// Turns a slot's answer into a result that names backend and slot.
+    /// Turns the status of a slot into a result that names backend and slot.
     #[inline]
     fn check(&self, slot: &str, status: dtl_status_t, before: Mark) -> Result<()> {
         if status == DTL_SUCCESS { Ok(()) } else { Err(self.failed(slot, status, before)) }
@@ -130,7 +130,7 @@ thread_local! {
     static ERROR_TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// What the slot about to fail says of itself (`dtl_backend_set_error`).
+/// Sets the error text of a slot that is about to fail (`dtl_backend_set_error`).
 pub fn set_error_text(text: &str) -> Result<()> {
     leave_error_text(text.to_owned());
     Ok(())
@@ -152,8 +152,8 @@ pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
-/// A status that foreign code tells otherwise than by returning it, after the mark: if it leaves no
-/// text, a call of ours may have said one.
+/// Keeps the error text for a status that foreign code reports otherwise than by returning it. If
+/// it left no text after the mark, that of a call of ours that failed with this status is kept.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
@@ -185,8 +185,8 @@ macro_rules! status_of {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::native::slot_call::Slot::unwinding($slot);
         let inside = $crate::backend::native::slot_call::Inside::enter(&$owner, $name);
-        // SAFETY: the slot came in a table whose author promised the header's contract for it;
-        // the arguments are what the contract says, checked by `ffi` and `runtime`.
+        // SAFETY: the slot came in a table whose author promised the header's contract for it; the
+        // arguments are those of the contract, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
         inside.left();
         status
@@ -338,7 +338,8 @@ struct NativePresence {
 // SAFETY: the table holds function pointers and pointers to component tables that are not read
 // here; slots may be called from any thread by contract.
 unsafe impl Send for NativePresence {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: the table holds function pointers and pointers to component tables that are not read
+// here; slots may be called from any thread by contract; nothing in it changes.
 unsafe impl Sync for NativePresence {}
 
 impl Presence for NativePresence {
@@ -351,7 +352,7 @@ impl Presence for NativePresence {
         let status =
             status_of!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room);
         if let Err(error) = self.owner.check("is_available", status, before) {
-            // A failure is a reason why it cannot run here; what is no status is no answer.
+            // A failing status is a reason why it cannot run here; any other number is an error.
             return if error::is_status(status) {
                 Ok(Err(error.text().to_owned()))
             } else {
@@ -361,7 +362,7 @@ impl Presence for NativePresence {
         if self.owner.boolean("is_available", yes)? {
             return Ok(Ok(()));
         }
-        // SAFETY: the array ends in a NUL that the slot was not told of.
+        // SAFETY: the array ends in a NUL beyond the size that was passed to the slot.
         let why = unsafe { CStr::from_ptr(why.as_ptr()) };
         let why = why.to_string_lossy();
         Ok(Err(if why.is_empty() { "it gives no reason".to_owned() } else { why.into_owned() }))

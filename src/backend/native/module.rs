@@ -153,5 +153,6 @@ impl Modules for NativeModules {
 
 // SAFETY: the table holds function pointers; slots may be called from any thread by contract.
 unsafe impl Send for NativeModules {}
-// SAFETY: as above; nothing in it changes.
+// SAFETY: the table holds function pointers; slots may be called from any thread by contract;
+// nothing in it changes.
 unsafe impl Sync for NativeModules {}
