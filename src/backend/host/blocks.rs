@@ -1,11 +1,11 @@
 //! Host memory of kind SHARED: each block a file in memory, which other processes of the node map
 //! too.
 //!
-//! Who allocated a block keeps its descriptor. A handle says which process has it under which
-//! number; another process reaches the file through /proc, as the kernel lets it. Everything in a
-//! handle may be stale or made up, so what is found there is looked at without opening it first,
-//! and is mapped only if it is the very file: its name has a random number. docs/adr/0014 says why
-//! this way.
+//! The process that allocated a block keeps its descriptor. A handle names that process and the
+//! number of the descriptor; another process reaches the file through /proc, if the operating
+//! system permits. Everything in a handle may be stale or made up, so the file found there is
+//! examined before it is opened. It is mapped only if it is the very file: its name has a random
+//! number. docs/adr/0014 gives the reasons.
 
 use crate::abi::status::{
     DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY,

@@ -31,8 +31,8 @@ const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
-/// What runs the compiler and says what it ended with: the program may take that from the kernel
-/// before us.
+/// Runs the compiler and prints its exit status: the program may reap the child before the library
+/// does, and the status would be lost.
 const SHELL: [&str; 4] =
     ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
 const ENDED: &str = "\ndtl: ended with ";
@@ -123,8 +123,8 @@ impl Compiler {
         }
         for library in &source.libraries {
             inputs.add("library", library.as_bytes());
-            // What was linked before may have been of another one; if there is none the compiler
-            // says so.
+            // The file is an input too: a result of an earlier run may have been linked with
+            // another version of it. The compiler reports a missing library.
             let _ =
                 library.starts_with('/').then(|| inputs.add_program("linked", Path::new(library)));
         }
@@ -149,7 +149,7 @@ impl Compiler {
         Ok(Made { needs, log: log.clone() })
     }
 
-    /// What the compiler says goes to `log`.
+    /// Runs the compiler; its messages are appended to `log`.
     fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
         write(&folder.join(SOURCE), &named(&source.name.to_string_lossy(), source.bytes()))?;
         write(&folder.join(HEADER), &named(HEADER, HEADER_TEXT.as_bytes()))?;
@@ -204,7 +204,8 @@ impl Compiler {
         if code == Some(0) && is_shared_object(object) {
             return Ok(());
         }
-        // What the kernel ends, and what does not hear of that.
+        // At the limit of file sizes the kernel ends a process by a signal, which its parent
+        // reports; if the process ignores the signal, it reports the failed write itself.
         if log.contains("File size limit exceeded") || log.contains("File too large") {
             return Err(too_large(object));
         }

@@ -2,7 +2,8 @@
 //! loaded.
 //!
 //! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object.
-//! Objects are never unloaded (`sys::os::dl` says why), so a kernel's code outlives its module.
+//! Objects are never unloaded (`sys::os::dl` gives the reason), so a kernel's code outlives its
+//! module.
 //!
 //! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] keeps what
 //! it makes.
