@@ -1,6 +1,7 @@
-//! A look at a file before the dynamic loader gets it: is it a shared object for this machine, is
-//! it all there, does it name our symbol? The loader's own texts do not say so, a file that was cut
-//! off can crash it, and of a library that is no plugin at all no constructor should run.
+//! Checks of a file before the dynamic loader gets it: whether it is a shared object for this
+//! machine, whether it is complete, and whether it names our symbol. The loader's own texts do not
+//! report that, a truncated file can crash it, and no constructor of a library that is not a plugin
+//! should run.
 
 use crate::error::{Result, fail};
 use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader64};
@@ -58,7 +59,7 @@ pub(super) fn check(path: &Path) -> Result<()> {
     }
 }
 
-/// What the header of an ELF file says of its machine.
+/// Target machine in the header of an ELF file.
 #[derive(PartialEq, Eq)]
 struct Target {
     machine: elf::Machine,

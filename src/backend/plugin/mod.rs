@@ -1,4 +1,4 @@
-//! Plugin files: from a path to something that can be told to register its backends.
+//! Plugin files: from a path to a plugin that can register its backends.
 //!
 //! Here: loading the file, calling its entry, versions and texts. Before it is loaded, `elf` looks
 //! at it; `layout` compares structs. What was tried and how it ended is kept by `runtime::plugins`.
@@ -31,7 +31,8 @@ pub fn examine(path: &Path) -> Result<()> {
     elf::check(path)
 }
 
-/// Loads a file, asks its entry what it is, and checks the answer. `step` hears what comes next.
+/// Loads a file, calls its entry, and checks the description that it returns. `step` is called with
+/// the name of each step before it begins.
 pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Arc<dyn Plugin>> {
     elf::check(path)?;
     step("the dynamic loader");
@@ -113,11 +114,11 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
 fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
     let spoken =
         agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
-    // SAFETY: the plugin promised a NUL-terminated text or NULL, as in the two lines below.
+    // SAFETY: the plugin promised a NUL-terminated text or NULL.
     let name = unsafe { text(raw.name) };
-    // SAFETY: as above.
+    // SAFETY: the plugin promised a NUL-terminated text or NULL.
     let version = unsafe { text(raw.version) };
-    // SAFETY: as above.
+    // SAFETY: the plugin promised a NUL-terminated text or NULL.
     let description = unsafe { text(raw.description) };
     if raw.name.is_null() {
         return fail!(
@@ -145,11 +146,11 @@ fn environments(raw: &dtl_plugin_t) -> Result<Vec<Need>> {
         );
     }
     let read = |index| {
-        // SAFETY: the plugin promised that many texts or NULLs.
+        // SAFETY: the plugin promised `environment_count` entries, and the index is below it.
         let at = unsafe { raw.environments.add(index) };
-        // SAFETY: as above.
+        // SAFETY: the plugin promised `environment_count` entries, each a text or NULL.
         let name = unsafe { at.read() };
-        // SAFETY: as above.
+        // SAFETY: the plugin promised that each entry is a NUL-terminated text or NULL.
         Need::parse(&unsafe { text(name) })
             .map_err(|error| error.within(&format!("dtl_plugin_t.environments[{index}]")))
     };
@@ -200,13 +201,13 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
         );
     }
     for index in 0..raw.layout_count as usize {
-        // SAFETY: the plugin promised that many rows.
+        // SAFETY: the plugin promised `layout_count` rows, and the index is below it.
         let at = unsafe { raw.layouts.add(index) };
-        // SAFETY: as above; rows are plain data.
+        // SAFETY: the plugin promised `layout_count` rows; rows are plain data.
         let row: dtl_layout_t = unsafe { at.read() };
-        // SAFETY: the plugin promised texts or NULL.
+        // SAFETY: the plugin promised a NUL-terminated text or NULL.
         let name = unsafe { text(row.name) };
-        // SAFETY: as above.
+        // SAFETY: the plugin promised a NUL-terminated text or NULL.
         let field = unsafe { text(row.field) };
         let field = (!row.field.is_null()).then_some(field.as_str());
         layout::check(layout::Row {
@@ -227,7 +228,7 @@ unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: passed on.
+    // SAFETY: not null, so the caller guarantees a NUL-terminated text.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
