@@ -1,9 +1,9 @@
 //! One rank's part of a communicator of NCCL's: opened, used, ended.
 //!
 //! NCCL's communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long goes on
-//! by itself, and no other is made until it is done. So collectives wait here in a line; whoever
-//! asks after one moves all on. They are queued on one stream in the order of their calls, so they
-//! end in that order, and their numbers tell which are over.
+//! by itself, and no other is made until it is done. So collectives wait here in a line, and a test
+//! of one of them advances all. They are queued on one stream in the order of their calls, so they
+//! end in that order, and their numbers show which are over.
 
 use super::collectives::{Behind, Target, refuses};
 use super::find::Nccl;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// end.
 const LEAVE_NS: u64 = 2_000_000_000;
 
-/// See the module's text.
+/// One rank's part of a communicator of NCCL's, with the line of its collectives.
 pub(super) struct NcclComm {
     nccl: Arc<Nccl>,
     cuda: Arc<Cuda>,
@@ -201,7 +201,7 @@ impl NcclComm {
             return false;
         }
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
-        // SAFETY: as above, finalized, given up once.
+        // SAFETY: a communicator of NCCL's without work, finalized, given up once.
         let code = unsafe { (self.nccl.calls.ncclCommDestroy)(comm.ptr()) };
         if ![ncclSuccess, ncclInProgress].contains(&code) {
             log::warning!("{}", self.error(code, "ncclCommDestroy"));

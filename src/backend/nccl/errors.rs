@@ -45,7 +45,7 @@ impl Functions {
         Error::new(status, format!("{what}: {}{advice}", self.words(code)))
     }
 
-    /// "NCCL says ncclX (17), its text (what it said last)".
+    /// Text of a result: its name and code, NCCL's text for it, and the last error if there is one.
     fn words(&self, code: ncclResult_t) -> String {
         let name = NAMES
             .iter()

@@ -46,7 +46,7 @@ fn number(version: i32) -> String {
     format!("{}.{}.{}", version / thousand, version % thousand / 100, version % 100)
 }
 
-/// Opens the library; the text says why not.
+/// Opens the library; the error text gives the reason for a failure.
 pub fn find() -> std::result::Result<Nccl, String> {
     LIBRARY.may_be_called()?;
     let named = settings::current().collectives_library;

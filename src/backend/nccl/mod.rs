@@ -1,5 +1,5 @@
 //! Kind "nccl": collectives of the memory of NVIDIA's devices by NCCL, beside a communicator of
-//! another kind. The library is found when somebody asks for this kind.
+//! another kind. The library is loaded when the program first requests this kind.
 //!
 //! Reading order: `symbols` has the functions of NCCL (`nccl_sys` their types), `errors` its
 //! results, `find` opens the library; `comm` is one rank's part of a communicator of NCCL,

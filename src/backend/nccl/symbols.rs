@@ -10,7 +10,7 @@ pub use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 
 /// The beginning of `ncclConfig_t`, as it was in NCCL 2.14: the library reads as much of it as
-/// `size` and `version` say.
+/// `size` and `version` announce.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "as in nccl.h")]
