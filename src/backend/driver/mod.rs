@@ -59,7 +59,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// A module of kernels.
     type Module: Module<Self>;
 
-    /// Loads the driver and lists its devices; the text says why that is not possible.
+    /// Loads the driver and lists its devices; the error text gives the reason for a failure.
     fn find() -> std::result::Result<Self, String>;
     /// Number of this initialisation of the driver in the process.
     fn generation(&self) -> u64;
@@ -144,7 +144,7 @@ pub trait Queue: Send + Sync + Sized + 'static {
     /// Waits for the queued commands.
     fn synchronize(&self) -> Result<()>;
     /// Whether the queued commands have ended. `last` is the number of the latest command that the
-    /// stream recorded, `ended` that of the latest one that is known to have ended.
+    /// stream recorded; `ended` is that of the latest command whose end was observed.
     fn is_idle(&self, last: u64, ended: u64) -> Result<bool>;
 }
 
