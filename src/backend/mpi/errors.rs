@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use std::ffi::c_int;
 
 impl Mpi {
-    /// Turns the answer of a call into a result.
+    /// Turns the code that a call returned into a result.
     #[inline(always)]
     pub fn check(&self, call: &'static str, code: c_int) -> Result<()> {
         if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }

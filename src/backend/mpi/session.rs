@@ -212,7 +212,7 @@ impl Mpi {
         self.start()
     }
 
-    /// MPI runs: learns the level, and sees to it that its end is noticed.
+    /// Records the thread level of an MPI that runs, and arranges that its end is noticed.
     fn take_in(&'static self) -> Result<()> {
         let mut level = 0;
         // SAFETY: a writable number; MPI runs.

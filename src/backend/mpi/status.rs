@@ -43,7 +43,7 @@ impl Reader {
     }
 }
 
-/// How to learn the number of bytes.
+/// Where the number of bytes is read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counter {
     /// Open MPI: one number, after three `int`s and one that flags a cancellation.
