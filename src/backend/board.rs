@@ -1,23 +1,23 @@
 //! A board: where the ranks of a communicator that share memory put up a few bytes for each other.
 //!
 //! Each rank has a sheet that only it writes, with blocks that posts take in turn. A post's stamp
-//! is stored last and read first. What does not fit into a block lies on a page; there are fewer of
-//! these. Block and page are used again only when every rank has done with what was in them: either
-//! the ranks have met since (who has seen all others' posts of number n knows that all have done
-//! with n - 1, as each posts a number only when it has done with the one before), or their sheets
-//! say so.
+//! is stored last and read first. Data that does not fit into a block lies on a page; there are
+//! fewer of these. Block and page are used again only when every rank has done with their contents.
+//! Either the ranks have met since: a rank that has seen all others' posts of number n can infer
+//! that all have done with n - 1, as each posts a number only when it has done with the one before.
+//! Or their sheets record it.
 //!
-//! There are many blocks, as who only gives (the root of a broadcast) should get far ahead of who
-//! only takes: ranks that share a processor change places once for all that one of them may do
-//! before it must wait.
+//! There are many blocks, so that a rank that only gives (the root of a broadcast) can get far
+//! ahead of a rank that only takes. Ranks that share a processor then switch context once for all
+//! posts that one of them may make before it must wait.
 //!
 //! A transport has places, each with a sheet for every rank. A rank reserves a place for its own
 //! sheet before it makes a communicator, and the ranks exchange the places. So the ranks of a board
 //! need not agree on one place, and threads that make communicators at the same time, in different
 //! orders on different ranks, never meet on one sheet.
 //!
-//! Whose memory it is, and how who waits is woken, is the transports' matter (`shm`, `local`); what
-//! is posted, that of `runtime::comm::flat`.
+//! The memory, and the wakeup of a waiting rank, belong to the transports (`shm`, `local`); the
+//! contents of posts belong to `runtime::comm::flat`.
 
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Member, Post};

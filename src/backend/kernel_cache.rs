@@ -5,7 +5,7 @@
 //! |---|---|
 //! | inputs | all that was compiled, compared byte by byte; the folder's name is a hash of it |
 //! | needs | hash and path of each file that the compiler read; hash of the object |
-//! | log | what the compiler said |
+//! | log | the compiler's messages |
 //! | HASH.so | the object; the loader caches by name, so the name holds its hash |
 //!
 //! Not here: what compiles, and what its result depends on (`host::compiler`,
@@ -77,7 +77,7 @@ impl Inputs {
 pub(super) struct Made {
     /// The files that it read, those of the folder apart.
     pub(super) needs: Vec<PathBuf>,
-    /// What it said.
+    /// The compiler's messages.
     pub(super) log: String,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Entry {
     pub(super) object: PathBuf,
     /// What is in it.
     pub(super) bytes: Vec<u8>,
-    /// What the compiler said.
+    /// The compiler's messages.
     pub(super) log: String,
 }
 

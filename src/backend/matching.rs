@@ -1,18 +1,17 @@
 //! Which receive takes which message: posted receives and unexpected messages of one rank.
 //!
-//! Knows orders, not bytes: `P` is what the transport keeps of a posted receive, `U` what it keeps
-//! of a message that nobody has asked for yet. Messages of one source are matched in the order in
-//! which they arrived, receives in the order in which they were posted; that is all of "never
-//! overtake".
+//! It handles orders, not bytes: `P` is the transport's record of a posted receive, `U` its record
+//! of an unexpected message. Messages of one source are matched in the order in which they arrived,
+//! receives in the order in which they were posted. No more is needed for "never overtake".
 
 use super::sparse::Sparse;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::runtime::backend::Selector;
 use std::collections::VecDeque;
 
-/// See the module's text. Queues per source, so a receive that names its source never looks at
-/// others' messages; serial numbers order what came from different sources. A source's queues are
-/// made with its first message or receive.
+/// Posted receives and unexpected messages of one rank. It has queues per source, so a receive that
+/// names its source never looks at others' messages. Serial numbers order entries of different
+/// sources. A source's queues are made with its first message or receive.
 pub struct Matcher<P, U> {
     sources: Sparse<Queues<P, U>>,
     posted_any: VecDeque<Posted<P>>,
@@ -96,7 +95,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.next
     }
 
-    /// Queues a receive; ask [`Matcher::take_unexpected`] first.
+    /// Queues a receive; call [`Matcher::take_unexpected`] first.
     #[inline]
     pub fn post(&mut self, select: Selector, what: P) {
         let posted = self.place(select, what);
@@ -109,7 +108,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
         Posted { serial: self.serial(), select, what }
     }
 
-    /// Queues a receive at the place that it was given; ask [`Matcher::take_unexpected`] first.
+    /// Queues a receive at the place that it was given; call [`Matcher::take_unexpected`] first.
     #[inline]
     pub fn put(&mut self, posted: Posted<P>) {
         let queue = match posted.select.source {
@@ -172,14 +171,15 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.take_placed(source, word).map(|posted| posted.what)
     }
 
-    /// The same with its place, to [`Matcher::put`] it back if the message does not come after all.
+    /// Takes the receive that this message belongs to, with its place: [`Matcher::put`] puts it
+    /// back if the message does not come after all.
     #[inline]
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
         let (any, index) = self.find_posted(source, word)?;
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
     }
 
-    /// Queues a message; ask [`Matcher::take_posted`] first.
+    /// Queues a message; call [`Matcher::take_posted`] first.
     pub fn arrive(&mut self, source: i32, word: u64, what: U) {
         let message = Message { serial: self.serial(), source, word, what };
         if let Some(queues) = self.make_queues(source) {
@@ -236,7 +236,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
         queue.into_iter().map(|posted| posted.what).collect()
     }
 
-    /// Drops the unexpected messages of a source for which `keep` says no.
+    /// Drops the unexpected messages of a source for which `keep` returns false.
     pub fn retain_unexpected(&mut self, source: i32, keep: impl Fn(&U) -> bool) {
         if let Some(queues) = self.queues_mut(source) {
             queues.unexpected.retain(|message| keep(&message.what));

@@ -1,5 +1,5 @@
-//! What the ranks tell each other while a communicator is opened: a few words of each to all, over
-//! a transport that they share already. Not for data; before anything else is sent.
+//! Exchange of a few words per rank while a communicator is opened: each rank gets the words of
+//! all, over a transport that they share already. Not for data; runs before anything else is sent.
 
 use crate::abi::status::*;
 use crate::error::{Result, fail};
@@ -16,8 +16,9 @@ const ROUNDS: u64 = 64;
 /// How long a transport may take to let go of a buffer.
 const LET_GO_NS: u64 = 1_000_000_000;
 
-/// Everybody's words in the order of ranks; all pass the same `number`, another each time. Bruck's
-/// allgather: what a rank has doubles with each round.
+/// Allgather of the words of all ranks, in the order of ranks. All ranks pass the same `number`,
+/// which is different for each exchange. Bruck's algorithm: the part that a rank has doubles with
+/// each round.
 pub(super) fn exchange(
     over: &dyn Transport,
     number: u64,
@@ -121,8 +122,8 @@ fn check(done: Option<Done>, peer: i32, what: &str, len: usize) -> Result<()> {
     }
 }
 
-/// Takes an operation back; whether the transport has let go of its buffer. One that is over counts
-/// as let go: asking after it fails.
+/// Cancels an operation. Returns whether the transport has let go of its buffer; an operation that
+/// is over counts as let go, because a query of it fails.
 fn withdraw(over: &dyn Transport, op: OpId) -> bool {
     let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
     while over.cancel(op).is_ok() {

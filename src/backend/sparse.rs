@@ -1,9 +1,9 @@
 //! A value for each rank that has one: four bytes for a rank without.
 //!
-//! A job of thousands of ranks talks to a few of them; what a rank needs for another is made at the
-//! first message between the two. Values are never given back: a rank that was met is met again.
+//! A rank of a job of thousands exchanges messages with a few of the others; its value for another
+//! rank is made at the first message between the two. Values are never given back: a rank that was met is met again.
 
-/// See the module's text.
+/// Map from ranks to values, sized for a rank that communicates with few of the others.
 pub struct Sparse<T> {
     /// One more than the value's index; 0 = none. Zeroes, so that the system gives no memory for
     /// ranges that are only read.

@@ -28,8 +28,8 @@ pub struct Names {
     pub advice: &'static str,
 }
 
-/// One kind of library (CUDA's driver, say) and the tables of those that were opened, which are
-/// never closed.
+/// One kind of vendor library, such as CUDA's driver, and the tables of those that were opened.
+/// They are never closed.
 pub struct VendorLib<F: 'static> {
     names: Names,
     opened: Mutex<BTreeMap<String, &'static F>>,
@@ -84,11 +84,12 @@ impl<F: SymbolTable> VendorLib<F> {
         Ok(())
     }
 
-    /// The table of the library that is named, else of the usual one. The text says why there is
-    /// none and what to do.
+    /// Opens the library that is named, else the usual one, and returns its table. The error text
+    /// gives the reason for a failure and the remedy.
     ///
     /// # Safety
-    /// As for [`VendorLib::open`].
+    /// The constructors of the library run, and its functions are called by the types of the table:
+    /// the library is what its name says, or the user vouches for it.
     pub unsafe fn open_named(
         &self,
         named: Option<&str>,
@@ -103,11 +104,12 @@ impl<F: SymbolTable> VendorLib<F> {
         })
     }
 
-    /// The table of a library, by path or soname. The text says why there is none.
+    /// Opens a library, by path or soname, and returns its table. The error text gives the reason
+    /// for a failure.
     ///
     /// # Safety
     /// The constructors of the library run, and its functions are called by the types of the table:
-    /// it is what its name says, or the user vouches for it.
+    /// the library is what its name says, or the user vouches for it.
     pub unsafe fn open(&self, file: &str) -> std::result::Result<&'static F, String> {
         let mut opened = self.opened.lock();
         if let Some(table) = opened.get(file) {
@@ -134,7 +136,7 @@ impl<F: SymbolTable> VendorLib<F> {
     }
 }
 
-/// What is looked for when somebody asks for it and is there for good once it was found.
+/// Something that is looked for on the first request and kept for good once it was found.
 pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
     found: RwLock<Option<Arc<D>>>,
@@ -143,17 +145,18 @@ pub struct OnDemand<D> {
 }
 
 impl<D> OnDemand<D> {
-    /// `find` says why there is none; it is asked again then, the next time.
+    /// Makes one that is not found yet. `find` returns the reason for a failure; the next request
+    /// then calls it again.
     pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
         OnDemand { find, found: RwLock::new(None), finding: Mutex::new(()) }
     }
 
-    /// It, if it was found before.
+    /// Returns it, if it was found before.
     pub fn known(&self) -> Option<Arc<D>> {
         self.found.read().clone()
     }
 
-    /// It, or why there is none.
+    /// Returns it, looking for it if necessary, or the reason why there is none.
     pub fn look(&self) -> std::result::Result<Arc<D>, String> {
         if let Some(found) = self.known() {
             return Ok(found);
@@ -167,7 +170,7 @@ impl<D> OnDemand<D> {
         Ok(found)
     }
 
-    /// As `look`, for a call that cannot do without.
+    /// Returns it, looking for it if necessary; if there is none, that is DTL_ERROR_UNAVAILABLE.
     pub fn get(&self) -> Result<Arc<D>> {
         match self.look() {
             Ok(found) => Ok(found),
