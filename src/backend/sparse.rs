@@ -1,7 +1,8 @@
 //! A value for each rank that has one: four bytes for a rank without.
 //!
 //! A rank of a job of thousands exchanges messages with a few of the others; its value for another
-//! rank is made at the first message between the two. Values are never given back: a rank that was met is met again.
+//! rank is made at the first message between the two. Values are never given back: ranks that have
+//! exchanged messages do so again.
 
 /// Map from ranks to values, sized for a rank that communicates with few of the others.
 pub struct Sparse<T> {

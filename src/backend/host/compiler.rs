@@ -31,8 +31,8 @@ const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
-/// Runs the compiler and prints its exit status: the program may reap the child before the library
-/// does, and the status would be lost.
+/// Shell command that runs the compiler and prints its exit status: the program may reap the child
+/// before the library does, and the status would be lost otherwise.
 const SHELL: [&str; 4] =
     ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
 const ENDED: &str = "\ndtl: ended with ";

@@ -16,8 +16,8 @@ use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
 /// Whether this MPI has the _c functions and they are proven to work: MPICH from 5 on. In MPICH 4.0
-/// MPI_Ibcast_c of 2.2 GiB fails, and a library derived from it cannot be distinguished from one
-/// that has the fix.
+/// MPI_Ibcast_c of 2.2 GiB fails, and it is unknown which of the libraries derived from it share
+/// that fault.
 pub(super) fn can_be_used(mpi: &Mpi) -> bool {
     let has_all = mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some();
     has_all && is_known_to_work(&mpi.version)

@@ -153,7 +153,7 @@ pub(super) fn take_error_text() -> String {
 }
 
 /// Keeps the error text for a status that foreign code reports otherwise than by returning it. If
-/// it left no text after the mark, that of a call of ours that failed with this status is kept.
+/// it left no text, that of a call of ours that failed with this status after the mark is kept.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
