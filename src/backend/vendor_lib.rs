@@ -89,7 +89,7 @@ impl<F: SymbolTable> VendorLib<F> {
     ///
     /// # Safety
     /// The constructors of the library run, and its functions are called by the types of the table:
-    /// the library is what its name says, or the user vouches for it.
+    /// the library is what its name denotes, or the user vouches for it.
     pub unsafe fn open_named(
         &self,
         named: Option<&str>,
@@ -109,7 +109,7 @@ impl<F: SymbolTable> VendorLib<F> {
     ///
     /// # Safety
     /// The constructors of the library run, and its functions are called by the types of the table:
-    /// the library is what its name says, or the user vouches for it.
+    /// the library is what its name denotes, or the user vouches for it.
     pub unsafe fn open(&self, file: &str) -> std::result::Result<&'static F, String> {
         let mut opened = self.opened.lock();
         if let Some(table) = opened.get(file) {
