@@ -7,7 +7,8 @@ use crate::runtime::comm::{numbered, types};
 use crate::runtime::trace::Args;
 use std::fmt;
 
-/// The bit of `op` that all numbers of operations have as their sign says.
+/// Bit of `op` that equals the sign bit in all numbers of operations. A call on device memory has
+/// it inverted.
 const ON_DEVICE: i32 = 1 << 30;
 
 /// One operation as its caller described it.
@@ -37,7 +38,7 @@ impl Call {
         Call { count, dtype, ..self }
     }
 
-    /// The same for a trace.
+    /// Returns the call's arguments for a trace.
     pub(super) fn args(&self) -> Args {
         let mut args = Args::NONE.tag(self.tag);
         if self.dtype >= 0 {
@@ -50,8 +51,8 @@ impl Call {
         if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
     }
 
-    /// The same of device memory where a library of devices runs it: other ranks' of host memory do
-    /// not go with it.
+    /// Returns the call marked as one on device memory that a device library runs. It does not
+    /// match other ranks' calls on host memory.
     pub(super) fn on_device(self) -> Call {
         Call { op: self.op ^ ON_DEVICE, ..self }
     }
@@ -61,7 +62,7 @@ impl Call {
         if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
     }
 
-    /// Whether it is such a one.
+    /// Whether a device library runs the call on device memory.
     fn is_on_device(&self) -> bool {
         (self.op & ON_DEVICE != 0) != (self.op < 0)
     }

@@ -128,7 +128,8 @@ fn derive_part(
     }
 }
 
-/// The same ranks with messages of their own. Attributes are copied as their keys say.
+/// Makes a communicator of the same ranks with messages of its own. The keys' callbacks decide
+/// which attributes are copied.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     let copy = twin(comm, Kind::Dup)?;
     let number = comm.latest_number();
@@ -139,13 +140,13 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     or_absent(comm, number, copied)
 }
 
-/// The same ranks with messages of their own, and nothing else.
+/// Makes a communicator of the same ranks with messages of its own, and copies nothing else.
 pub(super) fn twin(comm: &Comm, kind: Kind) -> Result<Comm> {
     Ok(twin_saying(comm, kind, [])?.0)
 }
 
-/// Makes a communicator of the same ranks as [`twin`] does; also returns the `says` of each rank,
-/// in the order of ranks.
+/// Makes a communicator of the same ranks as [`twin`] does. Also exchanges `N` words of each rank,
+/// and returns them in the order of ranks.
 fn twin_saying<const N: usize>(
     comm: &Comm,
     kind: Kind,
@@ -166,8 +167,9 @@ fn twin_saying<const N: usize>(
     Ok((derive(comm, &ranks, context, Some((seat, places)), comm.latest_number())?, said))
 }
 
-/// Makes a communicator of the same ranks for the library itself; also returns the `says` of each
-/// rank, in the order of ranks. Its handle is never returned to the program.
+/// Makes a communicator of the same ranks for the library itself. Also exchanges `N` words of each
+/// rank, and returns them in the order of ranks. The communicator's handle is never returned to the
+/// program.
 pub(super) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,

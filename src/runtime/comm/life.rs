@@ -1,9 +1,9 @@
-//! The life of a request: at rest, active, over. Decides who hears of its end.
+//! The life of a request: at rest, active, over. Decides which caller gets its outcome.
 //!
 //! Not here: what an operation is and how it is moved on (`request` does that, in the functions
 //! that it passes in), nor which of several threads is at it: each request has a lock
-//! (`sys::handles::slot_map`), held while its operation is polled or withdrawn. So nothing is
-//! polled after its end, and each end is heard of once. `tests/models` tries every order of two
+//! (`sys::handles::slot_map`), held while its operation is polled or cancelled. So nothing is
+//! polled after its end, and each outcome is returned once. `tests/models` tries every order of two
 //! threads.
 
 use std::task::Poll;
@@ -13,11 +13,11 @@ pub(super) enum Life<A, O> {
     /// Persistent and not started.
     AtRest,
     Active(A),
-    /// Over, and nobody has heard of it yet.
+    /// Over, and no caller has taken its outcome yet.
     Over(O),
 }
 
-/// How a request stands, for who asks.
+/// State of a request, as a poll returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     AtRest,
@@ -37,8 +37,8 @@ impl<A, O> Life<A, O> {
         Some(begin().map(|operation| *self = Life::Active(operation)))
     }
 
-    /// Moves it on without waiting; `poll` gives the outcome of an operation that is over. If that
-    /// fails, it stays active.
+    /// Moves the request on without waiting; `poll` returns the outcome of an operation that is
+    /// over. If `poll` fails, the request stays active.
     #[inline]
     pub(super) fn settle<E>(
         &mut self,
@@ -56,8 +56,9 @@ impl<A, O> Life<A, O> {
         Ok(Standing::Over)
     }
 
-    /// The same, and tells the outcome of one that is over: it rests now, and nobody else hears of
-    /// it.
+    /// Moves the request on without waiting, and takes its outcome into `told` if it is over: it is
+    /// then at rest, and no other caller gets that outcome. If `poll` fails, the request stays
+    /// active.
     #[inline(always)]
     pub(super) fn hear<E>(
         &mut self,
@@ -75,7 +76,8 @@ impl<A, O> Life<A, O> {
         Ok(Standing::Over)
     }
 
-    /// The outcome, if it is over; whoever takes it is the one to hear of it. Then it rests.
+    /// Takes the outcome of a request that is over. The request is then at rest, so no other caller
+    /// gets that outcome.
     #[inline]
     pub(super) fn take_outcome(&mut self) -> Option<O> {
         match std::mem::replace(self, Life::AtRest) {

@@ -1,5 +1,5 @@
-//! Which ranks of a transport a communicator consists of. What messages ask is marked cold: those
-//! of a communicator of all ranks ask nothing.
+//! Which ranks of a transport a communicator consists of. The functions that messages call are
+//! marked cold: messages of a communicator of all ranks call none.
 
 use crate::runtime::backend::Done;
 

@@ -33,7 +33,7 @@ pub struct Message {
     tag: i32,
 }
 
-/// A message and what a receive of it will tell.
+/// A matched message, and the completion that its receive will return.
 pub type Found = (dtl_message_t, Done);
 
 /// Looks for a message that a receive would take, and takes it.
@@ -78,7 +78,7 @@ pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<M
     TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
 }
 
-/// Receives it; `Ok(done)` may say TRUNCATED.
+/// Receives a matched message. The status in `Ok(done)` may be TRUNCATED.
 pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
     let comm = &message.comm;
     let done = comm.recorder.during(&data.call(Kind::Recv, message.source, message.tag), || {
@@ -91,7 +91,7 @@ pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
     Ok((done, Arc::clone(comm)))
 }
 
-/// Starts to receive it.
+/// Starts to receive a matched message.
 pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
     if let Err(error) = message.comm.check_open() {
         message.discard(Deadline::after(LONGEST_END_NS));
@@ -103,7 +103,7 @@ pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
     }
 }
 
-/// The same into memory that the host may not reach.
+/// Starts to receive a matched message into memory that the host may not reach.
 #[cold]
 pub(super) fn start_staged(message: &Message, data: Data) -> Result<Staged> {
     let path = BufferPath::of_matched(&message.comm, data.bytes)?;

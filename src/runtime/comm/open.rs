@@ -17,7 +17,8 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// How long the ranks wait for each other at the start unless the description says less.
+/// Longest time that the ranks wait for each other at the start. A shorter timeout of the
+/// description applies instead.
 pub(super) const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
 /// A description with its texts and its communicator taken over.
@@ -120,8 +121,9 @@ fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
         .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
 }
 
-/// Opens one that stands beside another: that which the description names, else what "auto"
-/// chooses. Also if it cannot be used here: the other ranks are told.
+/// Opens a communicator beside another one: beside that which the description names, else beside
+/// what "auto" chooses. Also runs where this rank cannot use the backend, which is then reported to
+/// the other ranks.
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
@@ -248,7 +250,8 @@ pub fn choose(
     backend.ready().map(|()| backend)
 }
 
-/// The same, to open one: also where that cannot be, if the other ranks are told so.
+/// Chooses the backend of a kind to open a communicator with. A backend that cannot run here is
+/// also returned if its open reports that to the other ranks (`tells_others`).
 fn choose_to_open(
     kind: &str,
     named: Option<(i32, i32)>,

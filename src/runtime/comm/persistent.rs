@@ -20,7 +20,8 @@ pub(super) struct Persistent {
 }
 
 impl Comm {
-    /// `None`: each start is one of its own.
+    /// Makes a persistent send in the transport. `None`: the transport makes none, and each start
+    /// posts an ordinary send.
     pub(super) fn make_send(
         &self,
         data: Region,
@@ -35,7 +36,8 @@ impl Comm {
         persistent(group, made, Started::Op)
     }
 
-    /// As `make_send`.
+    /// Makes a persistent receive in the transport. `None`: the transport makes none, and each
+    /// start posts an ordinary receive.
     pub(super) fn make_recv(
         &self,
         data: Region,

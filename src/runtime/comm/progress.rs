@@ -44,9 +44,9 @@ static OPEN: List<Comm> = List::new();
 /// order.
 static RUNNING: Mutex<Running> =
     Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
-/// How many want to be moved on, in one word for what every call asks that stays in a transport:
-/// below [`RUNNING_ONE`] the links whose operations move only while somebody calls, from it on the
-/// length of `RUNNING`.
+/// Number of objects that need progress, in one word that every call reads which stays in a
+/// transport. Below [`RUNNING_ONE`]: the links whose operations move only during calls. From it on:
+/// the length of `RUNNING`.
 static MOVING: &AtomicU64 = &ASKED.moving;
 const RUNNING_ONE: u64 = 1 << 32;
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
@@ -145,7 +145,7 @@ pub(super) fn add_running(handle: dtl_request_t) {
     running.count();
 }
 
-/// The same for a persistent one, which may still be there from its last time.
+/// Adds a persistent operation that was started, unless it is still listed from its last start.
 pub(super) fn add_running_again(handle: dtl_request_t) {
     if !RUNNING.lock().all.contains(&handle) {
         add_running(handle);
@@ -159,7 +159,7 @@ pub(super) fn has_running() -> bool {
     MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
 }
 
-/// Moves one on; who waits for it hears of a failure.
+/// Moves a request on. A failure is returned to the thread that waits for it.
 fn move_on(handle: dtl_request_t) {
     drop(request::standing(handle));
 }
@@ -317,8 +317,8 @@ fn move_needy() {
 
 /// Moves all communicators on before this thread waits in a backend's `open`, where it moves none:
 /// ranks that come to this one's `open` later may still wait for what it has sent, or for its
-/// answer to a report. A fixed number of rounds, as nobody says what is queued: what a transport
-/// has no room for stays.
+/// answer to a report. The number of rounds is fixed, as no transport reports what is queued: what
+/// it has no room for stays queued.
 pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.live();
     let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
@@ -333,7 +333,8 @@ pub(super) fn before_open() {
     }
 }
 
-/// Moves the others on, and serves who asks after us. Call now and then in a long wait.
+/// Moves the other communicators on, and answers queries of other ranks. Call now and then in a
+/// long wait.
 pub(super) fn others(waiting: &Comm) {
     report::serve(waiting);
     if OPEN.len() > 1 {

@@ -9,7 +9,7 @@
 //! threads share the second list. Two of them meet in one entry only if 64 operations start while
 //! one is being noted; a report may then show a mixture, nothing else depends on it.
 //!
-//! As every operation passes here, this is also where a trace hears of them.
+//! Every operation passes here, so this is also where operations are reported to a trace.
 
 use super::call::{Call, Kind};
 use crate::runtime::trace;
@@ -19,7 +19,7 @@ use std::array;
 use std::iter::from_fn;
 use std::ptr;
 
-/// So many operations before it is written, an entry is asked for.
+/// An entry is prefetched this many operations before it is written.
 const AHEAD: usize = 4;
 
 /// Operations kept.
@@ -105,7 +105,7 @@ impl List {
     }
 }
 
-/// See the module's text.
+/// Flight recorder of one communicator: its last operations, kept for reports.
 #[repr(C)]
 pub(super) struct Recorder {
     /// The first thread's mark, or [`NOBODY`].
@@ -125,7 +125,7 @@ pub(super) struct Ticket(u64);
 const NOBODY: usize = 1;
 /// It is in the shared list.
 const SHARED: u64 = 1;
-/// A trace has heard of its begin.
+/// Its begin was reported to a trace.
 const TRACED: u64 = 2;
 const KIND_SHIFT: u32 = 56;
 
@@ -181,7 +181,7 @@ impl Recorder {
         self.begin_usual(epoch::thread_mark(), call.words())
     }
 
-    /// The same where nothing is traced, of the thread with that mark.
+    /// Notes an operation that starts while nothing is traced. `mark` is the calling thread's.
     #[inline(always)]
     pub(super) fn begin_usual(&self, mark: usize, words: [u64; 3]) -> Ticket {
         if self.is_first(mark) {
@@ -192,7 +192,8 @@ impl Recorder {
         self.begin_other(first, second, third)
     }
 
-    /// The same of the usual message, which begins and ends in one call.
+    /// Notes a message of the fast path, which begins and ends in one call, while nothing is
+    /// traced. `mark` is the calling thread's.
     #[inline(always)]
     pub(super) fn note(&self, mark: usize, words: [u64; 3]) -> Noting<'_> {
         if self.is_first(mark) {
@@ -208,13 +209,15 @@ impl Recorder {
         let number = self.own.noted.load(Ordering::Relaxed) + 1;
         self.own.noted.store(number, Ordering::Relaxed);
         let entry = self.own.note(number, words, None);
-        // By the time that it is used again, large messages may have pushed it out of the nearer
-        // caches. (At the list's end what comes after that is asked for: no matter.)
+        // By the time that an entry is used again, large messages may have evicted it from the
+        // nearer caches. (At the list's end this prefetches what comes after the list, which is
+        // harmless.)
         hints::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
         Noting { entry, number }
     }
 
-    /// The same of a communicator's first operation, or of a thread that is not the first.
+    /// Notes the start of a communicator's first operation, or of one by a thread that is not the
+    /// first.
     #[cold]
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {

@@ -170,7 +170,8 @@ impl Schedule {
         self.poll_with(comm, |started, _| comm.poll(started))
     }
 
-    /// The same, asking after an operation with a rank by `ask`.
+    /// Polls the pending operations, each by `ask` with its peer, and takes those that are over off
+    /// the list. True if any was.
     #[inline]
     pub(super) fn poll_with(
         &mut self,

@@ -1,10 +1,10 @@
 //! Messages whose buffer the host cannot reach: they go through host memory of the library's own.
 //!
-//! A message of more than `PART` bytes goes in parts where the transport can send what is still
-//! being written (`Pipeline::isend_filling`) and tells what has arrived: the next part is copied
-//! while the one before travels. The parts are nobody else's business: it is one message, and the
-//! other rank's buffer may be any memory. Otherwise all of it is copied before the send, and after
-//! the receive.
+//! A message of more than `PART` bytes is pipelined in parts where the transport can send a buffer
+//! that is still being written (`Pipeline::isend_filling`) and reports what has arrived: the next
+//! part is copied while the previous one is in flight. The other rank does not depend on the parts:
+//! it is one message, and the other rank's buffer may be any memory. Otherwise the whole message is
+//! copied before the send, and after the receive.
 //!
 //! Some transports move large ones as they are (`direct`): then nothing is copied, unless one of
 //! the sides cannot.
@@ -136,22 +136,23 @@ enum Reach {
     Staged,
 }
 
-/// Whether a message's buffer has to be staged. Only asked while there is memory that the host
+/// Whether a message's buffer has to be staged. Only called while there is memory that the host
 /// cannot reach.
 #[cold]
 pub(super) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? == Reach::Staged)
 }
 
-/// Whether the host cannot reach it, which is all that counts where the library itself has to do
-/// with the bytes: those of collectives and of messages that were probed.
+/// Whether the host cannot reach a buffer. Only this counts where the library itself accesses the
+/// bytes: those of collectives and of messages that were probed.
 #[cold]
 pub(super) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
-/// The same where a message begins later than its buffer was named: what `was` hidden then must be
-/// so still.
+/// Whether the host cannot reach the buffer of a message that begins later than the call that named
+/// the buffer. Fails if the buffer `was` hidden at that call and no longer is: it was freed
+/// meanwhile.
 #[cold]
 pub(super) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
     let is_so = is_hidden(comm, buffer)?;
@@ -458,12 +459,14 @@ impl Staged {
         self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
     }
 
-    /// Withdraws it; `Some` = it had been matched, and is over now.
+    /// Cancels the message and waits until that is decided. `Some`: it had been matched, and is
+    /// over now.
     pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         withdrawing::until(&comm.link, || self.try_take_back(comm))
     }
 
-    /// The same without waiting. Pending: it has been matched and is not over.
+    /// Cancels the message without waiting. `Some`: it had been matched, and is over now. Pending:
+    /// it has been matched and is not over.
     pub(super) fn try_take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Ended>>> {
         let mut ended = self.poll(comm)?;
         if ended.is_none() {

@@ -1,4 +1,4 @@
-//! Whether a communicator is open, with its size, in one word: every message asks for both.
+//! Whether a communicator is open, with its size, in one word: every message reads both.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -64,8 +64,8 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("communicator", TAG, handle.id))
 }
 
-/// The same for the usual call. `None`: it needs a closer look, or a call further up this thread
-/// waits too.
+/// Returns a handle's communicator for a call that will wait, on the fast path. `None`: the call
+/// needs the general path (`hold`), or a call further up this thread waits too.
 #[inline(always)]
 #[must_use]
 pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
@@ -79,10 +79,10 @@ pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
     put(&comm)
 }
 
-/// The same for one that nothing moves on.
+/// Puts a communicator that `progress` does not move on under a fresh handle.
 pub(super) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
     match TABLE.insert(Arc::clone(comm)) {
-        // Nobody else knows the handle yet.
+        // No other thread has the handle yet.
         Some(id) => {
             comm.slot.set(TABLE.slot_ref(id), id);
             comm.recorder.belongs_to(id);
@@ -130,7 +130,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     check_outside(comm, "dtl_comm_destroy")?;
     request::check_revocable(comm)?;
     let has_failed = absence::has_failed(comm);
-    // First, so that who waits on one of its requests hears CANCELED.
+    // First, so that a thread that waits for one of its requests gets CANCELED.
     comm.standing.set(State::Closed);
     // Who found it open has put its request under a handle when it leaves.
     if !epoch::let_others_leave(LONGEST_START) {

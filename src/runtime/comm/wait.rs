@@ -1,4 +1,4 @@
-//! Waiting for requests: one, all, any, some; and asking without waiting.
+//! Waiting for requests, and testing them without waiting: one, all, any, some.
 
 use super::call::Kind;
 use super::report::{self, Inquiry};
@@ -16,7 +16,7 @@ fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))
 }
 
-/// Where an outcome will be told. (All zero, which needs no constant to be read.)
+/// Empty outcome, for a test or wait to fill. (All zero, so that no constant has to be loaded.)
 #[inline(always)]
 pub fn untold() -> Outcome {
     (Done { source: 0, status: DTL_SUCCESS, word: 0, size: 0 }, Ok(()))
@@ -25,14 +25,14 @@ pub fn untold() -> Outcome {
 /// A wait that lasts as long as this does not look at the clock first.
 const SHORT_NS: u64 = 100_000;
 
-/// Whether a request is a message that is over, or is within some microseconds, asked in the
-/// shortest way: then its outcome is `told`, and its handle is stale. False: `test` knows more.
+/// Fast path of test and wait: true if the request is a message that is over, or is over within
+/// some microseconds. Its outcome is then in `told`, and its handle is stale. False: call `test`.
 #[inline(always)]
 pub fn is_over(inside: &Guard, handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> bool {
     request::is_over(inside, handle, told, timeout_ns >= SHORT_NS)
 }
 
-/// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it
+/// Polls a request. True: it is over, its outcome is in `told`, and its handle is stale unless it
 /// is persistent.
 pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
     match request::ask(inside, handle, told)? {
@@ -50,7 +50,7 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
     }
 }
 
-/// Waits for a request. `Err` = it is still alive (TIMEOUT), stale, or asking failed.
+/// Waits for a request. `Err`: it is still alive (TIMEOUT), stale, or the poll failed.
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     let mut told = untold();
     let inside = epoch::enter();
@@ -62,7 +62,7 @@ fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     Ok(told)
 }
 
-/// The same for one that was active a moment ago. Outside of the epoch.
+/// Waits for a request that was active a moment ago. Called outside of the epoch.
 pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<()> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
@@ -112,10 +112,11 @@ fn completed_elsewhere() -> Error {
     Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
-/// Who gives up a collective after that long says where the others are.
+/// A wait for a collective that gives up reports where the other ranks are if its time limit is at
+/// least this long.
 const REPORTED_NS: u64 = 100_000_000;
 
-/// The question to the others, of a wait that says where they are if it is in vain.
+/// Query to the other ranks, for a wait that reports where they are if it gives up.
 #[cold]
 fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<Inquiry> {
     let is_collective = || request::name_of(handle).1.is_some_and(Kind::is_collective);
@@ -159,8 +160,8 @@ pub fn wait_all(
         if handle.id == 0 {
             continue;
         }
-        // Once time is up, the rest are asked once each. One may be stale: it was listed twice, or
-        // another thread has completed it meanwhile.
+        // Once time is up, the remaining requests are polled once each. One may be stale: it was
+        // listed twice, or another thread has completed it meanwhile.
         let (done, result) = match wait(handle, deadline.left_ns()) {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
@@ -188,15 +189,16 @@ fn handle_at(requests: &[dtl_request_t], index: usize) -> dtl_request_t {
     requests.get(index).copied().unwrap_or(dtl_request_t::NULL)
 }
 
-/// One that could not be asked, or is persistent, is alive: its handle stays the caller's.
+/// Clears the handle of a request that has ended. A request that could not be polled, or is
+/// persistent, is alive: its handle stays the caller's.
 fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
     if let Some(slot) = requests.get_mut(index).filter(|slot| !request::is_alive(**slot)) {
         *slot = dtl_request_t::NULL;
     }
 }
 
-/// Asks after all: true, everything told and the first failure if all are over, else nothing is
-/// told.
+/// Polls all requests. If all are over: true, each completion is passed to `tell`, and the first
+/// failure is returned. Otherwise nothing is passed.
 pub fn test_all(
     requests: &mut [dtl_request_t],
     mut tell: impl FnMut(usize, &Done),
@@ -283,7 +285,8 @@ fn take_over(
     Ok((taken, active))
 }
 
-/// As `request::end_with_comm`, of one whose communicator is to be found yet.
+/// Looks up the communicator of an active request, which is closed, and ends the request. `None`:
+/// its operation cannot be cancelled, or not yet, so it goes on.
 fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     match request::comm_of(handle) {
         Some(comm) => request::end_with_comm(&comm, handle),
@@ -291,7 +294,7 @@ fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     }
 }
 
-/// Ends those with ranks that are absent.
+/// Ends the messages to and from absent ranks.
 fn end_all_absent(requests: &[dtl_request_t]) {
     for handle in requests {
         if let Some(comm) = request::comm_of(*handle) {

@@ -1,4 +1,4 @@
-//! Operations that are taken back: asked for once, or until the transport lets go of the buffer.
+//! Cancelling operations: requested once, or until the transport lets go of the buffer.
 
 use super::Comm;
 use super::link::Link;
@@ -52,8 +52,9 @@ impl Link {
         until(self, || self.try_withdraw(op))
     }
 
-    /// The same without waiting. Pending: it has been matched and is not over. To be asked again,
-    /// as what had been matched may be free again: its sender may have withdrawn the message.
+    /// Cancels an operation without waiting. `Some`: it had completed before it could be cancelled.
+    /// Pending: it has been matched and is not over. Call again then, as what had been matched may
+    /// be free again: its sender may have cancelled the message.
     fn try_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
         let withdrawn = self.ask_to_withdraw(op);
         if withdrawn.is_err() {
@@ -83,7 +84,8 @@ impl Comm {
         until(&self.link, || self.try_take_back(started))
     }
 
-    /// The same without waiting. Pending: as `Link::try_withdraw`.
+    /// Cancels a started operation without waiting. `Some`: it had completed before that. Pending:
+    /// it has been matched and is not over; call again, as the match may be undone.
     pub(super) fn try_take_back(&self, started: Started) -> Result<Poll<Option<Done>>> {
         Ok(match started {
             Started::Nothing => Poll::Ready(Some(Done::NOBODY)),

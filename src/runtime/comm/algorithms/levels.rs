@@ -56,7 +56,8 @@ impl Levels {
         }
     }
 
-    /// The same as another rank has them: for who looks at the steps of several.
+    /// Changes the rank whose view of the nodes this is, for a caller that generates the steps of
+    /// several ranks.
     pub(crate) fn set_rank(&mut self, rank: i32) {
         self.rank = rank;
     }

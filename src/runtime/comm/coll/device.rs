@@ -141,7 +141,7 @@ fn refusal(name: &str, why: &str) -> Error {
     Error::new(DTL_ERROR_NOT_SUPPORTED, text)
 }
 
-/// Starts one if it is not, and asks after it.
+/// Starts the collective if it is not started, and polls it.
 pub(in crate::runtime::comm) fn advance(
     comm: &Comm,
     args: &CollArgs,
@@ -189,7 +189,8 @@ pub(in crate::runtime::comm) fn attach(
     let invited = if comm.rank == 0 { mine.invitation() } else { Ok(Invitation::default()) };
     let words = *invited.as_ref().unwrap_or(&Invitation::default());
     let (_, invitation) = together(&comm, invited, words)?;
-    // That in which all say that they have met; who has not tells the others that it does not come.
+    // The collective in which all ranks confirm that they have met. A rank that has not met
+    // notifies the others that it does not come.
     let number = u64::from(comm.sequence.load(Ordering::Relaxed));
     if let Err(error) = meet(&comm, mine.as_ref(), &invitation, number) {
         mine.give_up();
@@ -208,7 +209,8 @@ pub(in crate::runtime::comm) fn attach(
     Ok(comm)
 }
 
-/// Tells the others how this rank fares, and some words. Those of rank 0, if all fare well.
+/// Reports this rank's status and some words to the other ranks. Returns the words of rank 0 if no
+/// rank has failed.
 fn together<T>(comm: &Comm, mine: Result<T>, words: Invitation) -> Result<(T, Invitation)> {
     let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
     let says: Vec<u64> = std::iter::once(status).chain(words).collect();

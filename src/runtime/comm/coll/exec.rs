@@ -79,8 +79,7 @@ pub(in crate::runtime::comm) struct Beginning {
 }
 
 impl Beginning {
-    /// Its number, as collectives tell it; of all that are under way at once, it is this one's
-    /// alone.
+    /// The collective's number, which is unique among all that are in flight at once.
     fn number(&self) -> u32 {
         self.call.tag as u32
     }
@@ -202,7 +201,8 @@ impl Comm {
         self.try_enter(mark).map_or_else(|| self.enter_with_care(call.kind.name(), mark), Ok)
     }
 
-    /// The same of the usual case, by the thread of that mark.
+    /// Enters a collective on the fast path; `mark` is the calling thread's. `None`: take the
+    /// general path (`enter_with_care`).
     #[inline(always)]
     pub(in crate::runtime::comm) fn try_enter(&self, mark: usize) -> Option<Taken> {
         let is_well =
@@ -343,7 +343,7 @@ impl Run {
         &self.call
     }
 
-    /// The same with what stands for buffers that get their results when it is over.
+    /// Returns the run with the staging of buffers that get their results when the run is over.
     pub(in crate::runtime::comm) fn with(self, stage: Stage) -> Run {
         Run { stage: Some(Box::new(stage)), ..self }
     }
@@ -386,7 +386,7 @@ impl Run {
             }
             match (&self.work, &comm.flat) {
                 (Work::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
-                // Nothing that the transport hears of ends it.
+                // No event of the transport ends it.
                 (Work::Device(..), _) => backoff.pause(),
                 _ => comm.pause(&mut backoff),
             }
@@ -431,7 +431,7 @@ impl Run {
         matches!(&self.work, Work::Steps(schedule) if schedule.is_in_use())
     }
 
-    /// Takes back what is in flight and tells the others that this rank does not go on.
+    /// Cancels what is in flight, and notifies the other ranks that this rank does not go on.
     pub(in crate::runtime::comm) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             Work::Steps(schedule) => schedule.abandon(comm),
@@ -448,8 +448,8 @@ impl Run {
     }
 }
 
-/// An error with where the ranks are. They are asked after the first failure; those that follow
-/// from it would only wait for the same answers.
+/// Returns an error that includes where the ranks are. They are queried after the first failure
+/// only: failures that follow from it would wait for the same answers.
 #[cold]
 fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &Inquiry) -> Error {
     if !comm.is_broken() {

@@ -1,6 +1,6 @@
 //! Collectives of memory that the host cannot reach: where the communicator has collectives of such
 //! memory, they are those (`device`); else they run on host memory that stands for it, filled
-//! before they begin and copied back when they are over. One load tells that there is no such
+//! before they begin and copied back when they are over. One load decides that there is no such
 //! memory.
 //!
 //! The library's own, as all ranks have to take part alike, whatever memory each has: no rank knows

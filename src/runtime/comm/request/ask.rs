@@ -1,4 +1,4 @@
-//! How a request is asked after: the usual case, a message, as short as can be.
+//! Polling of a request. Its fast path, a message, is as short as possible.
 
 use super::super::p2p::Started;
 use super::super::recorder::Ticket;
@@ -14,9 +14,9 @@ use crate::sys::handles::slot_map::{Locked, Missed};
 use crate::sys::sync::hints;
 use std::task::Poll;
 
-/// How a request stands for who asks after it.
+/// State of a request, as a poll returns it.
 pub(in crate::runtime::comm) enum Asked {
-    /// It is over, who asks has been told, and its handle is stale unless it is persistent.
+    /// It is over, the caller has its outcome, and its handle is stale unless it is persistent.
     Over,
     /// Persistent, and not started.
     AtRest,
@@ -34,8 +34,8 @@ impl Asked {
     }
 }
 
-/// Asks after a request without waiting; if it is over, its outcome is `told`. Another thread that
-/// does so just now is not waited for. `told` has told nothing yet (`wait::untold`).
+/// Polls a request without waiting, and writes its outcome to `told` if it is over. Does not wait
+/// for another thread that polls it at the same time. On entry, `told` is empty (`wait::untold`).
 pub(in crate::runtime::comm) fn ask(
     inside: &Guard,
     handle: dtl_request_t,
@@ -54,9 +54,9 @@ pub(in crate::runtime::comm) fn ask(
     })
 }
 
-/// The usual case by itself, for the call that must be short and perhaps `waits` for nothing else:
-/// whether a request is a message that is over, or is within some microseconds. Then its outcome is
-/// `told`. False: `ask`.
+/// Fast path of test and wait: true if the request is a message that is over, or is over within
+/// some microseconds if the caller `waits` for nothing else. Its outcome is then in `told`. False:
+/// call `ask`.
 #[inline(always)]
 pub(in crate::runtime::comm) fn is_over(
     inside: &Guard,
@@ -70,8 +70,8 @@ pub(in crate::runtime::comm) fn is_over(
     matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
 }
 
-/// Asks after a message; its request ends with it. Right where it is asked: outcomes that are
-/// handed on by value, from a function to the next, take longer than the question.
+/// Polls a message; its request ends with it. Inlined into the caller, as returning outcomes by
+/// value from one function to the next takes longer than the poll.
 #[inline(always)]
 fn end_message(
     inside: &Guard,
@@ -102,7 +102,8 @@ fn end_message(
 }
 
 impl Comm {
-    /// Asks after an operation; who waits and has nothing else to look after hears it at once.
+    /// Polls an operation. A caller that `waits` and has nothing else to move on gets its end at
+    /// once.
     #[inline(always)]
     fn hear(&self, op: OpId, told: &mut Done, waits: bool) -> Poll<Result<()>> {
         let Some(asking) = &self.asking else { return self.link.part().test(op, told) };

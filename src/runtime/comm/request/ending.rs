@@ -86,8 +86,8 @@ pub(in crate::runtime::comm) fn end_with_comm(
     }
 }
 
-/// Ends a message to or from a rank that is absent, as if the rank had died: who asks next hears of
-/// it.
+/// Ends a message to or from an absent rank as if the rank had died. The next test or wait returns
+/// that outcome.
 pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();
@@ -125,7 +125,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
                 was_there = true;
                 ended
             }
-            // Who waited for it has heard of its end.
+            // The thread that waited for the request has taken its outcome.
             Err(Missed::Stale) if was_there => Ok(Poll::Ready(())),
             Err(missed) => Err(missed_by(handle, &missed)),
         }
@@ -147,13 +147,14 @@ fn try_destroy(request: &mut Request, comm: &Comm) -> Then<Result<Poll<()>>> {
     }
 }
 
-/// How often a request is asked for that somebody looks at.
+/// Number of attempts to lock a request that another call polls.
 const PATIENCE: usize = 64;
 
-/// The same at a communicator's end, also of what cannot be taken back. It may come in the midst of
-/// a look at another's request, whose thread moved this one on and has its last share: so nobody
-/// who looks is waited for for ever. Who looks at a request of this one's finds no communicator,
-/// and is gone at once.
+/// Ends all requests of a communicator that ends, also those whose operation cannot be cancelled.
+/// This may run in the middle of a poll of another communicator's request, by a thread that moved
+/// this communicator on and holds its last reference. So the wait for a call that polls a request
+/// is bounded. A call that polls a request of this communicator finds no communicator and returns
+/// at once.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
     for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
         for _ in 0..PATIENCE {

@@ -141,7 +141,8 @@ pub fn isend_on(
     put(comm, &plan, Operation::Other(Box::new(Other::Gated(gated))))
 }
 
-/// An event orders the work of its own backend: of another one's memory it says nothing.
+/// Checks that device memory is of the event's backend. An event orders the work of its own backend
+/// only, not work on another backend's memory.
 fn check_home(data: Data, event: &Event) -> Result<()> {
     match hidden::allocation_of(data.bytes)? {
         Some(allocation) if allocation.hidden && allocation.backend != event.home().handle() => {

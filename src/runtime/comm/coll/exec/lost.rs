@@ -53,8 +53,8 @@ impl Run {
         }
     }
 
-    /// Because of the ranks that are gone. One that had given the collective up, and has destroyed
-    /// the communicator since, is not the reason: it has said which ranks are.
+    /// Because of the ranks that are gone. A rank that gave the collective up, and has destroyed
+    /// the communicator since, is not the reason: its notice names the ranks that are.
     #[cold]
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
@@ -72,7 +72,7 @@ impl Run {
     }
 
     /// Another rank has given it up, or one before it. If that is because of ranks that are gone,
-    /// these are the reason here, too: the others need not be asked where they are.
+    /// these are the reason here, too: the other ranks need not be queried for where they are.
     #[cold]
     fn given_up(&self, comm: &Comm, first: &GivenUp, inquiry: &Inquiry) -> Error {
         if let Some(gone) = first.cause(comm) {
@@ -87,7 +87,7 @@ impl Run {
     }
 
     /// The rank that this one waited for may be gone because it had given the collective up, and
-    /// said why.
+    /// reported why.
     #[cold]
     pub(super) fn with_cause(&self, comm: &Comm, error: Error) -> Error {
         if comm.is_broken() {

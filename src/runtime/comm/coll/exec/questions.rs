@@ -1,4 +1,4 @@
-//! What a long wait for a collective asks the other ranks.
+//! Queries to the other ranks in a long wait for a collective.
 
 use super::report_on;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
@@ -8,7 +8,7 @@ use crate::runtime::comm::call::Call;
 use crate::runtime::comm::report::{self, Inquiry};
 use crate::sys::sync::clock::now_ns;
 
-/// A long wait asks the others now and then whether they are in the same collective.
+/// Queries of a long wait, now and then, whether the other ranks are in the same collective.
 pub(super) struct Questions {
     since: u64,
     next_ns: u64,
