@@ -137,7 +137,7 @@ impl Comm {
     }
 
     /// Why an operation with one rank cannot complete. Others that are gone are not the reason,
-    /// unless the communicator does not know what has become of this one.
+    /// unless the communicator has no record of what has become of this one.
     pub(super) fn peer_gone_text(&self, peer: i32) -> String {
         if self.failed_ranks().contains(&peer) {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());

@@ -1,12 +1,13 @@
 //! Survivors agree on who they are, and get a communicator of their own.
 //!
 //! Flooding: in each round every rank sends the set of ranks that it knows to have failed to all
-//! others, and takes theirs in. A rank that heard its own set from everybody in it decides, and
-//! says so in the next round's message; who hears a decision adopts it and passes it on. A rank can
-//! only miss another's message by its death, so no two survivors decide differently: who does not
-//! decide in a round in which somebody did goes on to the next, where the decision reaches it,
-//! unless all who had it died first. (Early-deciding flooding consensus with a perfect failure
-//! detector: Charron-Bost and Schiper, "Uniform consensus is harder than consensus", 2004.)
+//! others, and takes theirs in. A rank that received its own set from every rank outside of that
+//! set decides, and publishes that in the next round's message. A rank that receives a decision
+//! adopts it and passes it on. A rank can only miss another's message by its death, so no two
+//! survivors decide differently: a rank that does not decide in a round in which another one did
+//! goes on to the next, where the decision reaches it, unless all who had it died first.
+//! (Early-deciding flooding consensus with a perfect failure detector: Charron-Bost and Schiper,
+//! "Uniform consensus is harder than consensus", 2004.)
 //!
 //! An agreement that does not end within the time limit is suspended, not abandoned: its receives
 //! stay posted and its words stay valid, and the next call on this rank continues it. So a late
@@ -29,7 +30,7 @@ use crate::sys::sync::backoff::Backoff;
 /// Rounds of one agreement have tags of their own.
 const ROUNDS: u32 = 1 << 12;
 
-/// What a rank says in a round.
+/// Message of a rank in a round.
 #[derive(Clone, PartialEq, Eq)]
 struct Word {
     decided: bool,
@@ -38,12 +39,12 @@ struct Word {
     /// By rank.
     failed: Vec<bool>,
     /// By rank: the place that it has reserved for the new communicator's board, as far as that is
-    /// known. Who decides has heard those of all survivors. Empty if there are too many ranks for a
-    /// board.
+    /// known. A rank that decides has received those of all survivors. Empty if there are too many
+    /// ranks for a board.
     places: Vec<u32>,
 }
 
-/// Ranks of a communicator beyond which no places are told: boards have few ranks.
+/// Ranks of a communicator beyond which no places are sent: boards have few ranks.
 const MOST_PLACES: usize = 64;
 
 fn places_told(size: usize) -> usize {
@@ -137,7 +138,7 @@ fn continue_shrink(
     let reached = agreement.reach(comm);
     comm.recorder.end(ticket);
     reached?;
-    // The survivors have told this one that they shrink before they said their words.
+    // The survivors have sent notices that they shrink before their words.
     report::serve_own(comm);
     let decision = &agreement.mine;
     if !decision.survivors().contains(&comm.rank) {
@@ -376,7 +377,7 @@ fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
 }
 
 impl Word {
-    /// Ranks that this one says have failed and `known` does not.
+    /// Returns the ranks that this word reports as failed and `known` does not.
     fn survivors_missing_from(&self, known: &[bool]) -> Vec<i32> {
         let pairs = (0..).zip(self.failed.iter().zip(known));
         pairs.filter(|(_, (theirs, ours))| **theirs && !**ours).map(|(rank, _)| rank).collect()

@@ -13,7 +13,7 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a key says.
+/// Callbacks of a key, and their argument.
 #[derive(Clone, Copy)]
 pub struct Key {
     /// On duplication; none = not copied.

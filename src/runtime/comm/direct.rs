@@ -4,8 +4,8 @@
 //! short, or whose other side cannot be reached, is staged in the middle of its way.
 //!
 //! The bytes are copied by the thread that waits for the message, or makes progress for it: with no
-//! lock but the request's, as all that is staged (`staging`). A backend is asked for a dma-buf by
-//! the thread that starts the message, with no lock.
+//! lock but the request's, as all that is staged (`staging`). The thread that starts the message
+//! gets the dma-buf from the backend, and holds no lock then.
 
 use super::link::Class;
 use super::p2p::Started;
@@ -22,14 +22,15 @@ use crate::sys::os::fd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// How a message's buffer, which is staged otherwise, goes as it is; `None`: it does not.
+/// Makes the host shadow of a message's device buffer, which the transport then transfers directly.
+/// `None`: the buffer is staged.
 pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
     let Some(direct) = comm.link.direct() else { return Ok(None) };
     if buffer.len() <= direct.above() || direct.refusal().is_some() {
         return Ok(None);
     }
     let Some((all, allocation)) = hidden::allocation_at(buffer)? else { return Ok(None) };
-    // What another process or library allocated goes without a word.
+    // Memory that another process or library allocated is staged without an explanation.
     if !allocation.hidden || allocation.imported {
         return Ok(None);
     }
@@ -51,7 +52,8 @@ pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
     Ok(Some(Arc::new(Twin::new(buffer, hold))))
 }
 
-/// What was freed meanwhile is not kept.
+/// Checks that the buffer is still in the allocation `was`. Memory that was freed meanwhile is not
+/// kept.
 fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     match hidden::allocation_of(buffer)? {
         Some(is) if is.serial == was.serial => Ok(()),
@@ -87,13 +89,14 @@ pub(super) fn text(direct: &dyn Direct) -> String {
     )
 }
 
-/// The same where nothing goes directly any more.
+/// Describes for `dtl_explain` how buffers go once none goes directly any more, and why.
 pub(super) fn refused(why: &str) -> String {
     format!("staged through host memory, each message as a whole: {why}")
 }
 
 impl Comm {
-    /// As `start_send`, of a twin whose host memory is `host`.
+    /// Starts to send a device buffer by its host shadow `twin`, whose host memory is `host`. Sends
+    /// from `host` if the link transfers nothing directly.
     pub(super) fn start_send_twin(
         &self,
         host: Region,
@@ -109,7 +112,8 @@ impl Comm {
         direct.isend(host, twin, self.outer(dest), word, mode).map(Started::Op)
     }
 
-    /// As `start_recv`.
+    /// Starts to receive into a device buffer by its host shadow `twin`, whose host memory is
+    /// `host`. Receives into `host` if the link transfers nothing directly.
     pub(super) fn start_recv_twin(
         &self,
         host: Region,

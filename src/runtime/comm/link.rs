@@ -102,7 +102,8 @@ impl Link {
         link
     }
 
-    /// The same where device memory need not be staged, if the transport takes some.
+    /// Returns the link with direct transfers of device memory, which need no staging, if the
+    /// transport takes such memory.
     pub(super) fn with_direct(mut self) -> Self {
         let named = self.transport.properties().device_memory_of.and_then(registry::lookup);
         self.direct = named.map(|backend| backend.handle());
@@ -165,7 +166,7 @@ impl Link {
         }
     }
 
-    /// Between two polls of an operation.
+    /// Pauses between two polls of an operation.
     pub(super) fn pause(&self, backoff: &mut Backoff) {
         // What others do for collectives that were started wakes nobody who waits for something
         // else.
@@ -175,7 +176,7 @@ impl Link {
         });
     }
 
-    /// The same of something else than an operation, with a sleep of its own.
+    /// Pauses between two polls of something else than an operation, with `rest` as its sleep.
     #[inline]
     pub(super) fn pause_with(
         &self,

@@ -1,4 +1,4 @@
-//! Communicators: everything a C program asks of one, made from what a transport does.
+//! Communicators: all that a C program calls on one, implemented by what a transport does.
 //!
 //! `table` has them by their handles. `open` finds or makes one on a `link`, `group` makes one from
 //! another. `p2p` sends and receives, `probing` looks for messages, `message` keeps what was probed
@@ -87,18 +87,17 @@ pub struct Comm {
     sequence: AtomicU32,
     /// Collectives of a device's memory, of a kind that has them.
     device: Option<Box<coll::device::Part>>,
-    /// How device buffers go: what was told of it (`staging`).
+    /// Bits of what `dtl_explain` was already given on the path of device buffers (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
-    /// Whether the transport is perhaps for some threads only, and says which
-    /// (`ThreadCheck::admit`).
+    /// Whether the transport may be for some threads only; `ThreadCheck::admit` decides which.
     is_for_some: bool,
     link: Within<dyn Transport, Link>,
     context: u32,
     standing: Standing,
     /// `None`: all ranks of the link, in their order.
     members: Option<Box<Members>>,
-    /// How the transport's operations are asked after, if it says how.
+    /// How to poll the transport's operations directly (`foreign_test`), if it publishes that.
     asking: Option<Arc<Asking>>,
     recorder: recorder::Recorder,
     /// The transport's.
@@ -207,7 +206,7 @@ impl Comm {
     }
 
     /// By rank: the number of its node; nodes are numbered by their lowest ranks. `None`: the
-    /// transport does not tell, or has one node.
+    /// transport does not report them, or has one node.
     #[must_use]
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.properties().nodes.as_ref()?;
@@ -252,7 +251,7 @@ impl Comm {
         self.members.as_ref().map_or(rank, |members| members.outer(rank))
     }
 
-    /// A completion with its source as this communicator counts.
+    /// Returns a completion with its source as a rank of this communicator.
     #[inline(always)]
     fn inner(&self, done: Done) -> Done {
         let Some(members) = &self.members else { return done };
@@ -265,7 +264,7 @@ impl Comm {
         self.members.as_ref().map_or(outer, |members| members.inner(outer).unwrap_or(outer))
     }
 
-    /// The same in its place.
+    /// Changes a completion's source to a rank of this communicator, in place.
     #[inline(always)]
     fn tell_inner(&self, done: &mut Done) {
         if let Some(members) = &self.members {
@@ -278,7 +277,7 @@ impl Comm {
         link::word(self.context, class, tag)
     }
 
-    /// The word of the program's own message with a tag that is known to be one.
+    /// The match bits of a message of the program, whose tag is already checked.
     #[inline(always)]
     fn usual_word(&self, tag: i32) -> u64 {
         u64::from(self.context) << 32 | u64::from(tag as u32)
@@ -351,11 +350,11 @@ impl Comm {
 
     /// What has become of them.
     fn failed_how(&self) -> &'static str {
-        // What the transport says may be that it does not reach one that lives.
+        // The transport's text may be that it does not reach a rank that is alive.
         if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
     }
 
-    /// What the transport says of that, to go behind it.
+    /// Returns the transport's text on the failure, to append to an error text.
     fn failed_why(&self) -> String {
         self.link.failure_text().map_or(String::new(), |said| format!(": {said}"))
     }

@@ -29,9 +29,9 @@ pub(super) enum Started {
     Sent,
     /// In the transport's hands.
     Op(OpId),
-    /// The same, a receive from any rank: a death ends it.
+    /// A receive from any rank in the transport's hands: a death ends it.
     FromAny(OpId),
-    /// As `Op`, of a persistent request.
+    /// An operation of a persistent request in the transport's hands.
     Kept(OpId),
 }
 
@@ -42,7 +42,7 @@ impl Started {
         if begun == OpId::COMPLETED { Started::Sent } else { Started::Op(begun) }
     }
 
-    /// The same of a persistent request.
+    /// Returns the operation marked as one of a persistent request.
     pub(super) fn kept(self) -> Started {
         match self {
             Started::Op(op) => Started::Kept(op),
@@ -86,7 +86,7 @@ impl Comm {
         self.send_to(class, data, dest, tag, mode)
     }
 
-    /// The same to a rank.
+    /// Starts a send to a rank, which is not DTL_PROC_NULL.
     #[inline(always)]
     pub(super) fn send_to(
         &self,
@@ -100,8 +100,7 @@ impl Comm {
         transport.start_send(data, dest, word, mode, false).map(Started::of)
     }
 
-    /// As `start_send` (standard), of bytes that are still being written; `None`: the transport
-    /// does not.
+    /// Starts a standard send of bytes that are still being written. `None`: the transport cannot.
     pub(super) fn start_filling(
         &self,
         data: Region,
@@ -187,7 +186,7 @@ impl Comm {
         }
     }
 
-    /// What a send that is over tells: nothing that matters.
+    /// Fills the completion of a send that is over, if it is needed. None of its values matters.
     #[inline(always)]
     pub(super) fn tell_sent(&self, told: &mut Done) {
         if !told.is_unasked() {
@@ -318,7 +317,7 @@ pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "tag {tag}: use 0 to {DTL_TAG_MAX}, or DTL_ANY_TAG")
 }
 
-/// A message's buffer, and what the caller says of its elements.
+/// A message's buffer, and the caller's count and type of its elements.
 #[derive(Clone, Copy)]
 pub struct Data {
     /// The bytes.
@@ -344,8 +343,8 @@ fn send_kind(mode: SendMode) -> Kind {
     }
 }
 
-/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]), and
-/// where it stands. `None`: look closer.
+/// Finds a handle's communicator and its slot for a message of the fast path (see
+/// [`Comm::is_usual`]) to or from `peer`. `None`: take the general path.
 #[inline(always)]
 #[must_use]
 pub fn visit_for(
@@ -361,7 +360,8 @@ pub fn visit_for(
 /// A communicator for as long as a visit lasts, and its slot.
 pub type Found = (EpochRef<Comm>, SlotRef<Comm>);
 
-/// The same for a call that may wait.
+/// Finds a handle's communicator for a message of the fast path (see [`Comm::is_usual`]) to or from
+/// `peer`, in a call that may wait. `None`: take the general path.
 #[inline(always)]
 #[must_use]
 pub fn keep_for(
@@ -374,7 +374,7 @@ pub fn keep_for(
     visit_for(visit, handle, data, peer, tag)?.0.into_hazard()
 }
 
-/// Sends the usual message and returns when the buffer may be used again.
+/// Sends a message of the fast path and returns when the buffer may be used again.
 #[inline(always)]
 pub fn send(comm: &HazardRef<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
     let noting =
@@ -384,8 +384,8 @@ pub fn send(comm: &HazardRef<Comm>, data: Data, dest: i32, tag: i32) -> Result<(
     sent
 }
 
-/// The same in either mode of any message: to none, of memory that the host may not reach, or
-/// wrong.
+/// Sends any message in either mode. It may go to DTL_PROC_NULL, its memory may be out of the
+/// host's reach, and its arguments may be wrong.
 pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
     let path = BufferPath::of_send(comm, data.bytes, dest, mode)?;
@@ -400,7 +400,8 @@ pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
     })
 }
 
-/// Receives the usual message; `told` may say TRUNCATED or RANK_FAILURE.
+/// Receives a message of the fast path. The status of its completion may be TRUNCATED or
+/// RANK_FAILURE.
 #[inline(always)]
 pub fn recv(
     comm: &HazardRef<Comm>,
@@ -416,8 +417,8 @@ pub fn recv(
     received
 }
 
-/// The same of any message: from any rank or none, with any tag, into memory that the host may not
-/// reach, or wrong.
+/// Receives any message. It may come from any rank or DTL_PROC_NULL, with any tag, its memory may
+/// be out of the host's reach, and its arguments may be wrong.
 pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
     check_recv(comm, source, tag)?;
     let path = BufferPath::of_recv(comm, data.bytes)?;
@@ -450,7 +451,7 @@ pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
     exchange(comm, out, into)
 }
 
-/// The same with one buffer: what is received replaces what was sent.
+/// Sends and receives with one buffer: the received message replaces the sent one.
 pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32)) -> Result<Done> {
     check_send(comm, to.0, to.1)?;
     check_recv(comm, from.0, from.1)?;
@@ -485,8 +486,8 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
     })
 }
 
-/// The same of buffers that the host may not reach: the send's parts and the receive's are copied
-/// in turn.
+/// Sends and receives with buffers that the host may not reach: the send's parts and the receive's
+/// are copied in turn.
 #[cold]
 fn exchange_staged(
     comm: &Comm,

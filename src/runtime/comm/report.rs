@@ -1,9 +1,9 @@
-//! Who is in which operation: what ranks tell each other when a collective does not come to its
+//! Hang reports: ranks exchange which operation each is in when a collective does not come to its
 //! end.
 //!
-//! A rank that waits for long asks the others, who answer from inside whatever call they wait in. A
-//! rank that gives a collective up tells all, so that they do not wait for it. Nothing of this is
-//! on the way of a call that completes.
+//! A rank that waits for long queries the others, which answer from inside whatever call they wait
+//! in. A rank that gives a collective up notifies all, so that they do not wait for it. None of
+//! this is on the path of a call that completes.
 
 mod notice;
 mod retired;
@@ -30,17 +30,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How long a report waits for answers.
 const PATIENCE_NS: u64 = 500_000_000;
-/// The same where a time limit is about to pass, or has: nobody is to wait much longer than that.
+/// How long a report waits for answers where a time limit is about to pass or has passed: no call
+/// is to wait much longer than its limit.
 const MOMENT_NS: u64 = 50_000_000;
-/// A collective that waits this long asks the others whether they are in the same one.
+/// A collective that waits this long queries the others whether they are in the same one.
 pub(super) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(super) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
-/// What a communicator knows of the others' operations.
+/// What other ranks have reported of their operations on a communicator.
 #[derive(Default)]
 pub(super) struct Reports {
     heard: Mutex<Heard>,
-    /// Counts what was heard.
+    /// Counts the notices received.
     news: AtomicU64,
     /// Notices that found no room yet.
     sending: Mutex<Vec<Posted>>,
@@ -101,7 +102,8 @@ impl Reports {
 
 fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
     let mut calls: Vec<_> = comm.recorder.latest().take(TOLD - 2).collect();
-    // Many may have begun since: what they wait for is told in any case, and what it is about.
+    // Many operations may have begun since. The one that this rank is stuck in, and the one that
+    // the notice is about, are reported in any case.
     let stuck = comm.recorder.stuck().map(|call| (call, false));
     let meant = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     for more in [stuck, meant].into_iter().flatten() {
@@ -141,7 +143,7 @@ fn tell_present(comm: &Comm, notice: &Notice) {
 const NONE: u64 = absence::HERE;
 
 /// Asks the ranks that this one waits for; they answer when they are in a call. Not all ranks: of
-/// those that wait in vain, some wait for one that is elsewhere, and they tell the others.
+/// those that wait in vain, some wait for one that is elsewhere, and they notify the others.
 pub(super) fn ask(comm: &Comm, awaited: impl Iterator<Item = i32>) {
     let notice = own(comm, Why::Ask, DTL_SUCCESS, NONE);
     awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| tell(comm, rank, &notice));
@@ -157,7 +159,7 @@ pub(super) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
     }
     let mut notice = own(comm, Why::GaveUp, status, number);
     if status == DTL_ERROR_RANK_FAILURE {
-        // The others may not have heard of these ranks.
+        // The others may not have detected that these ranks are gone.
         let told = || comm.reports.given_up(number).map_or_else(Gone::default, |first| first.gone);
         let cause = comm.reports.heard.lock().cause.clone();
         notice.gone = cause.unwrap_or_default().or(told).or(|| comm.gone());
@@ -277,7 +279,7 @@ pub(super) fn mismatch(comm: &Comm, call: &Call) -> bool {
     calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
 }
 
-/// Asks all, also how they called the collective of number `about`, and waits for their answers:
+/// Queries all, also how they called the collective of number `about`, and waits for their answers:
 /// half a second at most, and a moment only beyond a time limit.
 pub(super) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.heard.lock().since_asked.clear();
@@ -285,7 +287,7 @@ pub(super) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     hear_all(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
 }
 
-/// Asks who has not answered yet.
+/// Queries the ranks that have not answered yet.
 fn ask_silent(comm: &Comm, about: Option<i32>) {
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
     let notice = own(comm, Why::Ask, DTL_SUCCESS, number);
@@ -294,7 +296,8 @@ fn ask_silent(comm: &Comm, about: Option<i32>) {
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| tell(comm, rank, &notice));
 }
 
-/// The same of all but those that have given up: where they were when they did is what counts.
+/// Queries all ranks again but those that have given up: where they were when they did is what
+/// counts.
 fn ask_others(comm: &Comm, about: Option<i32>) {
     let mut heard = comm.reports.heard.lock();
     let Heard { latest, since_asked, .. } = &mut *heard;
@@ -319,13 +322,13 @@ fn hear_all(comm: &Comm, limit_ns: u64) {
     }
 }
 
-/// The question to all that comes before a time limit passes, so that their answers are there when
-/// it does: half a second before, or when half of the time is over. Who gives up meanwhile has
+/// Query to all ranks before a time limit passes, so that their answers are there when it does:
+/// half a second before, or when half of the time is over. A rank that gives up meanwhile has
 /// answered with that.
 pub(super) struct Inquiry {
     limit: Deadline,
     due: Deadline,
-    /// When all were asked, and about which collective.
+    /// Time of the query, and the collective that it was about.
     asked: Option<(u64, Option<i32>)>,
 }
 
@@ -340,7 +343,7 @@ impl Inquiry {
         Inquiry::before(Deadline::NEVER, u64::MAX)
     }
 
-    /// Asks, once, if it is time to.
+    /// Sends the query, once, when it is due.
     pub(super) fn ask(&mut self, comm: &Comm, about: Option<i32>) {
         if self.asked.is_none() && self.due.passed() {
             self.asked = Some((now_ns(), about));
@@ -348,8 +351,8 @@ impl Inquiry {
         }
     }
 
-    /// There is something to report: who was asked has half a second, or until the limit, or if it
-    /// has passed a moment.
+    /// Waits for answers before a report: half a second from the query, until the limit if that is
+    /// earlier, or a moment if the limit has passed.
     pub(super) fn end(&self, comm: &Comm, about: Option<i32>) {
         match self.asked {
             Some((at, asked)) if asked == about => {

@@ -1,9 +1,9 @@
 //! Requests: operations in flight under a handle. A completed request's handle is stale, unless it
 //! is persistent: then it rests until it is started again.
 //!
-//! A request has no share of its communicator, which would cost two atomic operations in its life,
-//! but knows where it stands. Who destroys a communicator first waits for calls that found it open,
-//! then takes all of its requests back.
+//! A request holds no reference to its communicator, which would cost two atomic operations in its
+//! life. It holds the communicator's slot instead. A thread that destroys a communicator first
+//! waits for calls that found it open, then cancels all of its requests.
 
 mod ask;
 mod begin;
@@ -49,11 +49,10 @@ pub const TAG: u8 = 7;
 static TABLE: Pool<Request> = Pool::new(TAG);
 
 /// An operation in flight, or a persistent one at rest. Everything below that takes one has its
-/// lock. What is asked for most stands first, and goes with the slot's own words into one line of
-/// the cache.
+/// lock. The fields that are read most stand first, in one cache line with the slot's own words.
 #[repr(C)]
 struct Request {
-    /// Of its communicator, of which it has no share.
+    /// Slot of its communicator, to which it holds no reference.
     place: SlotRef<Comm>,
     life: Life<Operation, Outcome>,
     what: Tagged,
@@ -67,7 +66,7 @@ struct Again {
     plan: Plan,
     /// Whether the buffer was such that the host cannot reach: each start stages it anew.
     was_hidden: bool,
-    /// The same in the transport's hands, if that has such.
+    /// The operation in the transport's hands, if the transport has persistent ones.
     made: Option<Persistent>,
 }
 
@@ -87,7 +86,7 @@ enum Operation {
     Other(Box<Other>),
 }
 
-/// What a finished request tells, and its error if it failed.
+/// Completion of a finished request, and its error if it failed.
 pub type Outcome = (Done, Result<()>);
 
 #[inline(always)]
@@ -107,7 +106,8 @@ fn kept(
     }
 }
 
-/// Nobody could wait for it: it is taken back, so that the buffer is the caller's again.
+/// Cancels an operation that got no request, so that the buffer is the caller's again: no call
+/// could wait for it.
 #[cold]
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
@@ -116,8 +116,8 @@ fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
-/// Starts what a plan says under a handle. Recorded before: else the other rank may have it before
-/// this one has sent it, as far as a trace tells.
+/// Starts the operation of a plan under a handle. It is recorded before it starts: otherwise a
+/// trace could show that the other rank has the message before this one has sent it.
 fn started(
     comm: &Comm,
     plan: &Plan,
@@ -269,12 +269,12 @@ pub(super) fn of_window(
     })
 }
 
-/// What who waits for a persistent request at rest is told.
+/// Outcome of waiting for an inactive persistent request.
 pub(super) fn at_rest() -> Outcome {
     (Done::NOBODY, Ok(()))
 }
 
-/// Moves a request on and tells how it stands; its outcome stays.
+/// Moves a request on and returns its state. Its outcome stays in it.
 pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
     standing_if(handle, |_, _| true)
 }
@@ -287,7 +287,7 @@ pub(super) fn serve(handle: dtl_request_t) {
             && !matches!(&request.life, Life::Active(Operation::Other(other))
                 if other.calls_program())
     };
-    // Who waits for it hears of a failure.
+    // A failure is returned to the thread that waits for the request.
     drop(standing_if(handle, may));
 }
 
@@ -417,22 +417,22 @@ impl Request {
         })
     }
 
-    /// Moves it on without waiting.
+    /// Moves the request on without waiting. Its outcome stays in it.
     #[inline]
     fn settle(&mut self, comm: &Comm) -> Result<Standing> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
     }
 
-    /// The same, and takes its outcome if it is over.
+    /// Moves the request on without waiting, and takes its outcome if it is over.
     #[inline(always)]
     fn hear(&mut self, comm: &Comm, told: &mut Outcome) -> Result<Standing> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.hear(told, |operation| poll(comm, (kind, peer), operation))
     }
 
-    /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
-    /// Pending: it has been matched and is not over, so it goes on; to be asked again.
+    /// Cancels the operation; `None` = cancelled. A collective is given up, for all ranks. Pending:
+    /// it has been matched and is not over, so it goes on; call again.
     fn take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.take_back(at_rest(), |operation| match operation {

@@ -5,7 +5,7 @@ use super::super::call::Call;
 use crate::abi::status::dtl_status_t;
 use std::fmt::Write;
 
-/// Operations told in one notice.
+/// Operations reported in one notice.
 pub(super) const TOLD: usize = 8;
 /// Ranks named in one notice as gone.
 const NAMED: usize = 8;
@@ -24,7 +24,7 @@ pub(super) enum Why {
     Absent = 5,
 }
 
-/// What a rank tells.
+/// Report of a rank's operations to another rank.
 #[derive(Clone)]
 pub(super) struct Notice {
     pub(super) why: Why,

@@ -5,7 +5,7 @@
 //! passes the decision on also to those that have it. Nobody receives them any more, so each would
 //! take memory for as long as the link lives. Therefore a link remembers the contexts of the latest
 //! such communicators, and whoever destroys the next one throws away what has come there. Absences
-//! are noted before: communicators that were made from the destroyed one may have to know of them.
+//! are noted before: communicators that were made from the destroyed one may depend on them.
 
 use super::super::Comm;
 use super::super::absence::Absences;

@@ -38,7 +38,8 @@ impl Window {
         (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
     }
 
-    /// The same; `None`: nobody's, or none.
+    /// Returns the bytes at the target, or the error that names what is wrong. `None`: the target
+    /// is DTL_PROC_NULL, or the length is 0.
     fn spot(&self, name: &str, place: Place, len: usize) -> Result<Option<Spot>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
@@ -103,7 +104,7 @@ pub fn get(window: &Window, into: Region, place: Place) -> Result<()> {
     window.way.get(into, spot, false).map(drop).map_err(|error| error.within(NAME))
 }
 
-/// The same as requests.
+/// Puts data to a target, with a request that ends when the put is over locally.
 pub fn rput(window: &Window, from: Region, place: Place) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rput";
     hidden::refuse(NAME, from)?;
@@ -113,7 +114,7 @@ pub fn rput(window: &Window, from: Region, place: Place) -> Result<dtl_request_t
     request::of_window(&window.comm, (Kind::Put, place.target), &window.way, begun)
 }
 
-/// As `rput`.
+/// Gets data from a target, with a request that ends when the data are there.
 pub fn rget(window: &Window, into: Region, place: Place) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rget";
     hidden::refuse(NAME, into)?;
@@ -131,7 +132,7 @@ pub fn change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Cha
     }
 }
 
-/// Why there is none.
+/// Returns the error of a dtype and operation that a target does not apply.
 #[cold]
 fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
     let text = match types::reduction(dtype, op) {
@@ -176,7 +177,7 @@ pub fn accumulate(window: &Window, from: Region, place: Place, by: &Change) -> R
     window.way.accumulate(spot, from, by).map(drop).map_err(|error| error.within(NAME))
 }
 
-/// The same, and what was there before goes to `result`.
+/// `target = target op from`; the previous elements of the target go to `result`.
 pub fn get_accumulate(
     window: &Window,
     name: &str,
@@ -201,7 +202,7 @@ pub(super) fn is_swapped(dtype: dtl_dtype_t) -> bool {
     matches!(dtype, DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL)
 }
 
-/// The same as a check.
+/// Checks that elements of a dtype are compared and swapped: integers and bytes.
 pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
     if is_swapped(dtype) {
         return Ok(());

@@ -32,10 +32,11 @@ pub(super) struct Had {
     windows: std::result::Result<bool, &'static str>,
 }
 
-/// What a rank says of its offer.
+/// Words in which a rank publishes its offer.
 pub(super) type Words = [u64; 6];
 
-// What it says of its transport's windows, and that it has left the memory to it.
+// Bits of these words: what the transport's windows take, and that the transport is to allocate the
+// memory.
 const OF_GIVEN: u64 = 1;
 const OF_ITS_OWN: u64 = 3;
 const LATER: u64 = 4;
@@ -102,13 +103,13 @@ pub(super) enum Kept {
 /// A way, and this rank's memory.
 pub(super) struct Chosen {
     pub(super) way: Arc<dyn Way>,
-    /// The same, if it is that one.
+    /// The way as a `Direct`, if it is one.
     pub(super) direct: Option<Arc<Direct>>,
     pub(super) memory: Region,
     pub(super) kept: Kept,
 }
 
-/// `said`: by rank.
+/// Chooses the way of a window and its memory. `said` has the words of each rank.
 pub(super) fn choose(
     own: &Arc<Comm>,
     mut had: Had,

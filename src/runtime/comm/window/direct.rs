@@ -38,12 +38,12 @@ const WISH_EVERY: u32 = 32;
 /// Time between two looks whether ranks have died.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
-/// See the module's text.
+/// Way of a window whose memory every rank reaches by loads and stores.
 pub(super) struct Direct {
     comm: Arc<Comm>,
     /// By rank.
     targets: Vec<Target>,
-    /// When this rank has last looked after the others, by the coarse clock.
+    /// When this rank last checked whether others have died, by the coarse clock.
     looked_ns: AtomicU64,
 }
 
@@ -149,7 +149,7 @@ impl Direct {
     ) -> Result<()> {
         let (mut backoff, mut polls) = (Backoff::new(), 0_u32);
         loop {
-            // Nobody wakes who waits for a word: it sleeps by the clock.
+            // No rank wakes a thread that waits for a word: it sleeps by the clock.
             self.comm.link.pause_with(&mut backoff, |_, _| false);
             polls = polls.saturating_add(1);
             if attempt(polls) {

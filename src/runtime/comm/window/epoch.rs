@@ -3,9 +3,9 @@
 //!
 //! A fence opens an epoch to all targets, a lock one to its target. Of the two kinds one is open at
 //! a time: a lock ends the epoch of a fence in which nothing was done. Any thread may call
-//! anything: who opens or ends an epoch claims it first (a compare-and-swap), then waits for what
-//! it asks of others, so that a second one is refused instead of waiting or doing it twice.
-//! Operations look only, by a load or two.
+//! anything: a thread that opens or ends an epoch claims it first (a compare-and-swap), then waits
+//! for what it requests from others, so that a second thread is refused instead of waiting or doing
+//! it twice. Operations look only, by a load or two.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 const NONE: u8 = 0;
 /// A fence has opened an epoch, in which nothing was done yet.
 const OPEN: u8 = 1;
-/// The same, and something was done.
+/// A fence has opened an epoch, in which something was done.
 const USED: u8 = 2;
 
 /// A lock: this rank has none.
@@ -84,7 +84,7 @@ impl Epochs {
         }
     }
 
-    /// The same, which leaves the epoch as it is.
+    /// Whether an operation on a target would be in an epoch. Leaves the epoch as it is.
     pub(super) fn would_admit(&self, target: i32) -> bool {
         self.fence.load(Relaxed) != NONE || self.has_lock(target)
     }
@@ -199,7 +199,7 @@ impl Epochs {
         self.claimed.store(0, Release);
     }
 
-    /// Claims the lock of a target (`None`: of all) that is to be asked for; `locked` or `unlocked`
+    /// Claims the lock of a target (`None`: of all) before it is requested; `locked` or `unlocked`
     /// follows.
     pub(super) fn begin_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
         self.check_fence(name)?;

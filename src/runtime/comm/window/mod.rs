@@ -2,8 +2,8 @@
 //!
 //! Here: making one, its end, who has which part. `access` checks operations on targets and hands
 //! them to the window's `way`; `sync` has fences, locks and flushes; `quick` the shortest of both;
-//! `epoch` what may be called when; `progress` serves what others ask of this process. The ways:
-//! `direct` where ranks share memory, `own` where the transport has windows, else `active`;
+//! `epoch` what may be called when; `progress` serves what others request from this process. The
+//! ways: `direct` where ranks share memory, `own` where the transport has windows, else `active`;
 //! `choose` decides.
 //!
 //! A window has a communicator of its own (`group::private`), so its messages meet nobody else's,
@@ -65,8 +65,8 @@ pub struct Window {
     /// Its own.
     comm: Arc<Comm>,
     way: Arc<dyn Way>,
-    /// The same, if it is that one: known by name, so that what takes some ten nanoseconds calls
-    /// nothing.
+    /// The way as a `Direct`, if it is one. Its type is concrete, so that an operation of some ten
+    /// nanoseconds makes no call.
     direct: Option<Arc<Direct>>,
     /// By rank.
     parts: Vec<Part>,

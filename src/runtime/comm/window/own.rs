@@ -1,10 +1,10 @@
 //! Operations by the transport itself: its network's, or those of the library that it is over.
 //!
-//! The transport moves data, and applies what it says that it applies as the library would. The
-//! rest is `active`'s, by messages: locks, and accumulating operations on other dtypes, and on
-//! elements at displacements that are no multiple of their size; of one element all or none are, as
-//! they are atomic among themselves. An operation may begin at any time, so a fence is a flush of
-//! all targets and a barrier.
+//! The transport moves data, and applies the operations that it reports to apply as the library
+//! would. The rest is `active`'s, by messages: locks, and accumulating operations on other dtypes,
+//! and on elements at displacements that are no multiple of their size; of one element all or none
+//! are, as they are atomic among themselves. An operation may begin at any time, so a fence is a
+//! flush of all targets and a barrier.
 
 use super::active::Active;
 use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// See the module's text.
+/// Way of a window by the transport's own window.
 pub(super) struct Own {
     window: Box<dyn backend::Window>,
     blocks: bool,
@@ -32,8 +32,9 @@ pub(super) struct Own {
     allocated: Mutex<Option<Scratch>>,
 }
 
-/// What somebody asks after. Requests outlive calls on the window, so whether it is there is looked
-/// at with them; all other calls hold the window, which `window::destroy` closes when nobody does.
+/// Operations that requests poll. Requests outlive calls on the window, so their polls check
+/// whether it is still there; all other calls hold the window, which `window::destroy` closes when
+/// no call does.
 struct Asking {
     life: Life,
     ops: Vec<OpId>,
@@ -176,7 +177,7 @@ impl Way for Own {
     fn is_over(&self, Ticket(op): Ticket) -> Result<bool> {
         let mut asked = self.asked.lock();
         let Some(at) = asked.ops.iter().position(|known| known.0 == op) else {
-            // What was over when all ranks ended the window was asked after there.
+            // All operations were polled when all ranks ended the window, and were over then.
             return if asked.life == Life::Ended { Ok(true) } else { Err(destroyed()) };
         };
         let over = self.window.test(OpId(op));
@@ -212,7 +213,7 @@ impl Way for Own {
             return;
         }
         asked.life = if together { Life::Ended } else { Life::Dropped };
-        // They are over, if all is; the transport hears that nobody asks any more.
+        // They are over, if all is. This last poll releases them in the transport.
         let ops = std::mem::take(&mut asked.ops);
         drop(asked);
         for op in ops.into_iter().filter(|_| together) {

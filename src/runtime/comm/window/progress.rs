@@ -1,5 +1,5 @@
-//! Serving what other ranks ask of this process' windows: by every call that waits, and by a thread
-//! while none does.
+//! Serving requests of other ranks on this process' windows: by every call that waits, and by a
+//! thread while none does.
 //!
 //! The thread is there from the first window whose way needs it to the last one's end. Nobody wakes
 //! it for a request, so it looks by the clock: often for a while after it has found something, then
@@ -25,8 +25,8 @@ struct Thread {
     running: Option<(JoinHandle<()>, Arc<Told>)>,
 }
 
-/// What the thread is told. Not static: a fork may leave its lock taken, and then nobody in the
-/// child needs it.
+/// State that is passed to the thread. Not static: a fork may leave its lock taken, and then no
+/// thread in the child needs it.
 #[derive(Default)]
 struct Told {
     ends: AtomicBool,
@@ -46,7 +46,7 @@ const SLEEPS: [(u32, Duration); 3] = [
 ];
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 /// Looks, so far apart, after each sleep: an MPI may find in one that there is something, bring it
-/// in at the next, and need more for a large message, whose parts are asked for one after the
+/// in at the next, and need more for a large message, whose parts are requested one after the
 /// other. One look for each sleep made that 10 to 23 ms.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);

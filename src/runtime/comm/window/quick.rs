@@ -1,10 +1,10 @@
-//! The usual case of operations of some nanoseconds: few bytes, a target whose memory this process
+//! Fast path of operations of some nanoseconds: few bytes, a target whose memory this process
 //! reaches by itself, an epoch that is open for it. Done in the entry, without leaving the thread's
 //! epoch.
 //!
-//! `None`: it is not that case, or something is wrong with the call. Nothing has happened then, and
-//! the caller goes the whole way (`access`, `sync`), which waits or says what it is. Nothing here
-//! can wait or panic.
+//! `None`: the fast path does not apply, or something is wrong with the call. Nothing has happened
+//! then, and the caller takes the general path (`access`, `sync`), which waits or returns the
+//! error. Nothing here can wait or panic.
 
 use super::TABLE;
 use super::access::{Place, is_swapped};

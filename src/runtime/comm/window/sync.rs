@@ -117,7 +117,7 @@ pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
     window.way.flush(targets, reach).map_err(|error| error.within(name))
 }
 
-/// The same for all targets.
+/// Waits for this rank's operations on all targets.
 pub fn flush_all(window: &Window, is_local: bool) -> Result<()> {
     let (name, reach) = match is_local {
         true => ("dtl_win_flush_local_all", Reach::Local),

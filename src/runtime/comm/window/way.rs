@@ -1,4 +1,4 @@
-//! How operations reach a target's memory: what a window asks of whoever carries them out.
+//! How operations reach a target's memory: the interface of a window to its implementations.
 //!
 //! Not here: bounds, epochs, dtypes and their operations. A way is called with what `window` has
 //! checked. Implemented by `direct` (loads and stores of memory that all ranks share), `own` (what
@@ -12,7 +12,7 @@ use crate::sys::compute::shared_atomics::Update;
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
 
-/// Names an operation that is not over locally, for who asks after it.
+/// Number of an operation that is not over locally, for its polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) struct Ticket(pub(in crate::runtime::comm) u64);
 
@@ -21,12 +21,12 @@ pub(in crate::runtime::comm) struct Ticket(pub(in crate::runtime::comm) u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::runtime::comm) enum Begun {
     Over,
-    /// Over with the next flush of the target; asked after with the ticket only if the call said
-    /// so.
+    /// Over with the next flush of the target. The ticket is polled only if the call requested that
+    /// ([`Asked`]).
     Pending(Ticket),
 }
 
-/// Whether somebody will ask after an operation by its ticket: else only flushes care.
+/// Whether a caller will poll an operation by its ticket. Otherwise only flushes use its outcome.
 pub(in crate::runtime::comm) type Asked = bool;
 
 /// How elements are changed: a built-in dtype and an operation that goes with it.
@@ -48,8 +48,8 @@ impl Change {
 }
 
 /// Operations on the memory of targets. Called by several threads at once. An operation fails at
-/// once, or with the flush (or the question) that finds out. Waiting calls keep the communicator's
-/// time limit, end when it closes, and make progress on everything.
+/// once, or with the flush (or the poll) that finds out. Waiting calls keep the communicator's time
+/// limit, end when it closes, and make progress on everything.
 ///
 /// Accumulating operations (the last three of the five) on one place happen one after the other,
 /// those of one origin in the order of its calls. Puts and gets have no order but that of flushes.
@@ -62,7 +62,8 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun>;
     /// `target = target op from`, element by element.
     fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun>;
-    /// The same, and what was there before goes to `result`. For NO_OP, `from` may be empty.
+    /// `target = target op from`, element by element; the previous elements go to `result`. For
+    /// NO_OP, `from` may be empty.
     fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun>;
     /// One element of 1, 2, 4 or 8 bytes (the length of the spot).
     fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun>;
@@ -75,12 +76,12 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn leave(&self, targets: Range<i32>);
     /// Waits until this rank's operations on these targets are over.
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()>;
-    /// Whether an operation that is asked after is over; after true or an error the ticket means
-    /// nothing any more.
+    /// Polls an operation by its ticket: true if it is over. After true or an error the ticket is
+    /// invalid.
     fn is_over(&self, ticket: Ticket) -> Result<bool>;
-    /// Ends an operation that is asked after, so that its buffer is not touched any more.
+    /// Ends an operation that would be polled, so that its buffer is not touched any more.
     fn withdraw(&self, ticket: Ticket) -> Result<()>;
-    /// Does without waiting what others ask of this rank; true: there was something.
+    /// Serves requests of other ranks without waiting; true: there was something.
     fn serve(&self) -> bool {
         false
     }
@@ -88,7 +89,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn needs_thread(&self) -> bool {
         false
     }
-    /// Whether no other call may be under way when it is closed, but for questions after tickets.
+    /// Whether no other call may be under way when it is closed, except polls of tickets.
     fn closes_alone(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
-//! Locks of targets: asked for, given up, given back.
+//! Locks of targets: requested, given up, given back.
 //!
-//! Every request that has an answer gets exactly one. Who does not wait for it any more leaves its
-//! receive with the origin (`Origin::abandon`), so that no later one with the same tag takes it,
-//! and nothing is left unreceived at the end.
+//! Every request that has an answer gets exactly one. A call that stops waiting for its answer
+//! leaves the receive with the origin (`Origin::abandon`), so that no later receive with the same
+//! tag takes that answer, and nothing is left unreceived at the end.
 
 use super::message::{Head, What};
 use super::{Active, Answer, note_first, text};
@@ -19,13 +19,13 @@ impl Active {
 
     /// Takes shared locks of all these targets.
     ///
-    /// Who waits here has locks of lower ranks only than the one that it waits for. So no two of
-    /// them can each wait behind an exclusive lock that waits for the other, which they would if
-    /// they asked all targets for good at once. And it is fair: shared locks do not pass exclusive
-    /// ones that wait. To wait for one target after the other would take a round trip each, so all
-    /// are first asked together for the lock if nobody is in its way, which usually is that. From
-    /// the first on that says no, the locks above it are given back, it is waited for, and the rest
-    /// is asked again.
+    /// A rank that waits here holds locks of lower ranks only than the one that it waits for. So no
+    /// two of them can each wait behind an exclusive lock that waits for the other, which could
+    /// happen if each queued for all targets at once. It is also fair: shared locks do not pass
+    /// exclusive ones that wait. Waiting for one target after the other would take a round trip
+    /// each. So the locks of all are first requested together on condition that they are free,
+    /// which they usually are. If one is refused, the locks above the first refused one are given
+    /// back, that one is waited for, and the rest are requested again.
     pub(super) fn lock_all(&self, targets: Range<i32>, deadline: Deadline) -> Result<()> {
         let mut end = targets.start;
         let locked = loop {
@@ -48,14 +48,14 @@ impl Active {
         locked
     }
 
-    /// Takes those locks that are free, up to the first that is not: tells which that is, or the
-    /// end.
+    /// Takes the locks that are free, up to the first that is not. Returns that one's target, or
+    /// the end.
     fn lock_free_ones(&self, targets: Range<i32>, deadline: Deadline) -> Result<i32> {
         let answers = self.ask_for_locks(targets.clone(), Head::new(What::LockIfFree), deadline)?;
         let refused = answers.iter().filter(|answer| answer.is_refused).map(|answer| answer.target);
         let Some(first) = refused.min() else { return Ok(targets.end) };
         let above = answers.iter().filter(|answer| answer.target > first && !answer.is_refused);
-        // One that cannot be told says so when it is asked again.
+        // An error is dropped: the next request to that target fails, too.
         above.for_each(|answer| drop(self.give_back(answer.target..answer.target + 1)));
         Ok(first)
     }
@@ -98,12 +98,12 @@ impl Active {
         Ok(answers)
     }
 
-    /// Gives up locks that were asked for; those that were granted are given back.
+    /// Gives up locks that were requested; those that were granted are given back.
     fn forget_locks(&self, answers: Vec<Answer>) {
         for answer in answers {
             let head = Head { tag: answer.tag, ..Head::new(What::Forget) };
             let mut origin = self.origin.lock();
-            // To one that has died nothing needs to be said.
+            // A target that has died needs no message.
             drop(origin.post(&self.comm, answer.target, &head, &[]));
             if !answer.is_there {
                 origin.abandon(answer.started);

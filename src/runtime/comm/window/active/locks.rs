@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// Somebody who asked for the lock, and the tag of the answer.
+/// A rank that requested the lock, and the tag of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asker {
     pub(super) origin: i32,
@@ -53,8 +53,8 @@ impl Locks {
         }
     }
 
-    /// A rank does not want the lock any more that it asked for under this tag; it may have got it.
-    /// True: it was waiting.
+    /// Cancels a rank's request for the lock under this tag, or takes the lock from it if it was
+    /// granted. True: it was waiting.
     pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
         let is_it = |asker: &Asker| asker.origin == origin && asker.tag == tag;
         let before = self.waiting.len();

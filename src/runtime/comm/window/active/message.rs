@@ -1,4 +1,4 @@
-//! What an origin asks of a target: the head of each request, and the tags of what goes with it.
+//! Requests of an origin to a target: the head of each, and the tags of what goes with it.
 //!
 //! Requests of one origin arrive in their order, as all have one tag. Answers and the data of large
 //! puts have tags of their own, those of the data even, so that neither takes the other. Numbers of
@@ -17,7 +17,7 @@ pub(super) const INLINE: usize = 2 << 10;
 /// Most bytes of data in a request, a multiple of every element's size.
 pub(super) const PIECE: usize = (ROOM - HEAD) / 16 * 16;
 
-/// What is asked.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum What {
@@ -35,8 +35,7 @@ pub(super) enum What {
     /// Shared, if nobody is in its way; else the answer is no.
     LockIfFree,
     Unlock,
-    /// A lock that was asked for under that tag is not wanted any more. If that was not answered,
-    /// now it is.
+    /// Cancels the request for a lock under that tag. If that request was not answered, now it is.
     Forget,
     /// An answer when all that came before is done.
     Flush,

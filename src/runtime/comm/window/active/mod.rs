@@ -1,10 +1,10 @@
-//! The way that needs nothing of a transport but messages: an origin asks, the target does it when
-//! it serves.
+//! The way that needs nothing of a transport but messages: an origin sends requests, and the target
+//! executes them when it serves.
 //!
-//! `message` is what is asked, `origin` the asking side, `asking` how it gets locks, `serve` the
-//! serving side, `locks` who has the lock. A target serves in every call of its process that waits,
-//! and in a thread while there is none (`window::progress`); where all ranks are in one process,
-//! whoever waits serves for all.
+//! `message` has the requests, `origin` the origin's side, `asking` its locks, `serve` the target's
+//! side, `locks` which ranks have the lock. A target serves in every call of its process that
+//! waits, and in a thread while there is none (`window::progress`); where all ranks are in one
+//! process, whoever waits serves for all.
 //!
 //! Small data travel with the request. A large put sends a request, then its data from where they
 //! are to where they go; what is fetched comes as a message into the caller's buffer. Only
@@ -98,7 +98,7 @@ impl Active {
         self.copies.copy(&self.comm, spot, copy)
     }
 
-    /// The asking side, for something to be started.
+    /// Locks the origin's side, to start something.
     fn asking(&self) -> Result<MutexGuard<'_, Origin>> {
         let origin = self.origin.lock();
         if self.is_closed.load(Ordering::Acquire) {
@@ -124,7 +124,8 @@ impl Active {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
 
-    /// The same until a time, with a text that `what` makes of the limit's.
+    /// Waits, serving others, until `look` returns true or the deadline has passed. Then `what`
+    /// makes the text of the error from that of the limit.
     fn until(
         &self,
         deadline: Deadline,
@@ -247,8 +248,8 @@ impl Active {
             .and_then(|()| if reach == Reach::Target { self.check_alive(&targets) } else { Ok(()) })
     }
 
-    /// Whether one of them is known to have died: then a flush says so even if nothing was on its
-    /// way there.
+    /// Fails if one of the targets is known to have died: a flush reports that even if nothing was
+    /// in flight to it.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         self.copies.check_there(targets)?;
         if !self.comm.has_died() {
@@ -429,7 +430,7 @@ impl Way for Active {
     }
 
     fn leave(&self, targets: Range<i32>) {
-        // Who cannot be told finds out that this rank is gone.
+        // An error is dropped: a target that this does not reach detects that this rank is gone.
         drop(self.give_back(targets));
     }
 

@@ -1,4 +1,4 @@
-//! The asking side: requests on their way, and operations that are not over. Under one lock, which
+//! The origin's side: requests in flight, and operations that are not over. Under one lock, which
 //! is not held while anything is waited for.
 
 use super::message::{HEAD, Head, REQUEST, ROOM};
@@ -42,9 +42,9 @@ pub(super) struct Origin {
     spare: Vec<Scratch>,
     staged: Vec<(OpId, Scratch)>,
     pending: VecDeque<Pending>,
-    /// Those that are asked after and were found over.
+    /// Operations with a request that were found over.
     over: Vec<(Ticket, Result<()>)>,
-    /// By target, failures that no flush has told of.
+    /// By target, failures that no flush has returned.
     failed: Vec<(i32, Error)>,
     peers: Vec<Peer>,
     number: u64,
@@ -201,8 +201,8 @@ impl Origin {
         Begun::Pending(ticket)
     }
 
-    /// Whether all operations on these targets are over locally. Asks after one that is not over
-    /// only, or after `every` one. An error: they could not be asked after.
+    /// Whether all operations on these targets are over locally. Polls up to the first that is not
+    /// over, or `every` one. An error: they could not be polled.
     pub(super) fn collect(
         &mut self,
         comm: &Comm,
@@ -233,7 +233,8 @@ impl Origin {
         }
     }
 
-    /// The first failure on these targets that nobody was told of; the others of theirs go.
+    /// Takes the first failure on these targets that was not returned yet. Drops their other
+    /// failures.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
         let first = self
             .failed
@@ -244,7 +245,8 @@ impl Origin {
         first.map_or(Ok(()), Err)
     }
 
-    /// How an operation that is asked after has ended; `None`: there is none of this ticket.
+    /// Polls an operation by its ticket: whether it is over, or its error. `None`: there is none of
+    /// this ticket.
     pub(super) fn ask(&mut self, comm: &Comm, ticket: Ticket) -> Option<Result<bool>> {
         if let Some(at) = self.pending.iter().position(|pending| pending.ticket == ticket) {
             match self.pending.get(at).map_or(Ok(None), |pending| ending(comm, pending)) {

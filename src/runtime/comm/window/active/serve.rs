@@ -35,7 +35,7 @@ pub(super) struct Server {
     /// Flushes whose origins have large puts under way: origin and the answer's tag.
     flushing: Vec<(i32, i32)>,
     locks: Locks,
-    /// Deaths that the locks know of.
+    /// Deaths that the locks take into account.
     deaths: usize,
     /// The byte of a no.
     refusal: Posted,
@@ -105,7 +105,7 @@ impl Server {
                 transport.receive_matched(matched.message, self.room.region()).ok()?
             }
         };
-        // An error: this thread may not ask, another one will.
+        // An error: this thread may not poll, another one will.
         let done = transport.outcome(op).unwrap_or(None);
         self.coming = done.is_none().then_some(op);
         done
@@ -209,8 +209,8 @@ impl Server {
         }
     }
 
-    /// Changes a place and answers with what was there before: after the change, so that who has
-    /// the answer knows that it is done.
+    /// Changes a place and answers with what was there before. The answer is sent after the change,
+    /// so that an origin that has it can rely on the change.
     fn fetch_and(&mut self, comm: &Comm, to: (i32, i32), place: Region, change: impl FnOnce()) {
         // Without memory there is no answer, and the origin's time limit passes.
         let Some(scratch) = self.spare.pop().or_else(|| Scratch::unwritten(ROOM)) else { return };
