@@ -1,5 +1,5 @@
-//! Attributes: a program's own pointers on communicators, under keys that say how they are copied
-//! and ended.
+//! Attributes: a program's own pointers on communicators, under keys that define how they are
+//! copied and ended.
 
 use super::{Comm, TABLE};
 use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};

@@ -1,5 +1,5 @@
-//! What an operation is, as its caller described it: for the recorder, for reports, and for ranks
-//! to compare.
+//! Descriptions of operations by their callers: for the recorder, for reports, and for ranks to
+//! compare.
 
 pub(super) use super::kind::{KINDS, Kind};
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
@@ -96,8 +96,8 @@ impl Call {
     }
 
     /// As three words, for the recorder and (of a portable one) for messages: in the first, kind
-    /// above tag, as [`Tagged`] has them. Of an ordinary
-    /// message nothing is to be put together but the first.
+    /// above tag, as [`Tagged`] has them. For an ordinary message only the first word has to be put
+    /// together.
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; 3] {
         let op = u64::from(!self.op as u32) << 32;
@@ -118,7 +118,7 @@ impl Call {
     }
 }
 
-/// What is called and its tag, in one word: the kind in the upper half.
+/// Kind of an operation and its tag, in one word: the kind in the upper half.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Tagged(u64);
@@ -150,7 +150,7 @@ impl Tagged {
         self.0 as u32 as i32
     }
 
-    /// Of a message: which of the two it is.
+    /// Whether a message is a receive.
     #[must_use]
     #[inline(always)]
     pub fn is_recv(self) -> bool {

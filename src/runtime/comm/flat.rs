@@ -28,7 +28,7 @@ pub(super) struct Flat {
     most: usize,
     begun: AtomicU64,
     over: AtomicU64,
-    /// Somebody moves those on that come before the one it asks after.
+    /// A thread moves on the collectives that come before the one that it polls.
     is_moving: AtomicBool,
     /// For partial results. Used by the one whose turn it is.
     room: Scratch,
@@ -77,7 +77,8 @@ impl Flat {
         self.board.has_left(rank)
     }
 
-    /// Of collectives that use the board. Called by one thread at a time.
+    /// Returns the number of the next collective that uses the board. Called by one thread at a
+    /// time.
     fn next_number(&self) -> u64 {
         let number = self.begun.load(Ordering::Relaxed) + 1;
         self.begun.store(number, Ordering::Relaxed);
@@ -95,7 +96,7 @@ pub(super) struct Steps {
     number: u64,
     /// Bytes of a rank's part.
     len: usize,
-    /// What its posts are called.
+    /// Label of its posts.
     what: u32,
     is_posted: bool,
     /// The ranks whose posts it still waits for, the own one left out.
@@ -104,7 +105,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// `what` tells it from other collectives.
+    /// Steps of a collective over the board; `what` distinguishes it from other collectives.
     #[inline]
     pub(super) fn new(comm: &Comm, flat: &Flat, args: &CollArgs, what: u32) -> Self {
         let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
@@ -277,7 +278,7 @@ impl Steps {
     }
 }
 
-/// Looks between two looks after messages.
+/// Polls of the board between two polls of the transport.
 const TURN: u32 = 16;
 
 /// Folds all ranks' parts into `into`: as the binomial tree to a root does, or else recursive

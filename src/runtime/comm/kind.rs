@@ -3,7 +3,7 @@
 
 macro_rules! kinds {
     ($($name:ident $text:literal),+ $(,)?) => {
-        /// What an operation is.
+        /// Kind of an operation.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum Kind { $(#[doc = $text] $name),+ }

@@ -2,11 +2,11 @@
 //!
 //! A transport reports a rank that closed it. A communicator made from another shares its
 //! transport, so the rank that destroys it marks its part of the board instead
-//! (`runtime::backend::Board`). Nobody is woken: calls that wait look at the mark when they have
-//! waited for long. A communicator without a board has no such marks.
+//! (`runtime::backend::Board`). A mark wakes no thread: calls that wait look at the mark when they
+//! have waited for long. A communicator without a board has no such marks.
 //!
-//! A mark is seen past the messages that its rank has sent before. So whoever has seen one reads
-//! those first (`SharedMemory::catch_up`).
+//! A mark is seen past the messages that its rank has sent before. So a rank that has seen one
+//! reads those first (`SharedMemory::catch_up`).
 
 use super::Comm;
 use super::schedule::Schedule;

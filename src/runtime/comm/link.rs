@@ -1,4 +1,5 @@
-//! What communicators share: one opened transport, and the contexts that keep their messages apart.
+//! State that communicators share: one opened transport, and the contexts that keep their messages
+//! apart.
 //!
 //! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context
 //! of its own; classes keep a communicator's own messages from its user's.
@@ -24,7 +25,7 @@ use std::time::Duration;
 pub(super) enum Class {
     User = 0,
     Collective = 1,
-    /// Reports: who is in which operation, who gave up.
+    /// Reports: which rank is in which operation, which rank gave up.
     Service = 2,
     /// Survivors agreeing on who they are.
     Agreement = 3,
@@ -168,8 +169,8 @@ impl Link {
 
     /// Pauses between two polls of an operation.
     pub(super) fn pause(&self, backoff: &mut Backoff) {
-        // What others do for collectives that were started wakes nobody who waits for something
-        // else.
+        // Progress of the other ranks on started collectives does not wake a thread that waits for
+        // something else.
         self.pause_with(backoff, |seen, limit| {
             let wakeup = self.transport.groups().wakeup;
             !progress::has_running() && wakeup.is_some_and(|wakeup| wakeup.rest(seen, limit))

@@ -34,8 +34,8 @@ impl Members {
         (ours + all) * size_of::<i32>() as u64
     }
 
-    /// The transport's rank of one of ours; negative ones (any, nobody) stay. (Out of the way of
-    /// communicators of all ranks.)
+    /// The transport's rank of one of ours; negative ones (DTL_ANY_SOURCE, DTL_PROC_NULL) stay.
+    /// (Out of the way of communicators of all ranks.)
     #[cold]
     #[inline(never)]
     pub(super) fn outer(&self, rank: i32) -> i32 {

@@ -120,7 +120,7 @@ impl Message {
     }
 }
 
-/// With its communicator: messages that nobody received go.
+/// Drops a communicator's matched messages that were not received.
 pub(super) fn drop_all(comm: &Arc<Comm>) {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {
@@ -142,7 +142,7 @@ impl Message {
     fn discard(&self, limit: Deadline) {
         let Some(taken) = self.taken else { return };
         let transport = &self.comm.link.transport;
-        // Of a transport that fails here nobody waits for the message.
+        // If the transport fails here, the message is not waited for.
         let Ok(op) = transport.receive_matched(taken, Region::EMPTY) else { return };
         let mut backoff = Backoff::new();
         while let Ok(None) = transport.outcome(op) {

@@ -74,8 +74,9 @@ pub use table::{
     TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
 };
 
-/// A communicator. What every message needs is one line of the cache, from the way to the transport
-/// to the recorder's first list; what else most calls need is in the line before.
+/// A communicator. The fields that every message needs are one cache line, from the way to the
+/// transport to the recorder's first list; other fields that most calls need are in the line
+/// before.
 #[repr(C, align(128))]
 pub struct Comm {
     /// Where it stands, with its handle; nowhere until it has one.
@@ -103,7 +104,7 @@ pub struct Comm {
     /// The transport's.
     native_collectives: Option<Within<dyn NativeCollectives, Link>>,
     reductions: Option<&'static Reductions>,
-    /// Of the thread that is in a blocking collective.
+    /// Held by the thread that is in a blocking collective.
     in_collective: Turn,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
@@ -283,7 +284,7 @@ impl Comm {
         u64::from(self.context) << 32 | u64::from(tag as u32)
     }
 
-    /// What a receive looks for that names a rank and a tag.
+    /// Returns the selector of a receive that names a rank and a tag.
     #[inline(always)]
     fn exactly(&self, class: Class, source: i32, tag: i32) -> Selector {
         Selector { source: self.outer(source), word: self.word(class, tag), ignore: 0 }
@@ -348,7 +349,7 @@ impl Comm {
         rank_list(&self.failed_ranks())
     }
 
-    /// What has become of them.
+    /// Returns how ranks may have failed, for error texts.
     fn failed_how(&self) -> &'static str {
         // The transport's text may be that it does not reach a rank that is alive.
         if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }

@@ -16,7 +16,7 @@ struct Slot<T> {
     destroyed: AtomicBool,
 }
 
-/// What a number means.
+/// Result of looking up a number.
 pub(super) enum Found<'a, T> {
     Live(&'a T),
     Destroyed,
@@ -62,7 +62,8 @@ impl<T> Numbered<T> {
         self.slot(number).map(|slot| &slot.value)
     }
 
-    /// Of two who destroy the same number, one gets `Destroyed`.
+    /// Destroys the object of a number. If two threads destroy the same number, one gets
+    /// `Destroyed`.
     pub(super) fn destroy(&self, number: i32) -> Found<'_, T> {
         match self.slot(number) {
             Some(slot) if slot.destroyed.swap(true, Ordering::AcqRel) => Found::Destroyed,

@@ -56,7 +56,7 @@ pub fn open(description: &Description) -> Result<dtl_comm_t> {
     insert(make(description)?)
 }
 
-/// DTL_COMM_WORLD (index 0) or DTL_COMM_SELF (1): opened by whoever uses it first.
+/// DTL_COMM_WORLD (index 0) or DTL_COMM_SELF (1): opened at its first use.
 pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     static OPENING: Mutex<()> = Mutex::new(());
     let _one_opens = OPENING.lock();
@@ -368,7 +368,8 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
     }
 }
 
-/// `backend`: none if the kind is still to be chosen. What nobody would read is not left lying.
+/// Checks `native`: a value that no backend would read is an error, not ignored. `backend`: none if
+/// the kind is still to be chosen.
 fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
     let reader = backend.and_then(|backend| backend.comm.as_deref());
     if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {

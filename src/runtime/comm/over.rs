@@ -14,7 +14,7 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// A communicator of the library's own, of the same ranks, which nobody else uses.
+/// A communicator of the library's own, of the same ranks, which serves nothing else.
 struct Meeting(Comm);
 
 impl Exchange for Meeting {

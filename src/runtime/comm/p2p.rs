@@ -36,7 +36,7 @@ pub(super) enum Started {
 }
 
 impl Started {
-    /// What a transport has begun.
+    /// Returns an operation that a transport has begun.
     #[inline(always)]
     pub(super) fn of(begun: OpId) -> Started {
         if begun == OpId::COMPLETED { Started::Sent } else { Started::Op(begun) }
@@ -180,7 +180,7 @@ impl Comm {
         };
         match self.link.transport.outcome(op)? {
             Some(done) => Ok(Some(self.inner(done))),
-            // Nobody can say that it was not the dead rank's message that this one waits for.
+            // It may have been the dead rank's message that this receive waits for.
             None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
             None => Ok(None),
         }

@@ -1,7 +1,7 @@
 //! Progress of every communicator of the process while a call waits on one of them: a peer may need
 //! our part of a large message, or of a collective that was only started, before it can answer.
 //!
-//! Not for the waited-for operation itself: asking after it moves that.
+//! Not for the operation that the call waits for: polling moves that on.
 
 use super::link::Link;
 use super::request;
@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Others that one call looks after: with many communicators they take turns.
+/// Number of other communicators that one call moves on: with many they take turns.
 pub(super) const TURNS: usize = 4;
 
 /// How often each transport is moved on before this thread goes into an `open`.
@@ -50,7 +50,7 @@ static RUNNING: Mutex<Running> =
 static MOVING: &AtomicU64 = &ASKED.moving;
 const RUNNING_ONE: u64 = 1 << 32;
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
-/// So many more of the oldest are looked after by one call as long as they end.
+/// Most further operations that one call moves on, the oldest first, as long as they end.
 const BURST: usize = 64;
 const LEAST_SWEPT: usize = 64;
 
@@ -152,7 +152,7 @@ pub(super) fn add_running_again(handle: dtl_request_t) {
     }
 }
 
-/// Whether collectives that were started may want to be moved on: who waits then does not sleep
+/// Whether collectives that were started may need progress. A thread that waits then does not sleep
 /// until it is woken.
 #[inline]
 pub(super) fn has_running() -> bool {
@@ -227,7 +227,7 @@ pub(super) fn count(link: &Link, comes: bool) {
     }
 }
 
-/// Whether nothing is there that moves only while somebody calls.
+/// Whether nothing is there that moves only during calls.
 #[inline(always)]
 pub(super) fn is_idle() -> bool {
     MOVING.load(Ordering::Relaxed) == 0
@@ -252,7 +252,7 @@ fn has_settled() -> bool {
 }
 
 /// Runs a call that stays in its transport until it is done. If there are others that move only
-/// while somebody calls, a thread calls them meanwhile.
+/// during calls, a thread moves them on meanwhile.
 pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     if may_block() {
         return call();

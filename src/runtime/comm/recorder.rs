@@ -1,6 +1,6 @@
 //! The flight recorder: each rank's last operations on a communicator, kept for reports.
 //!
-//! Recording is a handful of relaxed stores. Whoever reads may race a writer: an entry's stamp is 0
+//! Recording is a handful of relaxed stores. A reader may race a writer: an entry's stamp is 0
 //! while it is written and its number afterwards, so a reader that sees the same number before and
 //! after (with the fences below) has read one entry and not two halves.
 //!
@@ -97,7 +97,7 @@ impl List {
         Some(Noted { call, is_over: over == number, after })
     }
 
-    /// What is kept, the latest first, by number.
+    /// Entries that are kept, the latest first, with their numbers.
     fn latest(&self) -> impl Iterator<Item = (u64, Noted)> {
         let last = self.noted.load(Ordering::Relaxed);
         let first = last.saturating_sub(KEPT as u64 - 1).max(1);
@@ -150,7 +150,7 @@ impl Noting<'_> {
 }
 
 impl Recorder {
-    /// What its lists take.
+    /// Memory of its lists, in bytes.
     pub(super) const HEAP_BYTES: usize = 2 * size_of::<[Entry; KEPT]>();
 
     pub(super) fn new() -> Self {
@@ -289,8 +289,8 @@ impl Recorder {
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
     }
 
-    /// What no other operation of this process has that is not over: the communicator's index in
-    /// its table (20 bits of its handle), and its number.
+    /// Returns an id that is unique among this process' operations that are not over: the
+    /// communicator's index in its table (20 bits of its handle), and the operation's number.
     fn id_of(&self, ticket: Ticket) -> u64 {
         let index = self.comm.load(Ordering::Relaxed) >> 36 & 0xF_FFFF;
         1 << 63 | index << 43 | (ticket.0 & SHARED) << 42 | ticket.number() & ((1 << 42) - 1)

@@ -37,7 +37,7 @@ const MOMENT_NS: u64 = 50_000_000;
 pub(super) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(super) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
-/// What other ranks have reported of their operations on a communicator.
+/// Reports of the other ranks' operations on a communicator.
 #[derive(Default)]
 pub(super) struct Reports {
     heard: Mutex<Heard>,
@@ -87,7 +87,7 @@ impl Reports {
         self.news.load(Ordering::Relaxed)
     }
 
-    /// Who gave up the collective of this number, or one before it.
+    /// Returns which rank gave up the collective of this number, or one before it.
     pub(super) fn given_up(&self, number: u64) -> Option<GivenUp> {
         self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
     }
@@ -132,18 +132,19 @@ fn tell_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
 }
 
-/// Of what concerns this communicator alone: a rank that has destroyed it reads nothing more, and
-/// one that never had it read nothing at all.
+/// Sends a notice that concerns this communicator alone to the ranks that are present. A rank that
+/// has destroyed the communicator reads nothing more, and one that never had it read nothing at
+/// all.
 fn tell_present(comm: &Comm, notice: &Notice) {
     let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
     others.for_each(|rank| tell(comm, rank, notice));
 }
 
-/// Of no collective.
+/// Number in a notice that is about no collective.
 const NONE: u64 = absence::HERE;
 
-/// Asks the ranks that this one waits for; they answer when they are in a call. Not all ranks: of
-/// those that wait in vain, some wait for one that is elsewhere, and they notify the others.
+/// Queries the ranks that this one waits for; they answer when they are in a call. Not all ranks:
+/// of those that wait in vain, some wait for one that is elsewhere, and they notify the others.
 pub(super) fn ask(comm: &Comm, awaited: impl Iterator<Item = i32>) {
     let notice = own(comm, Why::Ask, DTL_SUCCESS, NONE);
     awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| tell(comm, rank, &notice));
@@ -338,7 +339,7 @@ impl Inquiry {
         Inquiry { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
     }
 
-    /// Of what has no limit.
+    /// Returns the inquiry of a wait that has no limit: it is never due.
     pub(super) fn never() -> Self {
         Inquiry::before(Deadline::NEVER, u64::MAX)
     }
@@ -385,14 +386,14 @@ pub(super) fn summary(comm: &Comm, about: Option<i32>) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// Of a rank that does not answer.
+/// State of a rank that does not answer.
 const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
 
-/// Of a rank that lives and does not take part.
+/// State of a rank that is alive and does not take part.
 const ABSENT: &str =
     "absent (the call that made this communicator failed there, or it destroyed it)";
 
-/// What each rank is in, as far as it is known.
+/// Returns the operation that each rank is in, as far as it is known.
 fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
     let Gone { failed, absent } = comm.gone();
     let heard = comm.reports.heard.lock();

@@ -57,11 +57,11 @@ struct Request {
     life: Life<Operation, Outcome>,
     what: Tagged,
     peer: i32,
-    /// What `start` starts, of a persistent one.
+    /// For a persistent request: the operation that `start` starts.
     again: Option<Box<Again>>,
 }
 
-/// What a persistent request starts.
+/// Operation that a persistent request starts.
 struct Again {
     plan: Plan,
     /// Whether the buffer was such that the host cannot reach: each start stages it anew.
@@ -79,10 +79,10 @@ struct Plan {
     kind: Kind,
 }
 
-/// What is in flight.
+/// Operation in flight.
 enum Operation {
     Started(Started, Ticket),
-    /// In one variant, so that messages have no more cases to tell apart than they need.
+    /// In one variant, so that messages distinguish no more cases than they need.
     Other(Box<Other>),
 }
 
@@ -319,7 +319,7 @@ pub(super) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> 
     super::TABLE.get(inside, TABLE.group_of(handle.id)?)
 }
 
-/// What a request is, for error texts.
+/// Returns the name of a request for error texts, and its kind.
 pub(super) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
     match TABLE.try_look(handle.id) {
         Ok(request) => (request.name(), Some(request.what.kind())),
@@ -328,7 +328,7 @@ pub(super) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
     }
 }
 
-/// Looks at a live request, waiting for who is at it just now.
+/// Runs `look` on a live request, after another thread that holds its lock.
 fn look<R>(
     inside: &Guard,
     handle: dtl_request_t,
@@ -349,7 +349,7 @@ fn missed_by(handle: dtl_request_t, missed: &Missed) -> Error {
     if *missed == Missed::Stale { stale(handle) } else { in_own_hands(handle) }
 }
 
-/// Of a request that a call further up this thread moves on.
+/// Returns the error of a request that a call further up this thread moves on.
 #[cold]
 pub(super) fn in_own_hands(handle: dtl_request_t) -> Error {
     let text = format!(
@@ -372,7 +372,7 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)
 }
 
-/// Whether a request belongs to a communicator, whoever is at it.
+/// Whether a request belongs to a communicator. Does not take the request's lock.
 fn is_of(id: u64, comm: &Comm) -> bool {
     comm.slot.handle() != 0 && TABLE.group_of(id) == Some(comm.slot.handle())
 }
@@ -447,7 +447,7 @@ impl Request {
         })
     }
 
-    /// What it is, for error texts.
+    /// Returns the request's name for error texts.
     fn name(&self) -> String {
         if let Life::Active(Operation::Other(other)) = &self.life {
             if let Some(call) = other.call() {

@@ -49,7 +49,7 @@ enum Step {
     Round,
 }
 
-/// What a step takes in the list.
+/// Memory of a step in the list, in bytes.
 pub(super) const STEP_BYTES: usize = size_of::<Step>();
 
 struct Pending {

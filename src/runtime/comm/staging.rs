@@ -125,7 +125,7 @@ impl BufferPath {
     }
 }
 
-/// Who reaches a buffer.
+/// Which side reaches a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// The host reaches it.
@@ -229,8 +229,8 @@ fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     }
 }
 
-/// What was to be direct and is not: all from now on, for this reason, or some allocations, once
-/// for each communicator.
+/// Reports to `dtl_explain` that a buffer is staged which was to be direct: all from now on, for
+/// the reason of the refusal, or some allocations, once for each communicator.
 pub(super) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Option<String>) {
     const SOME: u8 = 1 << 7;
     let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
@@ -364,8 +364,8 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Moves it on; what it ended with, and whether its copies went well. `Err`: asking failed, and
-    /// it lives on.
+    /// Moves the message on. Returns its completion and the result of its copies, if it is over.
+    /// `Err`: the poll failed, and the message lives on.
     pub(super) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         for _ in 0..TURN {
             let is_moved = self.copy_some(comm);

@@ -1,5 +1,6 @@
-//! What the algorithms append their steps to: a `schedule` that runs, or a listener of `plan` that
-//! only looks. They are written once, for both, so what is looked at is what would run.
+//! Receiver of the algorithms' steps: a `schedule` that runs them, or a listener of `plan` that
+//! only looks at them. The algorithms are written once, for both, so a plan has the steps that
+//! would run.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Region;

@@ -67,7 +67,7 @@ impl Reduction {
         }
     }
 
-    /// The program's own operation, if it is one: what tells it from others.
+    /// Whether it is an operation of the program's own.
     #[must_use]
     pub fn is_own(&self) -> bool {
         matches!(self.fold, Fold::User(..))
@@ -241,7 +241,7 @@ fn given(number: Option<i32>, nouns: &str) -> Result<i32> {
     }
 }
 
-/// Destroys a dtype of the program's own. What runs with it goes on.
+/// Destroys a dtype of the program's own. Operations that run with it go on.
 pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
     if reduce::dtype_name(dtype).is_some() {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "{} is built in and stays", describe(dtype));
@@ -249,7 +249,7 @@ pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
     existing(DTYPES.destroy(dtype), "dtype", dtype, "one of dtl_dtype_create").map(drop)
 }
 
-/// Destroys an operation of the program's own. What runs with it goes on.
+/// Destroys an operation of the program's own. Collectives that run with it go on.
 pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
     if let Some(name) = reduce::op_name(op) {
         return fail!(

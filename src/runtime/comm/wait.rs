@@ -224,7 +224,7 @@ pub fn test_all(
     }
     let mut first_failure = Ok(());
     for index in 0..requests.len() {
-        // Over since the look above: another thread may be looking just now, but nobody undoes it.
+        // Over since the poll above: another thread may be polling just now, but none undoes it.
         let handle = handle_at(requests, index);
         if handle.id == 0 {
             continue;

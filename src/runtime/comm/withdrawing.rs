@@ -14,7 +14,7 @@ use std::task::Poll;
 const GRACE_NS: u64 = 5_000_000_000;
 const LATER_GRACE_NS: u64 = 100_000_000;
 
-/// What holds of the buffer of an operation that the transport keeps.
+/// Error text for the buffer of an operation that the transport keeps.
 const KEPT: &str = "the transport has not given the buffer back and may access it as long as the \
     process runs: do not free or reuse it";
 

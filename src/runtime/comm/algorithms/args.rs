@@ -134,7 +134,7 @@ impl CollArgs {
         (self.send.whole(), self.recv.whole())
     }
 
-    /// What an algorithm needs to know of the reduction.
+    /// Returns the properties of the reduction that an algorithm needs.
     pub(super) fn folding(&self) -> Folding {
         Folding { element: self.element(), commutes: self.commutes() }
     }

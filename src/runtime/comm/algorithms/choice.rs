@@ -112,7 +112,7 @@ const TABLE: &[Row] = &[
     row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
 ];
 
-/// What a communicator allows beyond what every one does.
+/// Algorithms that a communicator allows beyond those of every communicator.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Allowed {
     /// Algorithms of two levels.

@@ -146,7 +146,7 @@ pub(crate) fn allgatherv(
     send: Region,
     recv: impl Fn(i32) -> Region,
 ) -> Result<()> {
-    // Done at the end of the first round: nobody waits for it.
+    // Done at the end of the first round: no rank waits for it.
     s.copy(recv(g.rank), send);
     ring(s, g, send, recv);
     s.round();

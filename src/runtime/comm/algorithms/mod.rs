@@ -27,7 +27,7 @@
 //!
 //! Reductions of much data go piece by piece: the rounds are those of a piece.
 //!
-//! Two levels: over several nodes, if the transport tells them. Between nodes go one rank's
+//! Two levels: over several nodes, if the transport reports them. Between nodes go one rank's
 //! messages for each node; the parts inside the nodes and between them are the others of this
 //! table.
 //!
@@ -56,7 +56,7 @@ use crate::sys::memory::buf::Region;
 use choice::Algorithm;
 use levels::Levels;
 
-/// Who we are in the collective.
+/// This rank's number in the collective, and the number of ranks.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     pub(super) rank: i32,
@@ -75,7 +75,7 @@ impl Group {
     }
 }
 
-/// What there is to know of a reduction.
+/// Properties of a reduction.
 #[derive(Clone, Copy)]
 pub(crate) struct Folding {
     /// Size of an element in bytes.

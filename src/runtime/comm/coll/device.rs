@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// How long the ranks wait for each other, unless their time limit is less.
 const MEETING_NS: u64 = 30_000_000_000;
 
-/// What makes a rank's part, and how the communicator is to use it.
+/// Backend of a rank's part, and how the communicator is to use it.
 pub(in crate::runtime::comm) struct Wanted {
     /// Its share keeps the backend there.
     pub(in crate::runtime::comm) backend: Arc<Backend>,
@@ -38,7 +38,7 @@ pub(in crate::runtime::comm) struct Wanted {
     pub(in crate::runtime::comm) is_deterministic: bool,
 }
 
-/// What a communicator has of it.
+/// A communicator's part: the device library's communicator, and how it is used.
 pub(in crate::runtime::comm) struct Part {
     comm: Box<dyn DeviceComm>,
     pub(in crate::runtime::comm) kind: &'static CStr,
@@ -171,7 +171,8 @@ pub(in crate::runtime::comm) fn leave(comm: &Comm) {
     }
 }
 
-/// What a communicator has, for one that is made of it. Collective over its ranks.
+/// Gives a communicator that was made of another one the same collectives of device memory.
+/// Collective over its ranks.
 pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(Part { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
     let wanted = Wanted { backend: Arc::clone(&wanted.backend), ..*wanted };
@@ -179,7 +180,7 @@ pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm>
 }
 
 /// Gives a communicator the collectives of a device's memory, on all ranks or on none. Collective
-/// over its ranks, also for who has nothing to bring along.
+/// over its ranks, also for ranks that have no device communicator.
 pub(in crate::runtime::comm) fn attach(
     mut comm: Comm,
     wanted: Wanted,

@@ -44,7 +44,7 @@ fn kept_bytes(ranks: i32) -> usize {
     ((8 << 20) / (times * times)).max(16 << 10)
 }
 
-/// What a collective consists of.
+/// Work of a collective.
 enum Work {
     /// Steps of the library's own algorithms.
     Steps(Schedule),
@@ -52,7 +52,7 @@ enum Work {
     Native(CollArgs, Option<OpId>),
     /// Over the communicator's board.
     Flat(flat::Steps),
-    /// Of device memory; `Some` once it is started.
+    /// On device memory; `Some` once it is started.
     Device(CollArgs, Option<u64>),
 }
 
@@ -65,7 +65,7 @@ pub struct Run {
     ticket: Ticket,
     turn: Taken,
     death_seen: Option<u64>,
-    /// Of polls as a request.
+    /// Turns of its polls as a request.
     turns: Turns,
     /// Buffers that the host cannot reach.
     stage: Option<Box<Stage>>,
@@ -128,7 +128,8 @@ impl Comm {
         )
     }
 
-    /// Of one that was begun after the one that failed first: with a death all fail alike.
+    /// Returns the error of a collective that was begun after the one that failed first. With a
+    /// death all fail alike.
     #[cold]
     pub(in crate::runtime::comm) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
@@ -166,8 +167,8 @@ impl Comm {
         Ok(Begun::Going(self.begin(call, turn).run(Work::Steps(schedule))))
     }
 
-    /// Begins one over the board. What is over at once is never described as a `Run`, which would
-    /// take longer than the collective.
+    /// Begins one over the board. A collective that is over at once never becomes a `Run`, which
+    /// would take longer than the collective.
     #[inline]
     pub(in crate::runtime::comm) fn prepare_flat(
         &self,
@@ -183,7 +184,7 @@ impl Comm {
             self.leave(turn);
             return Ok(Begun::Over(call.kind));
         }
-        // A failure will be met again by whoever moves it on.
+        // The call that moves the collective on will meet a failure again.
         Ok(Begun::Going(begin.run(Work::Flat(steps))))
     }
 
@@ -315,8 +316,8 @@ impl Run {
         }
     }
 
-    /// Of a mismatch, with where the ranks are; of a failed rank, with what another rank gave the
-    /// collective up for.
+    /// Adds details to an error: to a mismatch where the ranks are, to a failed rank why another
+    /// rank gave the collective up.
     fn placed(&self, comm: &Comm, error: Error, inquiry: &Inquiry) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),

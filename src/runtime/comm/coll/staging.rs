@@ -3,8 +3,8 @@
 //! before they begin and copied back when they are over. One load decides that there is no such
 //! memory.
 //!
-//! The library's own, as all ranks have to take part alike, whatever memory each has: no rank knows
-//! of the others' staging.
+//! The run on host memory uses the library's own collectives. All ranks have to take part alike,
+//! whatever memory each has, as no rank has information about the others' staging.
 
 use super::{Buffer, CollArgs, Extent, Root};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::runtime::comm::staging::{copy_out, host_memory, is_hidden};
 use crate::runtime::transfer;
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// What a collective does with a buffer.
+/// How a collective accesses a buffer.
 #[derive(Clone, Copy)]
 struct Access {
     reads: bool,

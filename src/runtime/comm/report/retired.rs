@@ -2,10 +2,11 @@
 //! shrink.
 //!
 //! The other ranks go on sending notices until they destroy it, too, and each rank of a shrink
-//! passes the decision on also to those that have it. Nobody receives them any more, so each would
+//! passes the decision on also to those that have it. They are not received any more, so each would
 //! take memory for as long as the link lives. Therefore a link remembers the contexts of the latest
-//! such communicators, and whoever destroys the next one throws away what has come there. Absences
-//! are noted before: communicators that were made from the destroyed one may depend on them.
+//! such communicators, and the call that destroys the next one discards what has arrived there.
+//! Absences are noted before: communicators that were made from the destroyed one may depend on
+//! them.
 
 use super::super::Comm;
 use super::super::absence::Absences;

@@ -28,7 +28,7 @@ pub(in crate::runtime::comm) enum Asked {
 }
 
 impl Asked {
-    /// Of one that is not over.
+    /// State of a request that is not over.
     fn active(comm: &Comm) -> Asked {
         if comm.is_open() { Asked::Active } else { Asked::Closed }
     }

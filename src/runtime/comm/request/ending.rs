@@ -1,8 +1,9 @@
-//! The end of requests that somebody ends: alone, or with what they belong to (a communicator that
-//! is destroyed, the library, a fork's parent).
+//! Requests that are ended before they complete: alone, or with what they belong to (a communicator
+//! that is destroyed, the library, a fork's parent).
 //!
-//! What has been matched is waited for, perhaps for long. Nobody looks at a request all that time:
-//! who looks for those of another communicator would wait with him.
+//! A message that has been matched is waited for, perhaps for long. No thread holds a request's
+//! lock all that time: a thread that searches the requests of another communicator would wait for
+//! it, too.
 
 use super::super::{Comm, absence, destroyed, withdrawing};
 use super::{
@@ -15,7 +16,7 @@ use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{Missed, Then};
 use std::task::Poll;
 
-/// Refuses while a collective of the communicator runs that nobody can take back.
+/// Fails while a collective of the communicator runs that cannot be cancelled.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
         let stays = TABLE.with(id, |request| {

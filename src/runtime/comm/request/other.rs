@@ -1,5 +1,5 @@
-//! What a request may be besides a message from or to the host's memory: a collective that was
-//! started, an operation on a window, a message that is staged, a send that waits for an event.
+//! Requests besides messages from or to the host's memory: a collective that was started, an
+//! operation on a window, a message that is staged, a send that waits for an event.
 
 use super::super::call::{Call, Kind, Tagged};
 use super::super::coll::exec::Run;
@@ -21,7 +21,7 @@ use std::task::Poll;
 #[allow(clippy::large_enum_variant, reason = "always in a box")]
 pub(super) enum Other {
     Collective(Run),
-    /// Of a window, whose way knows it under this ticket.
+    /// An operation on a window, with its ticket in the window's way.
     Window(Arc<dyn way::Way>, way::Ticket),
     /// A message whose buffer the host perhaps cannot reach.
     Staged(Staged),
@@ -40,12 +40,12 @@ pub(super) struct Gated {
 }
 
 impl Gated {
-    /// Before it has begun, withdrawing it needs nobody.
+    /// Cancels the send. As it has not begun, no other rank takes part.
     pub(super) fn cancel(&mut self) {
         self.is_canceled = true;
     }
 
-    /// What became of the wait: over, or begun.
+    /// Polls the wait for the event: it has ended, or the send has begun.
     fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<Begun> {
         if self.is_canceled {
             comm.recorder.end(self.ticket);
@@ -110,7 +110,8 @@ pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<
     put(comm, plan, operation(comm, plan, staged))
 }
 
-/// Who waits for something else moves it on as well: its parts are copied by calls.
+/// Puts the operation into a request and lists it for progress. A call that waits for something
+/// else moves it on as well, as its parts are copied by calls.
 fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
     let (place, what, peer) = (comm.slot.get(), Tagged::new(plan.kind, plan.tag), plan.peer);
     let life = Life::Active(operation);
@@ -159,7 +160,8 @@ fn check_home(data: Data, event: &Event) -> Result<()> {
 }
 
 impl Other {
-    /// Moves it on; its outcome, if it is over. `Err`: asking failed, and it lives on.
+    /// Moves the operation on and returns its outcome, if it is over. `Err`: the poll failed, and
+    /// the operation lives on.
     #[inline(never)]
     pub(super) fn poll(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         match self {
@@ -215,7 +217,7 @@ impl Other {
         }))
     }
 
-    /// What was called, of a collective.
+    /// Returns the call of a collective.
     pub(super) fn call(&self) -> Option<&Call> {
         match self {
             Other::Collective(run) => Some(run.call()),

@@ -1,5 +1,5 @@
 //! Operations on targets: checked against the target's part and this rank's epochs, then handed to
-//! the window's way. What is wrong is found before anything moves.
+//! the window's way. Errors are found before anything moves.
 
 use super::way::{Begun, Change, Spot};
 use super::{Part, Window};

@@ -92,7 +92,7 @@ impl Source {
     }
 }
 
-/// What keeps a window's memory.
+/// Owner of a window's memory.
 pub(super) enum Kept {
     /// The program, or the way.
     Elsewhere,

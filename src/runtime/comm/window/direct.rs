@@ -2,9 +2,9 @@
 //!
 //! For ranks of one node, and memory that their transport lets all of them reach
 //! (`runtime::backend::Part`): what a window allocates, within one process also what the program
-//! has. An operation is over when its call returns, and who synchronises with this rank afterwards
-//! sees it. Locks are in the words of the target's part; those of ranks that have died are taken
-//! over. Nobody has to serve anybody.
+//! has. An operation is over when its call returns, and a rank that synchronises with this one
+//! afterwards sees it. Locks are in the words of the target's part; those of ranks that have died
+//! are taken over. No rank has to serve others.
 
 use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::error::{Error, Result, fail};
@@ -137,8 +137,8 @@ impl Direct {
         i32::try_from(rank).is_ok_and(|rank| self.comm.has_closed(rank))
     }
 
-    /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. `what`
-    /// is tried, `who` has it: for the error.
+    /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. For
+    /// the error, `what` is tried and `who` has it.
     #[cold]
     fn wait(
         &self,
@@ -258,7 +258,7 @@ impl Direct {
         Some(())
     }
 
-    /// An operation is over; if no flush is to say whether its target lives, this does.
+    /// Ends an operation. If no flush is to report whether its target is alive, this does.
     #[inline(always)]
     fn over(&self, rank: i32, asked: Asked) -> Result<Begun> {
         if asked {
@@ -379,8 +379,8 @@ impl Way for Direct {
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
         self.check_alive(&targets)?;
         let deadline = self.comm.deadline();
-        // One after the other: whoever waits has locks of lower ranks only, so nobody waits in a
-        // ring.
+        // One after the other: a rank that waits holds locks of lower ranks only, so no ranks wait
+        // in a ring.
         for rank in targets.clone() {
             if let Err(error) = self.lock_one(rank, exclusive, deadline) {
                 self.leave(targets.start..rank);
@@ -420,8 +420,9 @@ impl Way for Direct {
         Ok(())
     }
 
-    /// Tells those that lock or flush this rank after a failure. What has a share of it may not
-    /// call any more; the memory goes with the last share.
+    /// Marks the window closed, for ranks that lock or flush this rank after a failure. An owner of
+    /// a reference to the window may not call it any more; the memory is freed with the last
+    /// reference.
     fn close(&self, _together: bool) {
         if let Some(own) = self.targets.get(self.own()) {
             own.close();

@@ -1,7 +1,7 @@
 //! When a rank may reach which targets: the epochs that its own calls open and close. Checked here,
 //! on the rank itself, before anything is sent.
 //!
-//! A fence opens an epoch to all targets, a lock one to its target. Of the two kinds one is open at
+//! A fence opens an epoch to all targets, a lock one to its target. One of the two kinds is open at
 //! a time: a lock ends the epoch of a fence in which nothing was done. Any thread may call
 //! anything: a thread that opens or ends an epoch claims it first (a compare-and-swap), then waits
 //! for what it requests from others, so that a second thread is refused instead of waiting or doing
@@ -27,7 +27,7 @@ const HELD: u8 = 1;
 /// A call is about to get it or to give it back.
 const MOVING: u8 = 2;
 
-/// What calls have claimed: so many targets, or one of these.
+/// Claims of calls: a number of targets, or one of these values.
 const ALL: u32 = u32::MAX;
 const FENCE: u32 = u32::MAX - 1;
 
@@ -225,14 +225,14 @@ impl Epochs {
         Err(1)
     }
 
-    /// What was claimed is locked, or not unlocked after all.
+    /// Ends a claim: the lock is held, or was not released after all.
     pub(super) fn locked(&self, target: Option<i32>) {
         // If another thread has used the fence's epoch meanwhile, it goes on until the next fence.
         let _ = self.fence.compare_exchange(OPEN, NONE, Relaxed, Relaxed);
         self.lock(target).into_iter().for_each(|lock| lock.store(HELD, Release));
     }
 
-    /// What was claimed is not locked.
+    /// Ends a claim: the lock is not held.
     pub(super) fn unlocked(&self, target: Option<i32>) {
         self.lock(target).into_iter().for_each(|lock| lock.store(FREE, Release));
         match target {

@@ -1,13 +1,13 @@
 //! Windows: memory of each rank that the others read and change without its taking part.
 //!
-//! Here: making one, its end, who has which part. `access` checks operations on targets and hands
-//! them to the window's `way`; `sync` has fences, locks and flushes; `quick` the shortest of both;
-//! `epoch` what may be called when; `progress` serves what others request from this process. The
-//! ways: `direct` where ranks share memory, `own` where the transport has windows, else `active`;
-//! `choose` decides.
+//! Here: making a window, its end, which rank has which part. `access` checks operations on targets
+//! and hands them to the window's `way`; `sync` has fences, locks and flushes; `quick` the shortest
+//! of both; `epoch` what may be called when; `progress` serves what others request from this
+//! process. The ways: `direct` where ranks share memory, `own` where the transport has windows,
+//! else `active`; `choose` decides.
 //!
-//! A window has a communicator of its own (`group::private`), so its messages meet nobody else's,
-//! and it lives on when the one that it was made of is destroyed.
+//! A window has a communicator of its own (`group::private`), so its messages match no others, and
+//! it lives on when the communicator that it was made of is destroyed.
 
 pub mod access;
 mod active;
@@ -239,8 +239,8 @@ fn wait_for_others(window: &Arc<Window>) {
     fence(Acquire);
 }
 
-/// Waits for the other ranks at a window's end. False: there is nobody to wait for, as one has died
-/// meanwhile, or a fence has failed on others that was done here.
+/// Waits for the other ranks at a window's end. False: there is no rank to wait for, as one has
+/// died meanwhile, or a fence has failed on others that was done here.
 fn meet_last(window: &Window) -> Result<bool> {
     let last = window.comm.sequence.load(Relaxed).checked_sub(1).map(u64::from);
     let is_given_up = || last.and_then(|last| window.comm.reports.given_up(last)).is_some();

@@ -143,7 +143,8 @@ pub(in crate::runtime::comm) fn serve_some() {
     }
 }
 
-/// Serves all of them: whose ranks are all in this process, and wait for nobody else.
+/// Serves all windows, for a call on one whose ranks are all in this process and wait for no other
+/// process.
 pub(super) fn serve_all() {
     let rounds = SERVED.len().div_ceil(TURNS);
     (0..rounds).for_each(|_| serve_some());

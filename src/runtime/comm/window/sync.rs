@@ -16,7 +16,7 @@ impl Window {
         0..self.comm.size
     }
 
-    /// A target as a range; `None`: nobody.
+    /// Returns a target as a range; `None`: DTL_PROC_NULL.
     fn one(&self, name: &str, target: i32) -> Result<Option<Range<i32>>> {
         trace::about(|| Args::NONE.peer(target).comm(self.comm.handle().id));
         self.comm.check_open()?;

@@ -34,7 +34,7 @@ pub(in crate::runtime::comm) type Asked = bool;
 pub struct Change {
     pub(in crate::runtime::comm) dtype: dtl_dtype_t,
     pub(in crate::runtime::comm) op: dtl_reduce_op_t,
-    /// What the processor does.
+    /// The atomic update that the processor executes.
     pub(in crate::runtime::comm) update: &'static Update,
 }
 
@@ -70,7 +70,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     /// Waits for the locks of these targets, of which this rank has none.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes (`Reach::Target`) and gives the locks back. After TIMEOUT they are held still, after
-    /// another failure none is: that of a rank, say, which has no locks any more.
+    /// another failure none is: for example that of a rank, which has no locks any more.
     fn unlock(&self, targets: Range<i32>) -> Result<()>;
     /// Gives the locks back, without a flush and without waiting: this rank goes.
     fn leave(&self, targets: Range<i32>);

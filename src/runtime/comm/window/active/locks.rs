@@ -1,5 +1,5 @@
-//! Who has the lock of this rank's part of a window, and who waits for it: first come, first
-//! served, so that a stream of shared locks cannot keep an exclusive one out.
+//! Which ranks have the lock of this rank's part of a window, and which wait for it: first come,
+//! first served, so that a stream of shared locks cannot keep an exclusive one out.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ impl Locks {
         self.waiting.push_back(asker);
     }
 
-    /// Shares the lock at once, if nobody has it alone or waits for it.
+    /// Shares the lock at once, if no rank has it alone or waits for it.
     pub(super) fn share_if_free(&mut self, asker: Asker) -> bool {
         let is_free =
             self.waiting.is_empty() && self.holders.iter().all(|holder| !holder.exclusive);
@@ -33,7 +33,7 @@ impl Locks {
         is_free
     }
 
-    /// The next one to get the lock, who has it now. Call until there is none.
+    /// Grants the lock to the next rank that waits, and returns that. Call until there is none.
     pub(super) fn grant(&mut self) -> Option<Asker> {
         let next = *self.waiting.front()?;
         let is_free = self.holders.is_empty();

@@ -32,7 +32,7 @@ pub(super) enum What {
     Swap,
     /// Shared, or exclusive if `op` is 1.
     Lock,
-    /// Shared, if nobody is in its way; else the answer is no.
+    /// Shared, if it is free for that; else the answer is a refusal.
     LockIfFree,
     Unlock,
     /// Cancels the request for a lock under that tag. If that request was not answered, now it is.
@@ -63,7 +63,7 @@ pub(super) struct Head {
     pub(super) op: i32,
     /// DTL_DTYPE_...
     pub(super) dtype: i32,
-    /// Of the answer, or of the data.
+    /// Tag of the answer, or of the data.
     pub(super) tag: i32,
     pub(super) offset: u64,
     pub(super) len: u64,

@@ -4,7 +4,7 @@
 //! `message` has the requests, `origin` the origin's side, `asking` its locks, `serve` the target's
 //! side, `locks` which ranks have the lock. A target serves in every call of its process that
 //! waits, and in a thread while there is none (`window::progress`); where all ranks are in one
-//! process, whoever waits serves for all.
+//! process, a call that waits serves for all.
 //!
 //! Small data travel with the request. A large put sends a request, then its data from where they
 //! are to where they go; what is fetched comes as a message into the caller's buffer. Only
@@ -48,7 +48,7 @@ pub(super) struct Active {
     origin: Mutex<Origin>,
     server: Mutex<Server>,
     is_closed: AtomicBool,
-    /// Room for the byte of a refusal, which nobody reads.
+    /// Room for the byte of a refusal, which is not read.
     refusal: Posted,
     copies: Copies,
 }
@@ -58,10 +58,10 @@ struct Answer {
     target: i32,
     tag: i32,
     started: Started,
-    /// What is done at the target when it is there.
+    /// Number of the messages sent to the target that are done when this answer is there.
     goal: u64,
     is_there: bool,
-    /// It is a no.
+    /// The answer is a refusal.
     is_refused: bool,
 }
 
@@ -88,8 +88,8 @@ impl Active {
         (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
 
-    /// Lets the kernel do an operation, if it may. What is left of a rank that has died may still
-    /// be there to copy.
+    /// Lets the kernel do an operation, if it may. The memory of a rank that has died may still be
+    /// there to copy.
     fn copy(&self, spot: Spot, copy: impl FnOnce(&dyn Remote, u64) -> Copied) -> Result<bool> {
         if !self.copies.is_any() {
             return Ok(false);
@@ -466,9 +466,9 @@ impl Way for Active {
 
     fn close(&self, together: bool) {
         if together {
-            // What was sent to this rank is on its way, also the unlocks and the answers which
-            // nobody waits for. They are taken: left behind, the transport could give them to
-            // whoever comes next in the place of this communicator.
+            // What was sent to this rank is on its way, also the unlocks and the answers that no
+            // call waits for. They are taken: left behind, the transport could give them to the
+            // next communicator in the place of this one.
             let what = |limit: &str| format!("ranks did not give their locks back {limit}");
             let is_all = || {
                 let is_unlocked = !self.serve() && self.server.lock().is_unlocked();

@@ -16,8 +16,8 @@ use std::ops::Range;
 const MOST_STAGED: usize = 64;
 /// Operations that are not over locally.
 const MOST_PENDING: usize = 1024;
-/// Requests to one target that it has not answered for: what it may have to keep while it serves
-/// nobody.
+/// Requests to one target that it has not answered for: as many as it may have to keep while it
+/// does not serve.
 const MOST_UNANSWERED: u64 = 256;
 /// Buffers kept for later requests.
 const SPARE: usize = 4;
@@ -48,7 +48,7 @@ pub(super) struct Origin {
     failed: Vec<(i32, Error)>,
     peers: Vec<Peer>,
     number: u64,
-    /// Receives of answers that nobody waits for any more.
+    /// Receives of answers that no call waits for any more.
     abandoned: Vec<Started>,
 }
 
@@ -147,7 +147,7 @@ impl Origin {
         sent.map(drop)
     }
 
-    /// Whether all answers are there that nobody waits for any more.
+    /// Whether all answers are there that no call waits for any more.
     pub(super) fn is_answered(&mut self, comm: &Comm) -> bool {
         self.abandoned.retain(|started| match comm.poll(*started) {
             Ok(done) => done.is_none(),
@@ -175,7 +175,7 @@ impl Origin {
         self.is_answered(comm);
         let mut at = 0;
         while let Some((op, _)) = self.staged.get(at) {
-            // That a target has died is found out by whoever waits for it.
+            // The call that waits for a target finds out that it has died.
             if matches!(comm.link.transport.outcome(*op), Ok(Some(_))) {
                 let (_, scratch) = self.staged.swap_remove(at);
                 self.keep(scratch);

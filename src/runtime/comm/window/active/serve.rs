@@ -37,7 +37,7 @@ pub(super) struct Server {
     locks: Locks,
     /// Deaths that the locks take into account.
     deaths: usize,
-    /// The byte of a no.
+    /// The byte of a refusal.
     refusal: Posted,
 }
 
@@ -82,7 +82,7 @@ impl Server {
     }
 
     /// Locks of ranks that have died are free; those of ranks that have left, too, if others wait
-    /// for them (leaving, they give them back, but may have found no way to say so).
+    /// for them (leaving, they give them back, but may have been unable to send that).
     fn look_for_gone(&mut self, comm: &Comm, moved: bool) {
         let deaths = comm.failed_count();
         let has_left = |rank| comm.has_closed(rank);
