@@ -95,9 +95,9 @@ impl Call {
         (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
     }
 
-    /// As three words, for the recorder and (of a portable one) for messages: in the first, kind
-    /// above tag, as [`Tagged`] has them. For an ordinary message only the first word has to be put
-    /// together.
+    /// Encodes the call in three words, for the recorder and (of a portable one) for messages: in
+    /// the first, kind above tag, as [`Tagged`] has them. For an ordinary message only the first
+    /// word has to be put together.
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; 3] {
         let op = u64::from(!self.op as u32) << 32;

@@ -86,7 +86,7 @@ impl Flat {
     }
 }
 
-/// One on its way.
+/// A collective over the board that is in progress.
 pub(super) struct Steps {
     kind: Kind,
     root: i32,

@@ -183,7 +183,8 @@ pub(super) fn private<const N: usize>(
     Ok((made, said))
 }
 
-/// One communicator for each color, ranks ordered by key. `None`: the color was DTL_UNDEFINED.
+/// Makes one communicator for each color, ranks ordered by key. `None`: the color was
+/// DTL_UNDEFINED.
 pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
     split_as(Kind::Split, comm, color, key)
 }
@@ -216,7 +217,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     or_absent(comm, number, device::pass_on(comm, made).and_then(insert)).map(Some)
 }
 
-/// One communicator for each node, ranks ordered by key.
+/// Makes one communicator for each node, ranks ordered by key.
 pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
     if let Some(nodes) = comm.nodes() {
         let own = nodes.get(comm.rank as usize).copied().unwrap_or(0);

@@ -89,8 +89,9 @@ impl<A, O> Life<A, O> {
         }
     }
 
-    /// Ends it, so that it rests: an active operation is passed to `withdraw`; if that fails or is
-    /// pending, it stays active. `None` = withdrawn; `resting` is the outcome of one at rest.
+    /// Ends the request, so that it rests. An active operation is passed to `withdraw`; if that
+    /// fails or is pending, the request stays active. `None` = cancelled; `resting` is the outcome
+    /// of a request at rest.
     pub(super) fn take_back<E>(
         &mut self,
         resting: O,

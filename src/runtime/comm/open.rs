@@ -151,7 +151,8 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
     device::attach(below, wanted, prepared)
 }
 
-/// Whose ranks are those of another communicator has no others.
+/// Checks that the description names no place of its own: the ranks are those of the other
+/// communicator.
 fn check_place(description: &Description) -> Result<()> {
     if description.raw.size == 0 && description.job.is_none() {
         return Ok(());

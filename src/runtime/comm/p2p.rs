@@ -27,11 +27,11 @@ pub(super) enum Started {
     Nothing,
     /// A send that was over at once.
     Sent,
-    /// In the transport's hands.
+    /// An operation that the transport has begun.
     Op(OpId),
-    /// A receive from any rank in the transport's hands: a death ends it.
+    /// A receive from any rank that the transport has begun: a death ends it.
     FromAny(OpId),
-    /// An operation of a persistent request in the transport's hands.
+    /// An operation of a persistent request that the transport has begun.
     Kept(OpId),
 }
 
@@ -206,7 +206,7 @@ impl Comm {
     }
 
     /// Waits for an operation with a rank, or from any. At the deadline, when the communicator
-    /// ends, or if the rank turns out to be absent, it is withdrawn, so that nothing touches its
+    /// ends, or if the rank turns out to be absent, it is cancelled, so that nothing touches its
     /// buffer after the return; one that has been matched finishes first.
     pub(super) fn complete(&self, started: Started, peer: i32, deadline: Deadline) -> Result<Done> {
         let mut backoff = Backoff::new();

@@ -1,4 +1,4 @@
-//! A persistent operation in the transport's hands, where that has such: made once, started often.
+//! Persistent operations of the transport, if it has them: made once, started often.
 //!
 //! Not here: its request, and starting one as an ordinary operation each time (`request`).
 
@@ -12,7 +12,7 @@ use crate::sys::handles::owning_ref::Within;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Ends it with its request.
+/// A persistent operation of the transport. It ends with its request.
 pub(super) struct Persistent {
     group: Within<dyn PersistentOps, Link>,
     op: OpId,

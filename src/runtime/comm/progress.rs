@@ -233,7 +233,7 @@ pub(super) fn is_idle() -> bool {
     MOVING.load(Ordering::Relaxed) == 0
 }
 
-/// Whether a call may stay in a transport that moves by itself until it is done.
+/// Whether a call may stay in a transport that progresses on its own until the call is done.
 #[inline(always)]
 pub(super) fn may_block() -> bool {
     is_idle() || has_settled()

@@ -123,9 +123,9 @@ pub(super) struct Ticket(u64);
 
 /// No thread's mark, also not that of one without a record.
 const NOBODY: usize = 1;
-/// It is in the shared list.
+/// Bit of a ticket: the operation is in the shared list.
 const SHARED: u64 = 1;
-/// Its begin was reported to a trace.
+/// Bit of a ticket: the operation's begin was reported to a trace.
 const TRACED: u64 = 2;
 const KIND_SHIFT: u32 = 56;
 
@@ -158,7 +158,7 @@ impl Recorder {
         Recorder { first, comm, own: List::new(), shared: List::new() }
     }
 
-    /// Whose it is.
+    /// Sets the communicator's handle, for traces.
     pub(super) fn belongs_to(&self, comm: u64) {
         self.comm.store(comm, Ordering::Relaxed);
     }

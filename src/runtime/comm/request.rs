@@ -66,7 +66,7 @@ struct Again {
     plan: Plan,
     /// Whether the buffer was such that the host cannot reach: each start stages it anew.
     was_hidden: bool,
-    /// The operation in the transport's hands, if the transport has persistent ones.
+    /// The transport's persistent operation, if it has such.
     made: Option<Persistent>,
 }
 
@@ -510,7 +510,7 @@ pub(super) fn is_at_rest(handle: dtl_request_t) -> bool {
     }
 }
 
-/// Tries to withdraw the operation; the request then completes through wait or test.
+/// Tries to cancel the operation; the request then completes through wait or test.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     look(inside, handle, |request, comm| match &mut request.life {
         Life::Active(Operation::Started(started, _)) => {

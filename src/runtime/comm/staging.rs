@@ -454,7 +454,7 @@ impl Staged {
         }
     }
 
-    /// Asks the transport to withdraw it; it then ends through `poll`.
+    /// Requests that the transport cancels the message; it then ends through `poll`.
     pub(super) fn cancel(&self, comm: &Comm) -> Result<()> {
         self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
     }

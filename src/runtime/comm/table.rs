@@ -124,7 +124,7 @@ pub(super) fn check_outside(comm: &Comm, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
+/// Destroys a communicator: waiting calls return CANCELED, operations in flight are cancelled, the
 /// link closes with the last communicator on it. Outside of the epoch.
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     check_outside(comm, "dtl_comm_destroy")?;

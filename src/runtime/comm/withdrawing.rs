@@ -46,8 +46,8 @@ pub(super) fn kept(error: &Error) -> Error {
 }
 
 impl Link {
-    /// Withdraws an operation and waits until the transport lets go of its buffer (see `until`).
-    /// `Some` = it had completed before it could be withdrawn.
+    /// Cancels an operation and waits until the transport lets go of its buffer (see `until`).
+    /// `Some` = it had completed before it could be cancelled.
     pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
         until(self, || self.try_withdraw(op))
     }
@@ -64,7 +64,7 @@ impl Link {
     }
 
     fn ask_to_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
-        // What is over already need not be withdrawn, where that is not possible.
+        // An operation that is already over need not be cancelled, which some transports cannot do.
         let mut done = self.transport.outcome(op)?;
         if done.is_none() {
             self.transport.cancel(op)?;
@@ -78,8 +78,8 @@ impl Link {
 }
 
 impl Comm {
-    /// Withdraws what was started, and waits for what has been matched (`until`); `Some` = it had
-    /// completed before that.
+    /// Cancels a started operation, and waits for it if it has been matched (`until`); `Some` = it
+    /// had completed before that.
     pub(super) fn take_back(&self, started: Started) -> Result<Option<Done>> {
         until(&self.link, || self.try_take_back(started))
     }

@@ -54,7 +54,7 @@ fn binomial(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     s.round();
 }
 
-/// The root deals the bytes out, then everybody's share goes round.
+/// The root scatters the bytes, then every rank's share goes round.
 fn scatter_ring(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     let part = |rank: i32| share(data, rank, g.size, 1);
     if g.rank == root {

@@ -270,7 +270,7 @@ impl Shares {
         data.part(start, end.addr().get() - begin.addr().get() + end.len())
     }
 
-    /// From everybody's own share to all of them at everybody, by recursive doubling.
+    /// Gathers all ranks' shares on every rank, by recursive doubling.
     fn spread(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -283,7 +283,7 @@ impl Shares {
         }
     }
 
-    /// From everybody's own share to all of them at the last, by a binomial tree.
+    /// Gathers all ranks' shares on the last rank, by a binomial tree.
     fn gather(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -346,7 +346,7 @@ fn halving_doubling(
     s.round();
 }
 
-/// Each rank collects its share from everybody, folds it in the order of ranks, then the shares go
+/// Each rank collects its share from all ranks, folds it in the order of ranks, then the shares go
 /// round the ring.
 fn pairwise_ring(
     s: &mut dyn Steps,
@@ -375,9 +375,9 @@ pub(crate) fn reduce_scatter(
 /// Parts that `collect` needs room for.
 const COLLECTED: usize = 3;
 
-/// Everybody's part for this rank, folded into `result`. `result` may be part of what is sent.
-/// Parts are folded as they come: those of the ranks below onto our own from there down, those of
-/// the ranks above from the last down.
+/// Folds all ranks' parts for this rank into `result`. `result` may be part of what is sent. Parts
+/// are folded as they come: those of the ranks below onto our own from there down, those of the
+/// ranks above from the last down.
 fn collect(
     s: &mut dyn Steps,
     g: Group,

@@ -84,7 +84,7 @@ impl Beginning {
         self.call.tag as u32
     }
 
-    /// Its messages' tag.
+    /// Returns the tag of the collective's messages.
     fn tag(&self) -> u32 {
         u32::from(self.call.signature()) << NUMBER_BITS | self.number() & ((1 << NUMBER_BITS) - 1)
     }
@@ -105,7 +105,7 @@ impl Beginning {
         }
     }
 
-    /// One of the transport's own that has not started.
+    /// Returns the run of a transport's own collective that has not started.
     pub(in crate::runtime::comm) fn native(self, args: CollArgs) -> Run {
         self.run(Work::Native(args, None))
     }
@@ -167,8 +167,8 @@ impl Comm {
         Ok(Begun::Going(self.begin(call, turn).run(Work::Steps(schedule))))
     }
 
-    /// Begins one over the board. A collective that is over at once never becomes a `Run`, which
-    /// would take longer than the collective.
+    /// Begins a collective over the board. A collective that is over at once never becomes a `Run`,
+    /// which would take longer than the collective.
     #[inline]
     pub(in crate::runtime::comm) fn prepare_flat(
         &self,
@@ -188,7 +188,7 @@ impl Comm {
         Ok(Begun::Going(begin.run(Work::Flat(steps))))
     }
 
-    /// Begins one of device memory.
+    /// Begins a collective on device memory.
     pub(in crate::runtime::comm) fn prepare_on_device(&self, args: CollArgs) -> Result<Begun> {
         let call = Call::of(&args);
         let turn = self.enter(&call)?;
@@ -356,7 +356,7 @@ impl Run {
         }
     }
 
-    /// Whether it is in the transport's hands, which do not give it back.
+    /// Whether it was passed to the transport, which cannot cancel it.
     pub(in crate::runtime::comm) fn is_irrevocable(&self) -> bool {
         matches!(self.work, Work::Native(_, Some(_)))
     }

@@ -125,8 +125,8 @@ pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     if hidden::is_any() { begin_hidden(comm, mode, args) } else { begin_on_host(comm, mode, args) }
 }
 
-/// Begins one whose buffers may be device memory: where they are, if the communicator has
-/// collectives of that device, else on host memory that stands for them.
+/// Begins a collective whose buffers may be device memory: on that memory, if the communicator has
+/// collectives of that device, else on host memory that stands for it.
 #[cold]
 #[inline(never)]
 fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
@@ -138,7 +138,8 @@ fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
 }
 
-/// Begins one of memory that the host reaches: by the transport's own, if it has it, else by steps.
+/// Begins a collective on memory that the host reaches: by the transport's own, if it has it, else
+/// by steps.
 #[inline(always)]
 fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     if let Some(native) = &comm.native_collectives {

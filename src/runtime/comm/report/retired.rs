@@ -16,7 +16,8 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many contexts are remembered. A notice that comes later than so many others end is kept.
+/// How many contexts are remembered. A notice that arrives after that many later communicators have
+/// ended is kept.
 const MOST: usize = 16;
 
 /// The latest contexts, the oldest first.

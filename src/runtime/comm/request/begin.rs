@@ -1,4 +1,4 @@
-//! How messages are started: the usual one as short as can be.
+//! Starting messages. The fast path is as short as possible.
 
 use super::super::Comm;
 use super::super::call::{Kind, Tagged};

@@ -64,8 +64,8 @@ pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
     Ok(all)
 }
 
-/// Ends an active request whose communicator is gone: its operation is taken back. `None`: it
-/// cannot be, or not yet, so it goes on, and so does the communicator.
+/// Ends an active request whose communicator is gone: its operation is cancelled. `None`: it cannot
+/// be, or not yet, so it goes on, and so does the communicator.
 pub(in crate::runtime::comm) fn end_with_comm(
     comm: &Comm,
     handle: dtl_request_t,
@@ -109,7 +109,7 @@ pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t
     }
 }
 
-/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle:
+/// Ends a request: an operation in flight is cancelled, or finishes first. The null handle:
 /// nothing. May wait for a matched message: outside of the epoch.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {

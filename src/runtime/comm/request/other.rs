@@ -225,7 +225,7 @@ impl Other {
         }
     }
 
-    /// Whether it can be withdrawn as messages can.
+    /// Whether the operation can be cancelled as messages can.
     pub(super) fn is_message(&self) -> bool {
         matches!(self, Other::Staged(_) | Other::Gated(_))
     }

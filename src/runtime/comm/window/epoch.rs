@@ -22,9 +22,9 @@ const USED: u8 = 2;
 
 /// A lock: this rank has none.
 const FREE: u8 = 0;
-/// It has it.
+/// A lock: this rank has it.
 const HELD: u8 = 1;
-/// A call is about to get it or to give it back.
+/// A lock: a call is about to get it or to give it back.
 const MOVING: u8 = 2;
 
 /// Claims of calls: a number of targets, or one of these values.

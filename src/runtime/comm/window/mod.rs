@@ -49,7 +49,7 @@ const TAG: u8 = 10;
 
 static TABLE: Table<Window> = Table::new(TAG, 0);
 
-/// One rank's part.
+/// One rank's part of a window.
 #[derive(Clone, Copy)]
 struct Part {
     size: u64,
@@ -62,7 +62,7 @@ struct Part {
 
 /// A window.
 pub struct Window {
-    /// Its own.
+    /// The window's own communicator.
     comm: Arc<Comm>,
     way: Arc<dyn Way>,
     /// The way as a `Direct`, if it is one. Its type is concrete, so that an operation of some ten
@@ -278,7 +278,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // What still has a share of it must not touch the memory any more.
+        // Owners of the remaining references must not touch the memory any more.
         self.way.close(false);
     }
 }

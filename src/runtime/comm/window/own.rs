@@ -190,7 +190,7 @@ impl Way for Own {
         Ok(false)
     }
 
-    /// Nothing is taken back: waits until it is over.
+    /// Waits until the operation is over, as nothing is cancelled.
     fn withdraw(&self, ticket: Ticket) -> Result<()> {
         self.active.wait("an operation on a window did not end", || self.is_over(ticket))
     }

@@ -100,7 +100,7 @@ pub fn lock_all(window: &Window) -> Result<()> {
     window.lock("dtl_win_lock_all", None, false)
 }
 
-/// Ends it.
+/// Flushes all targets and gives their shared locks back.
 pub fn unlock_all(window: &Window) -> Result<()> {
     window.comm.check_open()?;
     window.unlock("dtl_win_unlock_all", None)

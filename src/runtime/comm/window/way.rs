@@ -54,7 +54,7 @@ impl Change {
 /// Accumulating operations (the last three of the five) on one place happen one after the other,
 /// those of one origin in the order of its calls. Puts and gets have no order but that of flushes.
 pub(in crate::runtime::comm) trait Way: Send + Sync {
-    /// How, for people.
+    /// Describes the way for people.
     fn describe(&self) -> &'static str;
     /// Copies to the target. `from` has `to.len` bytes.
     fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun>;
@@ -65,7 +65,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     /// `target = target op from`, element by element; the previous elements go to `result`. For
     /// NO_OP, `from` may be empty.
     fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun>;
-    /// One element of 1, 2, 4 or 8 bytes (the length of the spot).
+    /// Compares and swaps one element of 1, 2, 4 or 8 bytes (the length of the spot).
     fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun>;
     /// Waits for the locks of these targets, of which this rank has none.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;

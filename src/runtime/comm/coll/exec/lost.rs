@@ -53,8 +53,9 @@ impl Run {
         }
     }
 
-    /// Because of the ranks that are gone. A rank that gave the collective up, and has destroyed
-    /// the communicator since, is not the reason: its notice names the ranks that are.
+    /// Returns the error of a collective that cannot complete because of the ranks that are gone. A
+    /// rank that gave the collective up, and has destroyed the communicator since, is not the
+    /// reason: its notice names the ranks that are.
     #[cold]
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();

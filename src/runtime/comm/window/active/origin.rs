@@ -108,13 +108,13 @@ impl Origin {
         }
     }
 
-    /// Up to where a flush of the target has to wait for answers; `None`: it was sent nothing since
-    /// the last.
+    /// Returns the number of messages that a flush of the target has to wait for. `None`: nothing
+    /// was sent to it since the last flush.
     pub(super) fn unanswered(&mut self, target: i32) -> Option<u64> {
         self.peer(target).filter(|peer| peer.sent > peer.done).map(|peer| peer.sent)
     }
 
-    /// Everything up to there is done, or will never be.
+    /// Notes that the target has done that many messages, or will never do them.
     pub(super) fn answered(&mut self, target: i32, goal: u64) {
         if let Some(peer) = self.peer(target) {
             peer.done = peer.done.max(goal);
@@ -259,14 +259,14 @@ impl Origin {
         Some(self.over.swap_remove(at).1.map(|()| true))
     }
 
-    /// Takes an operation out, to be withdrawn.
+    /// Takes an operation out, to be cancelled.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Started> {
         self.over.retain(|(of, _)| *of != ticket);
         let at = self.pending.iter().position(|pending| pending.ticket == ticket)?;
         self.pending.remove(at).map(|pending| pending.started)
     }
 
-    /// Withdraws everything.
+    /// Cancels everything.
     pub(super) fn close(&mut self, comm: &Comm) {
         for (op, scratch) in self.staged.drain(..) {
             withdraw(comm, op, Some(scratch));
@@ -280,15 +280,15 @@ impl Origin {
     }
 }
 
-/// Withdraws an operation of the library's own.
+/// Cancels an operation of the library's own.
 pub(super) fn withdraw(comm: &Comm, op: OpId, scratch: Option<Scratch>) {
-    // What cannot be withdrawn may still be read: its memory is given up.
+    // Memory of an operation that cannot be cancelled may still be read, so it is leaked.
     if comm.link.withdraw(op).is_err() {
         std::mem::forget(scratch);
     }
 }
 
-/// How an operation has ended; `None`: not yet.
+/// Polls how an operation has ended; `None`: not yet.
 fn ending(comm: &Comm, pending: &Pending) -> Result<Option<Result<()>>> {
     let done = comm.poll_peer(pending.started, pending.target)?;
     Ok(done.map(|done| comm.check_done(&done, pending.what, pending.target)))

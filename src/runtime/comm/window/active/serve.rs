@@ -231,7 +231,7 @@ impl Server {
         self.locks.are_free()
     }
 
-    /// Withdraws everything.
+    /// Cancels everything.
     pub(super) fn close(&mut self, comm: &Comm) {
         let room = std::mem::take(&mut self.room);
         if let Some(op) = self.coming.take() {
