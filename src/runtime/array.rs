@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Type byte of array handles.
 const TAG: u8 = 12;
-/// What DLPack asks of memory.
+/// Alignment that DLPack requires.
 const ALIGNMENT: u64 = 256;
 
 static ARRAYS: Table<Array> = Table::new(TAG, 0);
@@ -38,7 +38,7 @@ static LOOPED: AtomicU64 = AtomicU64::new(0);
 /// Counted up in a forked child: what the parent lent or took is not the child's to give up.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// See the module's text.
+/// Memory of a backend with a dtype, a shape and strides, exchanged as a DLPack tensor.
 pub struct Array {
     backend: Arc<Backend>,
     device: i32,
@@ -232,7 +232,7 @@ impl Array {
         Ok((device, dtype))
     }
 
-    /// A tensor of it, and what its consumer's deleter does.
+    /// Makes a tensor of the array, and the function that its consumer's deleter calls.
     fn lend(&self, id: u64) -> Result<(Tensor, Release)> {
         let (device, dtype) = self.words()?;
         let Some(store) = self.store.lock().as_ref().map(Arc::clone) else {
@@ -261,13 +261,14 @@ impl Array {
         Ok((tensor, Box::new(release)))
     }
 
-    /// Lends it to another library.
+    /// Lends the array to another library as a versioned DLPack struct.
     pub fn export(&self, id: u64) -> Result<*mut dtl_dlpack_versioned_t> {
         let (tensor, release) = self.lend(id)?;
         Ok(dlpack::lend(tensor, release))
     }
 
-    /// The same in the struct of before DLPack 1.0.
+    /// Lends the array to another library in the struct from before DLPack 1.0. NOT_SUPPORTED if it
+    /// is read-only, as that struct has no such flag.
     pub fn export_unversioned(&self, id: u64) -> Result<*mut dtl_dlpack_managed_t> {
         if self.flags & DTL_ARRAY_READ_ONLY != 0 {
             return fail!(

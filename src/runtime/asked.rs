@@ -1,10 +1,10 @@
-//! What every message asks of the whole process, in one line of the cache. Each word belongs to one
-//! module, which says what it means.
+//! Process-wide flags that every message reads, kept in one cache line. Each word belongs to one
+//! module, which documents it.
 
 use crate::sys::os::open_state::Gate;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// See the module's text.
+/// Process-wide flags that every message reads, in one cache line.
 #[repr(C, align(64))]
 pub(super) struct Asked {
     /// `lifecycle`'s.

@@ -50,7 +50,7 @@ pub trait Presence: Send + Sync {
     fn available(&self) -> Availability {
         Ok(())
     }
-    /// The same for a backend whose answer may be invalid, which is the failure.
+    /// Returns whether it can run here. Fails if the backend's own answer is invalid.
     fn asked(&self) -> Result<Availability> {
         Ok(self.available())
     }
@@ -63,7 +63,7 @@ pub trait Presence: Send + Sync {
     fn is_in_use(&self) -> bool {
         false
     }
-    /// Whether it has a feature beyond its components; `None` = it does not say.
+    /// Returns whether it has a feature beyond its components; `None` = unknown.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None
     }
@@ -75,7 +75,7 @@ pub trait Device: Send + Sync {
     fn count(&self) -> Result<i32>;
     /// Makes a device the calling thread's current one.
     fn set(&self, device: i32) -> Result<()>;
-    /// The calling thread's current device; asked only of a thread that never set one.
+    /// Returns the calling thread's current device. Called only on a thread that never set one.
     fn get(&self) -> Result<i32>;
     /// Fills in what is known of a device.
     fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
@@ -107,8 +107,8 @@ pub struct ExecGroups {
     pub events: bool,
 }
 
-/// Streams, events, launches. Methods of a group are called only if [`Exec::groups`]
-/// says that the group is there.
+/// Streams, events, launches. Methods of a group are called only if [`Exec::groups`] reports the
+/// group.
 pub trait Exec: Send + Sync {
     /// The groups provided.
     fn groups(&self) -> ExecGroups;
@@ -207,7 +207,7 @@ pub struct Launch<'a> {
 
 /// Communication: opens transports.
 pub trait Comm: Send + Sync {
-    /// The flags of `dtl_comm_desc_t` that it knows.
+    /// The flags of `dtl_comm_desc_t` that it supports.
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC
     }
@@ -222,8 +222,8 @@ pub trait Comm: Send + Sync {
     fn tells_others(&self) -> bool {
         false
     }
-    /// Why one would not be opened as the environment asks for it, as far as can be told without
-    /// opening it.
+    /// Fails if opening one as the environment variables request would fail, as far as can be
+    /// checked without opening it.
     fn check_environment(&self) -> Result<()> {
         Ok(())
     }

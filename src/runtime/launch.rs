@@ -1,8 +1,8 @@
-//! What the launcher told this process through its environment: rank, size, place, job.
+//! Rank, size, place and job, which the launcher passes through environment variables.
 //!
 //! First match wins: DTL_* (`dtlrun`), OMPI_COMM_WORLD_* (Open MPI), PMI_* (Hydra: MPICH, Intel
-//! MPI), SLURM_* (inside a job step only). The variables are read, nothing is spoken: a process
-//! that starts a PMI conversation and does not finish it takes the whole job down.
+//! MPI), SLURM_* (inside a job step only). Only variables are read, and PMI is not used: a process
+//! that starts a PMI exchange and does not finish it takes the whole job down.
 
 use crate::error::{Result, fail};
 use crate::sys::os::process;
@@ -16,11 +16,11 @@ pub struct Launch {
     pub size: i32,
     /// Rank among those of this node.
     pub local_rank: i32,
-    /// Ranks on this node; 0 = the launcher does not say.
+    /// Ranks on this node; 0 = not given by the launcher.
     pub local_size: i32,
-    /// A name that all ranks of the job share and no other job on the node has; empty = not told.
+    /// A name that all ranks of the job share and no other job on the node has; empty = not given.
     pub job: String,
-    /// Who told: "dtlrun", "Open MPI", "Hydra" or "Slurm".
+    /// The launcher: "dtlrun", "Open MPI", "Hydra" or "Slurm".
     pub launcher: &'static str,
 }
 
@@ -121,7 +121,7 @@ fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
     launch(whole, local, job, "Slurm")
 }
 
-/// Tasks of the step on this node, from a list as "4(x2),3"; 0 = not told.
+/// Returns the tasks of the step on this node, from a list like "4(x2),3"; 0 = not given.
 fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     const NAME: &str = "SLURM_STEP_TASKS_PER_NODE";
     let (Some(list), Some(node)) = (env.text(NAME), env.integer("SLURM_NODEID")?) else {

@@ -35,7 +35,8 @@ pub fn enter_own_thread() {
 
 struct Count {
     inits: u32,
-    /// A finalize is past its door and destroys things; it may wait for the very thread that asks.
+    /// A finalize has passed the gate and destroys objects; it may be waiting for the very thread
+    /// that queries this.
     is_closing: bool,
 }
 
@@ -154,7 +155,8 @@ fn forked_inside() -> Result<()> {
     )
 }
 
-/// `dtl_init`: counts, and opens if nothing is open. `overrides` edits what the environment says.
+/// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` edits the
+/// settings from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
     if GATE.state() == open_state::FORKED {
         return forked();

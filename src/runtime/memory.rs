@@ -1,4 +1,4 @@
-//! Memory: allocation through a backend, and the ledger that knows every live allocation.
+//! Memory: allocation through a backend, and the ledger of all live allocations.
 //!
 //! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
 //! was allocated here. Memory that others allocated is in the list of `foreign`, or is found by a
@@ -39,7 +39,7 @@ use crate::sys::memory::heap::{self, Label};
 use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 
-/// What the ledger knows of an allocation.
+/// Ledger entry of an allocation.
 #[derive(Clone, Copy)]
 pub struct Allocation {
     /// Whose memory it is.
@@ -48,11 +48,11 @@ pub struct Allocation {
     pub device: i32,
     /// Its kind.
     pub kind: dtl_enum_word_t,
-    /// The bytes that were asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// The bytes that the backend was asked for.
+    /// Bytes requested from the backend.
     pub room: u64,
-    /// The alignment that the backend was asked for.
+    /// Alignment requested from the backend.
     pub align: u64,
     /// The handle of the pool that it belongs to; 0 = none, OF_ARRAYS = it is an array's.
     pub pool: u64,
@@ -268,7 +268,7 @@ fn allocate(backend: &Backend, memory: &dyn Memory, extent: Extent) -> Result<Ad
     sound(backend, memory, memory.alloc(extent.kind, extent.size, extent.align)?, extent)
 }
 
-/// What a backend gave, if it is what was asked for; otherwise it goes back.
+/// Checks that the memory from a backend meets the request; otherwise gives it back and fails.
 fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> Result<Addr> {
     let Extent { kind, size, align } = extent;
     if addr.is_null() || addr.get() as u64 % align != 0 {
@@ -308,7 +308,7 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
 /// Gives back what has left the ledger, and counts that.
 fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
     let inside = epoch::enter();
-    // Another one than was asked, where a handler of the dispatcher gave it.
+    // Not the requested backend if a handler of the dispatcher provided the memory.
     let backend = match asked.handle() == allocation.backend {
         true => asked,
         false => registry::find(&inside, allocation.backend)?,
@@ -416,8 +416,8 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
     })
 }
 
-/// Describes the memory at an address. NOT_FOUND if neither the library nor a driver in use knows
-/// it.
+/// Describes the memory at an address. NOT_FOUND if neither the library nor a driver in use has
+/// allocated it.
 pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
     let mut found = find(addr);
     if found.is_none() {

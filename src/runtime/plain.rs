@@ -1,6 +1,6 @@
-//! Plain memory of the process: what a backend says is just that (`Backend::plain_memory`) is
-//! served by the library's own allocator (`sys::memory::heap`), which knows its blocks itself: no
-//! ledger, no lock.
+//! Plain memory of the process: memory that a backend declares as such (`Backend::plain_memory`) is
+//! served by the library's own allocator (`sys::memory::heap`). The allocator can look up its own
+//! blocks, so there is no ledger and no lock.
 //!
 //! One backend's memory is like that at a time, the built-in one for the host.
 

@@ -29,20 +29,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-/// Hears what is about to be called, in words: when a plugin crashes or hangs, that is where.
+/// Called with the name of the next step, so that a crash or hang of a plugin can be located.
 pub type Step<'a> = &'a dyn Fn(&str);
-/// Loads a file and asks it what it is.
+/// Loads a file and queries its facts.
 pub type Opener = fn(&Path, Step) -> Result<Arc<dyn Plugin>>;
 
 /// A plugin that is in memory.
 pub trait Plugin: Send + Sync {
-    /// What it says of itself.
+    /// Returns what the plugin reports about itself.
     fn facts(&self) -> &Facts;
     /// Registers its backends, by way of [`register`].
     fn load(&self) -> Result<()>;
 }
 
-/// What a plugin says of itself.
+/// What a plugin reports about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Its name.
@@ -74,7 +74,7 @@ pub struct Info {
 struct Record {
     path: PathBuf,
     identity: Option<Identity>,
-    /// Who asked for it.
+    /// Origin of the request to load it.
     origin: &'static str,
     plugin: Option<Arc<dyn Plugin>>,
     /// What it registered when it was loaded last, and under which names.
@@ -305,7 +305,7 @@ pub fn is_loading_here() -> bool {
     state.current.is_some() && state.loader == Some(std::thread::current().id())
 }
 
-/// What the plugin that this thread is loading says of itself.
+/// Returns the facts of the plugin that this thread is loading.
 fn loading(call: &str) -> Result<Facts> {
     let state = STATE.lock();
     let mine = state.loader == Some(std::thread::current().id());

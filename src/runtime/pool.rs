@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Type byte of pool handles.
 const TAG: u8 = 9;
-/// What a pool keeps if nobody says otherwise.
+/// Default for the bytes that a pool keeps.
 const USUAL_KEEP: u64 = 256 << 20;
 /// Blocks are aligned to this at least.
 const LEAST_ALIGN: u64 = 64;
@@ -103,7 +103,7 @@ const NOT_POOLS: u64 = 1 << plain::NO_POOL | 1 << plain::ARRAYS | 1 << plain::LE
 /// One bit for each label in use.
 static LABELS: Mutex<u64> = Mutex::new(NOT_POOLS);
 
-/// See the module's text.
+/// Pool of a backend's memory: freed blocks are kept for later allocations.
 pub struct Pool {
     backend: Arc<Backend>,
     device: i32,
@@ -259,7 +259,7 @@ impl Pool {
                 Freed::Done => Ok(()),
                 freed => match plain::refusal(freed, addr, "this pool") {
                     Some(error) => Err(error),
-                    // None of this pool's is in the ledger, which knows whose it is.
+                    // No block of this pool is in the ledger, which records the owner.
                     None => memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))
                         .map(drop),
                 },

@@ -1,7 +1,7 @@
 //! DTL_PLUGIN_PROBE: a plugin is tried in a process of its own before it is let into this one.
 //!
 //! The process is the installed `dtl-info --probe FILE`, which is where the trying is done and
-//! judged; here it is found, run, and its line read. Off unless asked for:
+//! judged; here it is found, run, and its line read. Off by default:
 //! docs/adr/0010-probe-before-loading.md.
 
 use super::plugins::Step;
@@ -15,11 +15,11 @@ use std::process::Command;
 use std::time::Duration;
 
 const PROGRAM: &str = "dtl-info";
-/// What dtl-info may take beyond the limit that it is told: it watches that limit itself.
+/// Time for dtl-info beyond the limit passed to it: it enforces that limit itself.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Passes a file that may be loaded, as far as can be told. One that dtl-info refuses passes too:
-/// it can be opened without harm, and then its refusal has a status.
+/// Passes a file that may be loaded, as far as can be checked. One that dtl-info refuses passes
+/// too: it can be opened without harm, and then its refusal has a status.
 pub fn pass(file: &Path, step: Step) -> Result<()> {
     let Some(limit_ns) = settings::current().plugin_probe_ns else { return Ok(()) };
     step("the probe");

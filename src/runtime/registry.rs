@@ -57,7 +57,8 @@ pub struct Backend {
     pub memory_use: super::memory::Usage,
     /// Its handle once it is in the registry.
     id: AtomicU64,
-    /// Set once it has said that it is available and what it needs is started: asked no more.
+    /// Set once the backend has reported that it is available and its environments are started: it
+    /// is not queried again.
     available: AtomicBool,
 }
 
@@ -113,12 +114,12 @@ impl Backend {
             | bit(self.comm.is_some(), DTL_COMPONENT_COMM)
     }
 
-    /// Whether it can run here, asked afresh; with an invalid answer it cannot.
+    /// Queries whether the backend can run here. An invalid answer counts as unavailable.
     pub fn availability(&self) -> Availability {
         self.asked().unwrap_or_else(|error| Err(error.text().to_owned()))
     }
 
-    /// Whether it can run here, asked afresh. Fails if the answer is invalid.
+    /// Queries whether the backend can run here. Fails if its answer is invalid.
     pub fn asked(&self) -> Result<Availability> {
         let answer = match self.needs.iter().try_for_each(environment::availability) {
             Ok(()) => self.presence.asked(),
@@ -133,7 +134,8 @@ impl Backend {
         answer
     }
 
-    /// Fails with UNAVAILABLE and the reason if it cannot run here. One load once it has said yes.
+    /// Fails with UNAVAILABLE and the reason if it cannot run here. One load once it was found
+    /// available.
     #[inline]
     pub fn ready(&self) -> Result<()> {
         if self.available.load(Ordering::Relaxed) {
@@ -163,7 +165,8 @@ impl Backend {
         Ok(())
     }
 
-    /// Whether it has a feature: a component's name, or one that the backend itself knows.
+    /// Returns true if it has a feature: a component's name, or one that the backend itself
+    /// defines.
     pub fn supports(&self, feature: &str) -> Result<bool> {
         match feature {
             "device" => Ok(self.device.is_some()),
@@ -196,7 +199,8 @@ impl Backend {
         self.memory.as_deref().ok_or_else(|| self.lacks("memory"))
     }
 
-    /// The one place that says NOT_SUPPORTED for what a backend does not provide.
+    /// Makes the NOT_SUPPORTED error for a component that a backend does not provide. All callers
+    /// use this one text.
     #[cold]
     #[must_use]
     pub fn lacks(&self, what: &str) -> Error {

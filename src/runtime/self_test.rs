@@ -126,7 +126,7 @@ fn read(block: Region) -> Result<Vec<u64>> {
     Ok(host.words())
 }
 
-/// Gives a check an allocation, and frees it whatever the check says.
+/// Runs a check with an allocation, and frees it whatever the result.
 fn with_block(
     backend: &Backend,
     kind: dtl_enum_word_t,
@@ -136,7 +136,7 @@ fn with_block(
         return Ok(Done::Skipped("the backend has no such memory"));
     }
     let addr = match memory::alloc(memory::Owner::Program, backend, kind, SIZE as u64, 256) {
-        // A backend that does not describe its kinds says only here which it has.
+        // A backend that does not describe its kinds reports only here which ones it has.
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => {
             return Ok(Done::Skipped("the backend has no such memory"));
         }

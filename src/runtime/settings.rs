@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 mod variables;
 pub use variables::{VARIABLES, Variable};
 
-/// Takes out what a privileged program must not listen to, and says so.
+/// Removes variables that a privileged program must not obey. Returns their names, for a warning.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
@@ -29,7 +29,7 @@ pub struct Compiler {
     pub search_path: String,
     /// Where what it makes is kept.
     pub cache: Option<PathBuf>,
-    /// How long a run may take, if that was told.
+    /// Limit on the time of a run, if it was set.
     pub timeout_ns: Option<u64>,
 }
 

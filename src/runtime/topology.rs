@@ -1,5 +1,5 @@
 //! Where ranks and threads run. Local: the machine's own files, the transport, the launcher's
-//! environment; nobody is asked over a network.
+//! environment; nothing is queried over a network.
 
 use super::comm::Comm;
 use super::launch;

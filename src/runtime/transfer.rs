@@ -95,7 +95,8 @@ fn copy_by_host(dst: &Located<'_>, src: &Located<'_>, owner: &Backend) -> Result
     Err(owner.lacks("transfer for memory that the host cannot reach"))
 }
 
-/// Two backends' memory: neither knows the other's, so the bytes go through the host.
+/// Copies between two backends' memory. Neither can access the other's, so the bytes go through the
+/// host.
 fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     if src.host_accessible()? {
         let host = Located::host(src.place.region);

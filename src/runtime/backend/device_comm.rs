@@ -5,7 +5,7 @@ use crate::abi::handle::dtl_backend_t;
 use crate::error::Result;
 use crate::runtime::comm::coll::CollArgs;
 
-/// What rank 0 makes and all ranks are told, so that they meet.
+/// Bootstrap id: made by rank 0 and passed to all ranks, so that they can connect.
 pub type Invitation = [u64; 16];
 
 /// Makes them.
@@ -17,9 +17,9 @@ pub trait DeviceComms: Send + Sync {
 /// One rank's part. Called by several threads at once; nothing waits but `give_up`, for a moment,
 /// and `leave`.
 pub trait DeviceComm: Send + Sync {
-    /// The same on the same device, for a communicator made from this one.
+    /// Makes another part on the same device, for a communicator made from this one.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
-    /// Asked of rank 0, when all ranks have prepared their parts.
+    /// Makes the invitation. Called on rank 0, once all ranks have prepared their parts.
     fn invitation(&self) -> Result<Invitation>;
     /// Begins to meet the other ranks.
     fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()>;

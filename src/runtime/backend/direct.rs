@@ -29,7 +29,8 @@ pub struct DeviceMemory<'a> {
 pub trait Direct {
     /// Messages of no more than so many bytes go through the host.
     fn above(&self) -> usize;
-    /// What keeps an allocation reachable, made when it is first asked for; `None`: it cannot be.
+    /// Returns what keeps an allocation reachable, made at the first request; `None`: it cannot be
+    /// reached.
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>>;
     /// Why no allocation can be reached any more, if so.
     fn refusal(&self) -> Option<String>;

@@ -13,9 +13,9 @@ pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
 pub struct Extent {
     /// The kind of memory.
     pub kind: dtl_enum_word_t,
-    /// Bytes that were asked for (> 0).
+    /// Requested bytes (> 0).
     pub size: u64,
-    /// The alignment that was asked for (a power of two).
+    /// Requested alignment (a power of two).
     pub align: u64,
 }
 

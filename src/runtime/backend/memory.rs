@@ -77,8 +77,8 @@ pub trait Memory: Send + Sync {
         false
     }
     /// Queries the driver about an address that was not allocated here; `None` = unknown to the
-    /// driver. A failure says nothing about the address, so the caller must not touch the memory.
-    /// Messages wait for the result. Any thread, with any device current.
+    /// driver. After a failure the address may belong to the driver, so the caller must not touch
+    /// the memory. Messages wait for the result. Any thread, with any device current.
     fn identify(&self, _addr: Addr) -> Result<Option<Found>> {
         Ok(None)
     }

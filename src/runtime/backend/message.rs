@@ -1,16 +1,16 @@
-//! What is said of messages: what a receive looks for, and how one ended.
+//! Matching and completion of messages: what a receive selects, and how an operation ended.
 
 use crate::abi::comm::*;
 use crate::abi::status::*;
 use crate::error::Result;
 use std::task::Poll;
 
-/// A transport's own word for an operation in flight.
+/// Id that a transport gives to an operation in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct OpId(pub u64);
 
 impl OpId {
-    /// In the place of an operation, none of which has this id: it is complete already.
+    /// Stands for an operation that is complete already; no operation in flight has this id.
     pub const COMPLETED: OpId = OpId(u64::MAX);
 }
 
@@ -28,10 +28,10 @@ pub struct Done {
 }
 
 impl Done {
-    /// What a receive from (or send to) DTL_PROC_NULL tells.
+    /// Completion of a receive from (or send to) DTL_PROC_NULL.
     pub const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
-    /// Where nobody asks who sent what, only whether it has failed: of a receive that has not, a
-    /// transport may leave it as it is.
+    /// Initial value for callers that need only failures: a transport may leave it unchanged if a
+    /// receive has succeeded.
     pub const UNASKED: Done = Done { source: i32::MIN, status: DTL_SUCCESS, word: 0, size: 0 };
 
     /// Whether it is that.
@@ -107,8 +107,8 @@ pub struct Matched {
     pub done: Done,
 }
 
-/// What [`super::Transport::test`] says, of whether an operation is over. (That is two registers;
-/// this one would go through memory.)
+/// Converts "is it over?" to the result of [`super::Transport::test`]. (That result is passed in
+/// two registers; this one would go through memory.)
 #[inline(always)]
 pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     match is_over {

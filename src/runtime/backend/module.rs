@@ -26,9 +26,9 @@ pub struct Source {
 
 /// A file that comes with a source.
 pub struct SourceFile {
-    /// As `#include` names it.
+    /// Name under which `#include` finds it.
     pub name: String,
-    /// What is in it.
+    /// Contents of the file.
     pub text: CString,
 }
 
@@ -78,7 +78,7 @@ pub enum Compiled {
     Own(Token),
 }
 
-/// A kernel's name, and its argument types if they are told: as `dtl_kernel_get` takes them.
+/// Name of a kernel, and its argument types if given, in the form that `dtl_kernel_get` takes.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     /// Its name.
@@ -104,8 +104,7 @@ pub trait Modules: Send + Sync {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token>;
     /// Ends a module; its kernels have ended before.
     fn destroy(&self, module: Token) -> Result<()>;
-    /// Finds a kernel, and the sizes of its arguments if the module knows them; 0 = of this one it
-    /// does not.
+    /// Finds a kernel, and the sizes of its arguments if the module records them; 0 = unknown.
     fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)>;
     /// Ends a kernel of its own.
     fn kernel_destroy(&self, kernel: Token) -> Result<()>;

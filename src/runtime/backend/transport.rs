@@ -33,7 +33,7 @@ pub trait Transport: Send + Sync {
     /// a place for is filled in.
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId>;
     /// Makes progress and tests one operation. Ready: it is complete and `told` is filled in; the
-    /// id is not used again. Pending: `told` is as it was.
+    /// id is not used again. Pending: `told` is unchanged.
     fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
     /// Makes progress and looks for the message that a receive would take now; it stays.
     fn probe(&self, select: Selector) -> Result<Option<Done>>;

@@ -25,7 +25,8 @@ pub struct WindowPart<'a> {
     pub memory: Option<Region>,
     /// Bytes of each rank's part, by rank.
     pub sizes: &'a [u64],
-    /// The same on all ranks; no other window of this transport has it while this one is open.
+    /// Number of the window: equal on all ranks, and used by no other window of this transport
+    /// while this one is open.
     pub number: u32,
 }
 
@@ -88,16 +89,16 @@ pub trait Window: Send + Sync {
     fn blocks(&self) -> bool {
         false
     }
-    /// Copies to the target; `from` has `to.len` bytes (more than none). Only if `asked`, somebody
-    /// asks after it by `test`; `None`: `from` is the caller's again.
+    /// Copies to the target; `from` has `to.len` bytes (more than none). The caller polls it by
+    /// `test` only if `asked` is set. `None`: the caller may reuse `from`.
     fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>>;
-    /// Copies from the target; else as `put`.
+    /// Copies from the target into `into`. The caller polls it by `test` only if `asked` is set.
     fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>>;
     /// Whether a put, get or flush of that id is over (locally, for a put). After true or an error
     /// the id means nothing any more.
     fn test(&self, op: OpId) -> Result<bool>;
-    /// Waits until this rank's operations on a target (`None`: on all) are over. `None`: they are,
-    /// else `test` tells.
+    /// Waits until this rank's operations on a target (`None`: on all) are over. `None`: they are;
+    /// else poll the id by `test`.
     fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>>;
     /// Whether all accumulating operations on elements of this dtype, at multiples of its size, are
     /// done here: atomic among themselves, those of one origin on one element in its order, as the

@@ -6,8 +6,8 @@
 //! no lock, and predicates run without one.
 //!
 //! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the
-//! library asks the default dispatcher, [`running`] for the handlers that a thread is in, [`text`]
-//! for what people are told.
+//! library queries the default dispatcher, [`running`] for the handlers that a thread is in,
+//! [`text`] for the texts that people read.
 
 mod own;
 pub mod route;
@@ -33,9 +33,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use tables::{Quick, Tables};
 
-/// Type bytes of the handles.
+/// Type byte of dispatcher handles.
 pub const TAG: u8 = 14;
-/// As above.
+/// Type byte of registration handles.
 pub const REGISTRATION_TAG: u8 = 15;
 
 /// What a handler is wanted for.
@@ -49,7 +49,7 @@ static REGISTRATIONS: Table<Registration> = Table::new(REGISTRATION_TAG, 0);
 
 /// The program's functions of a handler.
 pub trait Handler: Send + Sync {
-    /// Asks the predicate.
+    /// Calls the predicate.
     fn accepts(&self, query: &Query) -> Result<bool>;
     /// Does it. With an event, work may go on after the return.
     fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()>;
@@ -61,11 +61,11 @@ pub trait Handler: Send + Sync {
 pub enum Action {
     /// The program's function.
     Function,
-    /// A backend does it, whoever was asked.
+    /// This backend does it, even if another one was requested.
     Backend(Arc<Backend>),
     /// It fails, with this reason.
     Illegal(String),
-    /// What the library does when nobody says anything else.
+    /// The library's default.
     Own,
 }
 
@@ -227,7 +227,7 @@ impl Dispatcher {
     }
 
     /// Whether a query of these slots may find a handler of the program's; predicates are not
-    /// asked.
+    /// called.
     pub fn may_take(&self, inside: &Guard, operation: dtl_enum_word_t, slots: &Slots) -> bool {
         let Some(operation) = self.tables.get(inside).of(operation) else { return false };
         let plain = operation.without_predicates(slots);
@@ -235,7 +235,7 @@ impl Dispatcher {
         is_theirs || operation.predicated.fitting(slots).next().is_some()
     }
 
-    /// The handler of a query, which may be one that says no. `None` = rule 5.
+    /// Finds the handler of a query; it may be one that refuses the operation. `None` = rule 5.
     pub fn look<'g>(
         &'g self,
         inside: &'g Guard,

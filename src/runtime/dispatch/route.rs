@@ -126,8 +126,8 @@ pub fn alloc(
     Ok(Some(addr))
 }
 
-/// Memory of a backend, which may be another one than was asked; in the order of a stream if that
-/// is its own.
+/// Allocates memory. A handler may choose another backend than the requested one. The allocation is
+/// in the order of a stream if the stream is that backend's.
 pub fn alloc_from(
     owner: Owner,
     asked: &Backend,
@@ -215,14 +215,14 @@ pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Resul
     }
 }
 
-/// Whether the program may have a handler for a copy; predicates are not asked yet.
+/// Returns true if the program may have a handler for a copy; predicates are not called yet.
 pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
     let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
     find_quickly(inside, DEFAULT)
         .is_some_and(|default| default.may_take(inside, DTL_OPERATION_COPY, &slots))
 }
 
-/// Refuses a schedule that nobody has a handler for, unless a stream's backend knows what it means.
+/// Refuses a schedule that has no handler, unless a stream's backend supports it.
 pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 | DTL_SCHEDULE_SEQUENTIAL | DTL_SCHEDULE_MULTICORE | DTL_SCHEDULE_DEVICE => Ok(()),

@@ -7,7 +7,8 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::trace::{self, Args};
 use std::cell::RefCell;
 
-/// Handlers within each other on one thread: one that asks for what it does itself would never end.
+/// Limit on nested handlers on one thread: a handler that requests its own operation would recurse
+/// without end.
 const MOST_NESTED: usize = 64;
 
 thread_local! {

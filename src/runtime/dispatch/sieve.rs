@@ -39,7 +39,7 @@ pub fn rank(key: &Slots) -> u32 {
     key.iter().fold(form, |bits, &word| fold(bits, !is_instance(word)))
 }
 
-/// Whether a key fits a query, as rule 1 says: what the sieve below finds quickly.
+/// Returns true if a key fits a query by rule 1. The sieve below is the fast form of this test.
 #[must_use]
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
@@ -47,8 +47,8 @@ pub fn fits(key: &Slots, query: &Slots) -> bool {
         .all(|(key, &asked)| [DTL_DISPATCH_ANY, asked, template(asked)].contains(key))
 }
 
-/// Whether a key would fit the query if each slot that the query leaves open said what the key
-/// wants.
+/// Returns true if a key would fit the query once each slot that the query leaves open has the
+/// value in the key.
 #[must_use]
 pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
     let mut said = *asked;
@@ -82,7 +82,7 @@ impl<V: Copy> Map<V> {
         let mut made = Map::closed();
         for factor in factors {
             made = Map { cells: vec![(0, other); count].into_boxed_slice(), factor };
-            // The cell of word 0 stays empty: it is asked for most, as "any".
+            // The cell of word 0 stays empty: it is looked up most often, as "any".
             let moved = words
                 .iter()
                 .filter(|(word, value)| !made.put(*word, *value) || made.begin(*word) == 0);
@@ -195,7 +195,7 @@ impl Slot {
     }
 }
 
-/// Keys in their order, ready to be asked.
+/// Index of keys, in their order.
 pub struct Sieve {
     width: usize,
     /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need. With more

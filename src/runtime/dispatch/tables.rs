@@ -1,5 +1,5 @@
-//! A dispatcher's handlers, ready to be asked: made anew whenever one comes or goes, and never
-//! changed.
+//! Immutable snapshot of a dispatcher's handlers, indexed by key: made anew whenever one is
+//! registered or unregistered.
 
 use super::sieve::{self, Map, Marks, Sieve, Slots};
 use super::{Action, Query, Registration, Role};
@@ -18,7 +18,7 @@ pub struct Entry {
     pub key: Slots,
     /// The handler.
     pub registration: Arc<Registration>,
-    /// Where the handler is in this chain: its predicate is asked once.
+    /// Positions of the handler in this chain, so that its predicate is called once.
     others: Vec<usize>,
 }
 
@@ -26,7 +26,7 @@ pub struct Entry {
 pub struct Chain {
     sieve: Sieve,
     entries: Vec<Entry>,
-    /// Their handles, for who only wants those; 0 = it says no.
+    /// Their handles, for callers that need no more; 0 = the handler refuses the operation.
     handles: Vec<u64>,
 }
 
@@ -83,18 +83,19 @@ impl Chain {
     }
 }
 
-/// A handle that may be given to who asks for no more; 0 = the query fails.
+/// Returns the handle for a caller that needs no more; 0 = the query fails.
 fn quick_handle(registration: &Registration) -> u64 {
     if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
 }
 
-/// What a look at an operation's handlers tells.
+/// Outcome of a lookup of an operation's handlers.
 pub enum Quick {
     /// The handler's handle.
     Found(u64),
-    /// There are many, or an instance's template counts: a search tells, which calls nobody.
+    /// There are many, or an instance's template counts: a search is needed, which calls no
+    /// handler.
     Search,
-    /// Predicates are to be asked, or the answer is no.
+    /// Predicates must be called, or the operation is refused.
     Ask,
 }
 
@@ -140,14 +141,14 @@ impl Operation {
         }
     }
 
-    /// Whether predicates have to be asked.
+    /// Returns true if predicates have to be called.
     #[inline(always)]
     #[must_use]
     pub fn asks(&self) -> bool {
         self.asks
     }
 
-    /// The handle of the handler, if a look tells.
+    /// Finds the handle of the handler without a search, if that is possible.
     #[inline(always)]
     fn quick_handle(&self, slots: &Slots) -> Quick {
         if self.asks {
@@ -173,7 +174,7 @@ impl Operation {
         if id == 0 { Quick::Ask } else { Quick::Found(id) }
     }
 
-    /// The handler, if no predicate has to be asked: rules 3 and 4.
+    /// Finds the handler by rules 3 and 4, which call no predicate.
     #[must_use]
     pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.plain.first(slots).or(self.default.as_ref())
@@ -196,7 +197,7 @@ impl Operation {
         query: &Query,
         is_strict: bool,
     ) -> Result<Option<&Arc<Registration>>> {
-        // Made when a handler with several keys says no: 128 bytes that most queries never need.
+        // Made when a handler with several keys refuses: 128 bytes that most queries never need.
         let mut refused: Option<Marks> = None;
         let mut first_key = None;
         let mut winner: Option<&Entry> = None;
@@ -264,7 +265,8 @@ impl Tables {
         self.operations.get(self.places.get(operation)? as usize)
     }
 
-    /// The handle of a query's handler, if a look tells. Does not fail and calls nobody.
+    /// Finds the handle of a query's handler without a search, if that is possible. Does not fail
+    /// and calls no function of the program.
     #[inline(always)]
     #[must_use]
     pub fn look_quickly(&self, query: &Query) -> Quick {

@@ -1,4 +1,4 @@
-//! What people are told of keys, queries and choices.
+//! Texts for people: keys, queries and choices.
 
 use super::sieve::{self, Slots};
 use super::tables::{Entry, Operation};
@@ -23,7 +23,7 @@ pub fn of_key([source, destination, schedule]: &Slots) -> String {
     format!("({}, {}, {})", word(*source), word(*destination), word(*schedule))
 }
 
-/// What is asked for.
+/// Describes a query.
 #[must_use]
 pub fn of_query(query: &Query) -> String {
     format!(

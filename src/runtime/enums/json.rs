@@ -211,8 +211,7 @@ fn attribute(name: &str, kind: u32, value: &Value, tolerant: bool) -> Result<Own
     }
 }
 
-/// A word inside another one: "Memory.Host", or an object whose type says which enumeration it is
-/// of.
+/// Reads a word inside another one: "Memory.Host", or an object whose type names its enumeration.
 fn inner(value: &Value, tolerant: bool) -> Result<dtl_enum_word_t> {
     let full = value.as_str().or_else(|| value.get("type")?.as_str()).unwrap_or_default();
     let Some((of, name)) = full.split_once('.') else {

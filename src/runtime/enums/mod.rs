@@ -311,7 +311,7 @@ pub fn check_given(word: dtl_enum_word_t) -> Result<()> {
     existing(word).map(drop)
 }
 
-/// The same, and it must be of an enumeration.
+/// Fails unless a word was given out and belongs to the enumeration `number`.
 pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let member = existing(word)?;
     if member.word >> 48 != u64::from(number) {

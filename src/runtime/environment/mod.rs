@@ -218,8 +218,8 @@ pub fn state(name: &str) -> Result<Addr> {
     }
 }
 
-/// Whether an environment could be started: everything that it depends on is there, and what is not
-/// started yet says that it can be used. Starts nothing.
+/// Checks that an environment could be started: all its dependencies are registered, and each one
+/// that is not started reports that it is available. Starts nothing.
 pub fn availability(need: &Need) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut asked = Vec::new();

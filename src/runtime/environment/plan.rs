@@ -10,7 +10,7 @@ const DEEPEST: usize = 64;
 /// An environment that has to be started.
 pub(super) struct Step {
     pub(super) name: String,
-    /// Which other one requires it; `None`: it is what was asked for.
+    /// The environment that requires it; `None`: the caller does.
     asker: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn order(records: &[Record], need: &Need) -> Result<Vec<Step>> {
 
 struct Walk<'a> {
     records: &'a [Record],
-    /// From the environment that is asked for to where we are.
+    /// Names on the path from the required environment to the current one.
     path: Vec<&'a str>,
     order: Vec<Step>,
 }

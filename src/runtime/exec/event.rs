@@ -3,7 +3,7 @@
 //! An own event holds the fence of its latest record. Whoever waits takes the fence that is there
 //! when the wait begins, so a new record never lengthens (or dead-locks) an earlier wait.
 //!
-//! Not here: recording on a stream (`stream`), which knows both sides.
+//! Not here: recording on a stream (`stream`), which has access to both sides.
 
 use super::fence::{Fence, Waited};
 use super::trail::{Mark, Trail};
@@ -105,7 +105,9 @@ impl Event {
         }
     }
 
-    /// As `sync`, for at most `timeout_ns` nanoseconds (then TIMEOUT).
+    /// Waits for the latest record for at most `timeout_ns` nanoseconds; u64::MAX is no limit.
+    /// TIMEOUT if the record is not reached by then, CANCELED if the event is destroyed meanwhile,
+    /// INVALID_STATE if the calling thread does work before the record.
     pub fn wait(&self, timeout_ns: u64) -> Result<()> {
         if timeout_ns == u64::MAX {
             return self.sync();
@@ -156,7 +158,7 @@ impl Event {
         fail!(DTL_ERROR_CANCELED, "the event was destroyed while this thread waited for it")
     }
 
-    /// What opens when the record that is there now is done. A backend's own event knows its latest
+    /// Gate that opens when the present record is done. A backend's own event keeps its latest
     /// record only.
     #[must_use]
     pub fn gate(self: &Arc<Self>) -> Gate {

@@ -158,7 +158,8 @@ impl Executor {
         self.run_loop(begin, end, grain, Body::User(body, user))
     }
 
-    /// As `parallel_for`, for the library's own loop bodies.
+    /// Runs a loop body of the library's over `begin..end`; the caller has checked the range.
+    /// `grain` 0: the executor chooses the size of a piece.
     pub fn run_loop(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
         let whole = if grain == 0 { end - begin } else { grain };
         match &self.body {
@@ -173,7 +174,7 @@ impl Executor {
         }
     }
 
-    /// A closure over a backend's parallel_for, which takes a C function.
+    /// Runs a closure by the backend's parallel_for, which takes a C function.
     fn run_by_backend(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
         let failure = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&failure);

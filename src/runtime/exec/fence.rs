@@ -12,10 +12,10 @@ use std::time::Duration;
 /// Polls before a waiting thread parks: a few microseconds.
 const SPINS: u32 = 200;
 
-/// See the module's text.
+/// Completion of one piece of work: pending or done, with its end time and its failure.
 pub struct Fence {
     done: AtomicBool,
-    /// The queue whose work completes it, as `current` knows it; 0: none.
+    /// The queue whose work completes it, by its id in `current`; 0: none.
     queue: AtomicUsize,
     end: Mutex<End>,
     changed: Condvar,
@@ -64,7 +64,7 @@ impl Fence {
         *self.end.get_mut() = End::default();
     }
 
-    /// The work is a queue's; said before anybody else has the fence.
+    /// Records the queue that does the work. Call it before the fence is shared.
     pub(super) fn belongs_to(&self, queue: usize) {
         self.queue.store(queue, Ordering::Relaxed);
     }

@@ -45,7 +45,7 @@ impl Device for Here {
     }
 }
 
-/// Counts what it is asked; everything completes at once, except events while `stalled`.
+/// Backend that counts its calls. Everything completes at once, except events while `stalled`.
 pub(super) struct Mock {
     /// Without streams it has host execution.
     pub(super) groups: ExecGroups,

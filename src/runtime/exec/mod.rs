@@ -89,7 +89,7 @@ fn lost(home: &Arc<Backend>) -> Error {
     Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", home.name()))
 }
 
-/// A call of a function of the program's as a result whose text says which function it was.
+/// Calls a function of the program. The error text names the function.
 #[inline]
 fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -> Result<()> {
     let before = Mark::now();

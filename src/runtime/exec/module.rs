@@ -25,8 +25,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Compiles for a device. What the compiler says is in `log` afterwards if it fails, else in
-    /// the module.
+    /// Compiles for a device. The compiler's output goes to `log` if it fails, else to the module.
     pub fn compile(
         home: Arc<Backend>,
         device: i32,
@@ -50,7 +49,7 @@ impl Module {
         Ok(Module { home, token, name, log: std::mem::take(log), _environments: held })
     }
 
-    /// What the compiler said.
+    /// Returns the compiler's output.
     #[must_use]
     pub fn log(&self) -> &str {
         &self.log

@@ -67,7 +67,7 @@ impl Body {
     }
 }
 
-/// The number of threads when nobody says one: OMP_NUM_THREADS, else what affinity and the control
+/// Returns the default number of threads: OMP_NUM_THREADS, else what affinity and the control
 /// group's quota allow.
 #[must_use]
 pub fn default_size() -> u32 {
@@ -103,7 +103,7 @@ pub fn forget_machine() {
     }
 }
 
-/// See the module's text.
+/// Pool of host threads that share loops with their callers and run spawned tasks.
 pub struct Pool {
     shared: Arc<Shared>,
 }
@@ -204,7 +204,7 @@ impl Pool {
         work.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Sees to it that there are workers for so many pieces; how many could help.
+    /// Starts workers for so many pieces, if there are fewer. Returns how many can help.
     #[inline]
     fn hire(&self, pieces: u64) -> u32 {
         let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
@@ -215,12 +215,13 @@ impl Pool {
         wanted
     }
 
-    /// Queues a task that a worker runs; its failure is the next `synchronize`'s.
+    /// Queues a task that a worker runs. The next `synchronize` reports its failure.
     pub fn spawn(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         self.spawn_with(|| Box::new(work))
     }
 
-    /// As `spawn`, for a task that completes the fence which `record` gives.
+    /// Queues a task that a worker runs; its end completes the fence that `record` returns. The
+    /// next `synchronize` reports its failure.
     pub fn spawn_marked(
         &self,
         work: impl FnOnce() -> Result<()> + Send + 'static,
@@ -433,7 +434,8 @@ fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
     })
 }
 
-/// The same loop by the calling thread alone.
+/// Runs a loop on the calling thread, in pieces of `grain` indices and in ascending order. The
+/// first failure ends it.
 pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &Body) -> Result<()> {
     let mut at = begin;
     while at < end {

@@ -51,7 +51,7 @@ enum Task {
     Mark(Arc<Fence>),
 }
 
-/// See the module's text.
+/// In-order task queue with one worker thread.
 pub struct Queue {
     shared: Arc<Shared>,
 }
@@ -155,13 +155,14 @@ impl Queue {
         }
     }
 
-    /// Whether every task queued so far is done.
+    /// Returns true if every task queued so far is done. May lag behind the last event.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle()
     }
 
-    /// As `is_idle`, but never behind an event: who has seen the last mark sees an idle queue.
+    /// Returns true if every task queued so far is done. Does not lag behind an event: after the
+    /// last mark was seen complete, the queue is idle.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         if self.is_idle() {

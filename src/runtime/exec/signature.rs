@@ -25,7 +25,7 @@ const LETTERS: [(char, u64); 12] = [
 pub(super) struct Argument {
     /// Bytes; 0 = not known, so any number will do.
     pub(super) size: u64,
-    /// As the signature says it; empty if only the size is known.
+    /// Type name as written in the signature; empty if only the size is known.
     text: String,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Resu
     mismatch(kernel, arguments, sizes)
 }
 
-/// Checks that a signature says what the source has; a size of 0 there is not known.
+/// Checks a signature against the argument sizes of the source; a size of 0 there is unknown.
 pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> {
     let (wanted, count) = (told.len(), known.len());
     if wanted != count {

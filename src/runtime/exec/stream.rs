@@ -265,7 +265,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for the stream; a failure stays with it. INVALID_STATE: its own work asks.
+    /// Waits for the stream; a failure stays with it. INVALID_STATE: the caller is the stream's own
+    /// work.
     fn finish(&self, foreign: &Foreign) -> Result<()> {
         match exec_of(&self.home)?.stream_synchronize(foreign.token) {
             Err(error) if error.status() == DTL_ERROR_INVALID_STATE => Err(error),
@@ -409,7 +410,7 @@ impl Stream {
             // The backend's own waits, but only when the last of those who are in a call with the
             // stream has left.
             Body::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
-                // A failure nobody has asked for is dropped.
+                // An unreported failure is dropped: the handle is gone, so no call can return it.
                 let _ = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
             }
             Body::Backend(_) => {}
@@ -422,7 +423,7 @@ impl Drop for Stream {
         let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) else {
             return;
         };
-        // No caller is left to be told of a failure: the log is.
+        // No caller is left to return a failure to: it is logged.
         if let Some((probe, _)) = foreign.probe.lock().take() {
             if let Err(error) = exec.event_destroy(probe) {
                 log::warning!("destroying a stream's event: {error}");
@@ -455,7 +456,8 @@ impl Foreign {
         }
     }
 
-    /// An event is recorded once for the work queued so far and asked until it is reached.
+    /// Queries the stream by an event, recorded once for the work queued so far and polled until it
+    /// is reached.
     fn query_by_event(&self, exec: &dyn Exec) -> Result<bool> {
         let mut probe = self.probe.lock();
         let (token, recorded) = match *probe {

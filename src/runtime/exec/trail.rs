@@ -1,11 +1,10 @@
-//! How the work that the library itself does in a backend's stream ended: host callbacks, kernels
-//! from functions, copies that the backend cannot queue. The backend does not know that such work
-//! can fail, so its events are simply done behind it; what an event was recorded behind is a
-//! [`Mark`], which the library looks at when the backend's event is done.
+//! Failures of the work that the library itself does in a backend's stream: host callbacks, kernels
+//! from functions, copies that the backend cannot queue. The backend does not see such failures, so
+//! its events complete behind failed work, too. An event therefore carries a [`Mark`] of the work
+//! before its record; the library reads it when the backend's event is done.
 //!
-//! Pieces are numbered in the stream's order. Of all failures that nobody was told of only the
-//! first matters: an event carries it if it lies before the record, and what fails later lies
-//! behind that one.
+//! Pieces are numbered in the stream's order. Only the first unreported failure matters: an event
+//! carries it if it lies before the record, and what fails later lies behind that one.
 //!
 //! Not here: failures of a backend's own work, which its slots answer; streams of the library's own
 //! (`queue`).
@@ -15,15 +14,15 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first failure nobody was told of, with its number. Replaced when it is told; marks keep what
-/// they found.
+/// First unreported failure, with the number of its piece. Replaced when it is reported; marks keep
+/// the one they found.
 type First = Arc<Mutex<Option<(u64, Error)>>>;
 
-/// See the module's text.
+/// Record of the failures of the library's own work in one backend stream.
 #[derive(Default)]
 pub(super) struct Trail {
-    /// Pieces that have not ended, and one more while a failure waits to be told. 0: a record has
-    /// nothing to carry.
+    /// Pieces that have not ended, plus one while a failure is unreported. 0: a record has nothing
+    /// to carry.
     open: AtomicU64,
     state: Mutex<State>,
 }
@@ -39,19 +38,19 @@ struct State {
 pub(super) struct Mark {
     first: First,
     upto: u64,
-    /// The trail, to tell it from others.
+    /// Id of the trail.
     of: usize,
 }
 
 impl Trail {
-    /// Whether a record made now carries something, perhaps: one load. What this thread queued
-    /// before is seen; what another thread queues at the same time has no order.
+    /// Returns true if a record made now may carry something: one load. Pieces that this thread
+    /// queued before are seen; pieces that another thread queues concurrently have no order.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) != 0
     }
 
-    /// A piece is about to be queued; `end` gets its number.
+    /// Counts a piece that is about to be queued. Returns its number, for `end`.
     pub(super) fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -69,20 +68,20 @@ impl Trail {
                 *first = Some((number, error));
             }
         }
-        // The only failure stays open until it is told.
+        // The only failure stays open until it is reported.
         if !(is_only && first.is_some()) {
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// A failure at the stream's present end.
+    /// Records a failure at the stream's present end.
     pub(super) fn note(&self, result: Result<()>) {
         if result.is_err() {
             self.end(self.begin(), result);
         }
     }
 
-    /// The failure that waits to be told.
+    /// Returns the unreported failure, if any; it stays unreported.
     pub(super) fn peek(&self) -> Option<Error> {
         if !self.is_open() {
             return None;
@@ -92,7 +91,7 @@ impl Trail {
         first.as_ref().map(|(_, error)| error.clone())
     }
 
-    /// The same; from now on it is told.
+    /// Returns the unreported failure, if any, and counts it as reported.
     pub(super) fn take(&self) -> Option<Error> {
         if !self.is_open() {
             return None;
@@ -104,7 +103,7 @@ impl Trail {
         Some(told)
     }
 
-    /// What an event that is recorded now carries.
+    /// Returns the mark that an event recorded now carries; `None`: nothing to carry.
     pub(super) fn mark(self: &Arc<Self>) -> Option<Mark> {
         if !self.is_open() {
             return None;
@@ -113,14 +112,14 @@ impl Trail {
         Some(Mark { first: Arc::clone(&state.first), upto: state.last, of: self.id() })
     }
 
-    /// What tells it from every other trail that lives.
+    /// Returns a number that no other live trail has.
     pub(super) fn id(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
 }
 
 impl Mark {
-    /// How the pieces ended, once they have.
+    /// Returns the first failure of the pieces, once they have ended.
     pub(super) fn result(&self) -> Result<()> {
         match &*self.first.lock() {
             Some((number, error)) if *number <= self.upto => Err(error.clone()),
@@ -128,7 +127,8 @@ impl Mark {
         }
     }
 
-    /// Whether it is behind work that the calling thread is doing, if it is not reached.
+    /// Returns true if the calling thread is doing work before the mark, provided that the mark is
+    /// not reached.
     pub(super) fn is_behind_caller(&self) -> bool {
         super::current::is(self.of)
     }

@@ -1,5 +1,5 @@
-//! Memory that a handler of the dispatcher gave: it is one backend's, and another one was asked for
-//! it. Either frees it.
+//! Memory that a handler of the dispatcher provided: allocated by one backend for a request to
+//! another. Either backend frees it.
 
 use super::{Allocation, LEDGER, Owner, Request, ordered};
 use crate::abi::handle::dtl_backend_t;
@@ -13,12 +13,12 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The backend that was asked, by the first byte; only of live allocations in the ledger.
+/// The requested backend by the address of the first byte, for live allocations in the ledger only.
 static ASKED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
-/// Whether there ever was one: most programs never ask the lock.
+/// True once there was one, so that most programs never take the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Takes in what a handler gave when `asked` was asked for memory.
+/// Accepts the memory that a handler provided for a request to the backend `asked`.
 pub fn adopt(
     owner: Owner,
     asked: dtl_backend_t,
@@ -65,8 +65,8 @@ pub fn adopt(
     Ok(())
 }
 
-/// Frees what a handler gave and could not be taken, if dtl_mem_alloc gave it: nobody else knows of
-/// it.
+/// Frees memory from a handler that `adopt` rejected, if dtl_mem_alloc allocated it: there is no
+/// other reference to it.
 #[cold]
 pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     let home = match heap::find(addr) {
@@ -89,19 +89,21 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     }
 }
 
-/// Whether a backend frees an allocation: it is its memory, or it was asked for it.
+/// Returns true if a backend may free an allocation: it allocated the memory, or the request went
+/// to it.
 pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
     let was_asked =
         || ANY.load(Ordering::Relaxed) && ASKED.read().get(&addr.get()) == Some(&backend);
     allocation.backend == backend || was_asked()
 }
 
-/// The allocation is about to go: who was asked for it, if that was another backend than its own.
+/// Removes and returns the requested backend of an allocation about to be freed, if it is not the
+/// one that allocated it.
 pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
     if ANY.load(Ordering::Relaxed) { ASKED.write().remove(&addr.get()) } else { None }
 }
 
-/// It stays.
+/// Reverts [`take`], if the allocation stays.
 pub(super) fn put_back(addr: Addr, asked: Option<dtl_backend_t>) {
     if let Some(asked) = asked {
         ASKED.write().insert(addr.get(), asked);

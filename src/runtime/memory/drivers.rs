@@ -74,9 +74,9 @@ pub(super) fn may_know(region: Region) -> bool {
     COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)
 }
 
-/// Finds the memory in which a range begins, and its first byte, if a driver knows it. Pinned
-/// memory is returned only if it contains the whole range: the program may have registered a part
-/// of a larger host buffer.
+/// Finds the memory in which a range begins, and its first byte, if it is a driver's. Pinned memory
+/// is returned only if it contains the whole range: the program may have registered a part of a
+/// larger host buffer.
 #[cold]
 pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
     let end = region.addr().get().saturating_add(region.len());
@@ -88,7 +88,7 @@ pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
 
 /// Queries the drivers, also about ranges that only hold host memory, as the program may have
 /// registered that memory. If a query fails, the range may be that driver's memory, which the host
-/// perhaps cannot read: the failure is the result, unless another driver knows the range.
+/// perhaps cannot read: the failure is the result, unless another driver recognizes the range.
 #[cold]
 pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
     let drivers = *DRIVERS.read();

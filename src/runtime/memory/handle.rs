@@ -206,7 +206,7 @@ fn map(backend: &Backend, exports: &dyn Exports, ticket: &Ticket, extent: Extent
     )
 }
 
-/// What a handle says, if it can be meant for this backend on this node.
+/// Decodes a handle. Fails if it cannot be meant for this backend on this node.
 fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)> {
     if handle.opaque == [0; WORDS] {
         return fail!(DTL_ERROR_INVALID_HANDLE, "handle is null: dtl_mem_export fills one in");

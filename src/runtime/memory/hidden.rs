@@ -30,9 +30,9 @@ static HIGH: AtomicUsize = AtomicUsize::new(0);
 
 /// The last one's number.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-/// Who hears of those that go, and how many: one load is all where nobody does. Who frees an
-/// allocation that a watcher keeps something about has heard of the message that it was in, so
-/// relaxed loads see who was watching then.
+/// Watchers to notify of freed allocations, and their number: without watchers a free costs one
+/// load. A thread that frees an allocation which a watcher keeps data about has seen the completion
+/// of the message that used it, so relaxed loads see the watchers of that time.
 static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
 static WATCHING: AtomicUsize = AtomicUsize::new(0);
 
@@ -43,7 +43,7 @@ pub trait Watcher: Send + Sync {
     fn gone(&self, serial: u64);
 }
 
-/// Has it hear of each, as long as it lives.
+/// Notifies the watcher of each freed allocation, as long as the watcher lives.
 pub fn watch(watcher: Weak<dyn Watcher>) {
     let mut watchers = WATCHERS.lock();
     watchers.retain(|other| other.strong_count() > 0);
@@ -51,21 +51,21 @@ pub fn watch(watcher: Weak<dyn Watcher>) {
     WATCHING.store(watchers.len(), Ordering::Relaxed);
 }
 
-/// Tells them.
+/// Notifies all watchers.
 #[cold]
 pub fn tell_gone(serial: u64) {
     let watchers: Vec<_> = WATCHERS.lock().iter().filter_map(Weak::upgrade).collect();
     watchers.iter().for_each(|watcher| watcher.gone(serial));
 }
 
-/// Whether there may be any.
+/// Returns true if there may be memory that the host cannot reach.
 #[inline(always)]
 #[must_use]
 pub fn is_any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// Whether a range may be some of it: `allocation_of` knows.
+/// Returns true if the host may be unable to reach a range. `allocation_of` gives the exact answer.
 #[inline(always)]
 #[must_use]
 pub fn may_be(region: Region) -> bool {
@@ -90,8 +90,8 @@ pub(super) fn remove_source() {
     COUNT.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Whether the host cannot reach memory of this kind: a backend that does not say so of a kind that
-/// it gives out is believed to have meant the least.
+/// Whether the host cannot reach memory of this kind: a kind without a description counts as
+/// unreachable, the safe assumption.
 #[must_use]
 pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     let mut info = zeroed_kind_info();
@@ -127,13 +127,14 @@ pub(super) fn forget() {
     WATCHERS.lock().clear();
 }
 
-/// The allocation that a range begins in, if there is one; OUT_OF_BOUNDS if it is hidden and the
-/// range runs over its end.
+/// Returns the allocation that a range begins in, if there is one; OUT_OF_BOUNDS if it is hidden
+/// and the range runs over its end.
 pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
     Ok(allocation_at(region)?.map(|(_, allocation)| allocation))
 }
 
-/// The same with all of its memory.
+/// Returns the allocation that a range begins in, with all of its memory, if there is one;
+/// OUT_OF_BOUNDS if it is hidden and the range runs over its end.
 pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     if region.is_empty() {
         return Ok(None);
@@ -153,7 +154,8 @@ pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     )
 }
 
-/// Whether a buffer is one piece of memory, as far as is known; as `allocation_of` says.
+/// Checks that a buffer lies in one allocation, as far as is known. OUT_OF_BOUNDS if it is hidden
+/// and the buffer runs over its end.
 #[inline(always)]
 pub fn check(region: Region) -> Result<()> {
     if may_be(region) { allocation_of(region).map(drop) } else { Ok(()) }

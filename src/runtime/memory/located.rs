@@ -112,7 +112,7 @@ fn touched(
     Ok(found.or_else(|| foreign::first_within(region.addr(), last).filter(&counts)))
 }
 
-/// Finds memory that the library knows, without driver queries, and that overlaps the range.
+/// Finds memory in the library's ledger and lists that overlaps the range, without driver queries.
 pub(super) fn overlapping(region: Region) -> Result<Option<(usize, Allocation)>> {
     touched(region, |addr| Ok(find(addr)), |_| true)
 }

@@ -145,7 +145,8 @@ fn check_with_driver(
     Ok(())
 }
 
-/// Reserves the range in the list. Fails if a part of it is memory that the library knows already.
+/// Reserves the range in the list. Fails if a part of it is already in the library's ledger or
+/// lists.
 fn reserve(backend: &Arc<Backend>, region: Region, origin: Origin) -> Result<()> {
     let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
     let mut list = LIST.lock();

@@ -29,8 +29,8 @@ pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     }
 }
 
-/// `dtl_backend_unregister`: with the backend go its plugin's handlers that name it, and with the
-/// plugin's last backend all.
+/// Unregisters a backend (`dtl_backend_unregister`), with its plugin's handlers that name it. The
+/// plugin's last backend takes all of the plugin's handlers with it.
 pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     with_handlers(inside, backend, |others| {
         registry::remove(inside, backend, others).map(|()| true)
@@ -38,8 +38,8 @@ pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     .map(drop)
 }
 
-/// The same for a backend that was replaced, once nothing uses it. Whether there is nothing left to
-/// do.
+/// Unregisters a backend that was replaced, with the handlers that name it, once nothing uses it.
+/// Returns true if nothing is left to do.
 pub fn end_replaced(backend: dtl_backend_t) -> bool {
     let inside = epoch::enter();
     if !registry::is_replaced(&inside, backend) {

@@ -17,7 +17,7 @@ const LINE: usize = 16;
 /// Whose turn it is, at LINE, then the resources' counts, with a line's room around them.
 struct Row(Box<[AtomicU64]>);
 
-/// See the module's text.
+/// Selections per resource and the round-robin turn, in one row per thread.
 pub(super) struct Counts {
     rows: [Row; ROWS],
     shared: Row,

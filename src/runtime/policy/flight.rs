@@ -34,7 +34,7 @@ pub(super) struct Ended {
     pub(super) status: dtl_status_t,
     /// How long it took, if that is known.
     pub(super) time_ns: Option<u64>,
-    /// Before what said the status was called, in this thread.
+    /// Taken in this thread before the call that returned the status.
     pub(super) before: Mark,
 }
 
@@ -42,7 +42,7 @@ enum State {
     Free,
     /// The watch is `None` while a thread looks.
     Running(Option<Watch>),
-    /// Kept for who will ask.
+    /// Kept for the owner of the submission, who queries the status later.
     Over(dtl_status_t),
 }
 
@@ -50,7 +50,7 @@ struct Place {
     /// In tickets, so that an old one leads nowhere.
     generation: u32,
     state: State,
-    /// Somebody has the submission and will ask how the task has ended.
+    /// The submission has an owner, who will query the status.
     is_kept: bool,
     picked: Picked,
     scratch: Option<Box<[u128]>>,
@@ -73,17 +73,17 @@ struct Places {
     rows: Vec<Rows>,
 }
 
-/// See the module's text.
+/// Table of the tasks in flight, with their tickets and scratch memory.
 pub(super) struct Flights {
     places: Mutex<Places>,
     scratch_bytes: usize,
 }
 
-/// A task that has just ended: what its policy has to be told.
+/// A task that has just ended, as reported to its policy.
 pub(super) struct Landed {
     pub(super) picked: Picked,
     pub(super) ended: Ended,
-    /// Nobody else will learn how it ended.
+    /// The status goes to no other caller, so the policy keeps a failure.
     pub(super) is_unheard: bool,
 }
 

@@ -13,9 +13,9 @@
 //!
 //! A count is two numbers, `taken` less `ended`. The thread whose number a resource has is the only
 //! one that writes its `ended`, so the end of a task there is a plain store, half of what two
-//! atomic steps cost. Everybody else takes a task back from `taken`. Of each task that `ended`
-//! counts, and of each that is taken back, `taken` was told before: so who reads `ended` first
-//! never finds it greater, and a count can only come out too large, by what ended in between.
+//! atomic steps cost. Everybody else takes a task back from `taken`. A task is counted in `taken`
+//! before it is counted in `ended` or taken back. So a reader that loads `ended` first never finds
+//! it greater, and a count can only come out too large, by the tasks that ended in between.
 //!
 //! Memory ordering: taking a place is an acquire, giving it back a release, in either number, so a
 //! task sees all that the one did whose place it got: a capacity of one is mutual exclusion. The
@@ -67,7 +67,7 @@ impl Count {
     }
 }
 
-/// See the module's text.
+/// Number of tasks on each resource.
 pub(super) struct Loads(Box<[Count]>);
 
 impl Loads {

@@ -76,7 +76,7 @@ struct Ready {
     /// Tasks run in the submitting thread, and the library chooses.
     is_quick: bool,
     own_streams: Vec<u64>,
-    /// The first failure that nobody has heard of.
+    /// The first unreported failure.
     failure: Mutex<Option<Error>>,
 }
 
@@ -85,7 +85,7 @@ struct Ready {
 pub struct Picked {
     /// The resource's.
     pub index: u32,
-    /// What is to be told when the task has ended.
+    /// What is reported when the task has ended.
     pub end: End,
     /// When, if the task is timed.
     pub started: Option<Stopwatch>,

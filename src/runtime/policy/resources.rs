@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Most resources of a policy.
 const MOST: u64 = 4096;
-/// Everything that can be told of a task.
+/// All the information that can be reported about a task.
 pub const ALL_INFO: u64 = DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION | DTL_INFO_TASK_TIME;
 
 /// A kind of resources.
@@ -28,7 +28,7 @@ pub enum Kind {
     Inline,
     /// Of which backend's devices a default list is; null = of all.
     Streams(dtl_backend_t),
-    /// As the program's table says.
+    /// The program's own kind, by its table.
     Custom(CustomKind),
 }
 
@@ -292,7 +292,7 @@ impl CustomKind {
     }
 }
 
-/// A call of a slot as a result whose text says which slot it was.
+/// Calls a slot. The error text names the slot.
 pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()> {
     let before = Mark::now();
     match call() {

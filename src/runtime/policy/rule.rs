@@ -30,7 +30,7 @@ pub enum Rule {
     },
     /// One that has less than so many tasks.
     Capacity(u32),
-    /// As the program says.
+    /// The program's own rule.
     Custom(CustomRule),
 }
 
@@ -49,11 +49,11 @@ pub(super) enum Chooser {
     Least(Loads),
     Fastest(Tuner),
     Free(Loads, u64),
-    /// The rule itself is asked.
+    /// The program's rule is called.
     Custom(dtl_policy_ops_t, Addr),
 }
 
-/// What is to be told when a task has ended.
+/// What is reported when a task has ended.
 #[derive(Clone, Copy)]
 pub enum End {
     /// Nothing.
@@ -62,7 +62,7 @@ pub enum End {
     Place,
     /// How long this run took.
     Timed(Run),
-    /// What the program's own policy wants to know of the task of this key.
+    /// The end of the task of this key, passed to the program's own policy.
     Told(dtl_task_key_t),
 }
 
@@ -168,7 +168,7 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource, if nobody else is to be asked.
+    /// Selects a resource without calling the program, if the rule is built in.
     #[inline(always)]
     pub(super) fn quick(
         &self,

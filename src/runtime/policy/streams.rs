@@ -52,7 +52,7 @@ fn drop_streams(inside: &Guard, streams: &[u64]) {
     }
 }
 
-/// Whether events on the stream are timed; asked once, when a policy is made that needs times.
+/// Checks that events on the stream are timed. Called once, when a policy that needs times is made.
 pub(super) fn check_timing(stream: &Stream) -> Result<()> {
     let (start, stop) = (
         Event::create(Arc::clone(stream.home()), 0)?,

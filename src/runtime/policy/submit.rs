@@ -65,8 +65,8 @@ pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }
 
-/// A task's status as a result whose text says what it is. `before`: a moment before the task ran
-/// in this thread; of one that did not, now.
+/// Returns a task's status as a result whose text describes it. `before`: a mark taken before the
+/// task ran in this thread; for a task that did not run here, now.
 pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
     if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
@@ -306,7 +306,7 @@ impl Policy {
             }
             return Err(error);
         }
-        // It may be over already: then the value says so.
+        // If it is over already, the value carries the status.
         let over = if task.is_kept { ready.flights.take(ticket).unwrap_or(None) } else { None };
         Ok(match over {
             Some(status) => self.submission(picked, 0, status),
@@ -320,7 +320,7 @@ impl Policy {
         self.landed(ready, &Landed { picked: *picked, ended, is_unheard: false });
     }
 
-    /// What the policy is told when a task has ended.
+    /// Reports the end of a task to the policy.
     fn landed(&self, ready: &Ready, landed: &Landed) {
         let Landed { picked, ended: Ended { status, time_ns, before }, is_unheard } = landed;
         if *status != DTL_SUCCESS {
@@ -453,7 +453,7 @@ impl Policy {
         outcome(status, before)
     }
 
-    /// Waits for everything submitted; the first failure that nobody has heard of.
+    /// Waits for everything submitted. Returns the first unreported failure.
     pub fn wait_all(&self, timeout_ns: u64) -> Result<()> {
         let ready = self.ready()?;
         let deadline = Deadline::after(timeout_ns);
@@ -528,7 +528,7 @@ fn refused(error: Error) -> Error {
 fn wait_for_stream(stream: &Stream, deadline: Deadline) -> Result<()> {
     let mut backoff = Backoff::new();
     while deadline.is_finite() {
-        // A stream that cannot be asked, or has failed, is waited for below.
+        // A stream that cannot be queried, or has failed, is waited for below.
         if stream.query().unwrap_or(true) {
             break;
         }

@@ -55,7 +55,7 @@ impl Part {
     }
 }
 
-/// See the module's text.
+/// The tunings of one task, one after another: hands out runs and collects their times.
 pub(super) struct Trial {
     /// Index of the fastest resource, or TUNING.
     best: AtomicU32,
@@ -72,7 +72,7 @@ pub(super) struct Trial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) resource: usize,
-    /// To be told at its end.
+    /// The part that its end is reported to.
     pub(super) part: usize,
 }
 

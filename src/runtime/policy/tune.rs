@@ -47,7 +47,7 @@ struct Entry {
 #[repr(align(64))]
 struct Stripe(AtomicU64);
 
-/// See the module's text.
+/// Auto-tuner of a policy: one entry per task key, with the trial runs and the fastest resource.
 pub(super) struct Tuner {
     entries: Box<[OnceLock<Box<Entry>>]>,
     resources: usize,
@@ -153,7 +153,7 @@ impl Tuner {
         }
     }
 
-    /// A timed run has ended, on a resource; `None` = it failed, and its time says nothing.
+    /// Reports the end of a timed run on a resource. `None`: it failed, so its time does not count.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
         let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
         let turn = Turn { resource, part: run.part() };

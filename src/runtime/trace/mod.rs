@@ -1,12 +1,12 @@
-//! Tracing: what the library does, and how long it takes, told to a file and to another tool.
+//! Tracing: records what the library does and how long it takes, for a file and for another tool.
 //!
-//! From a call to the file: `ffi/guard.rs` finds the library in state TRACED (nobody asks anything
-//! more while nothing is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records
-//! of them and puts them into the thread's own journal; `file` takes them out, in a thread of its
-//! own every tenth of a second, and writes them as Chrome's trace JSON. Work inside of calls tells
-//! itself: [`span`] for a part of a call, [`about`] for what the call is about, [`operation_begin`]
-//! for what goes on after its call has returned. All of these are one load and one branch while
-//! nothing is traced.
+//! From a call to the file: `ffi/guard.rs` finds the library in state TRACED (the only check while
+//! nothing is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records of them and
+//! puts them into the thread's own journal; `file` takes them out, in a thread of its own every
+//! tenth of a second, and writes them as Chrome's trace JSON. Work inside of calls is recorded by
+//! [`span`] for a part of a call, [`about`] for what the call is about, [`operation_begin`] for
+//! what goes on after its call has returned. All of these are one load and one branch while nothing
+//! is traced.
 
 mod args;
 mod file;
@@ -24,9 +24,9 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Whether anything is told to anybody.
+/// True while there is a file or a tool to record events for.
 static ON: AtomicBool = AtomicBool::new(false);
-/// A file has failed, and nobody has looked yet whether anything is still traced.
+/// A file has failed, and [`has_ended`] has not yet checked whether anything is still traced.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 /// The last path of DTL_TRACE, and how many files it has led to.
 static LIVES: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
@@ -34,7 +34,7 @@ static LIVES: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 static SINKS: Mutex<Sinks> = Mutex::new(Sinks { file: None, tool: None });
 
-/// Who is told.
+/// Receivers of events.
 #[derive(Clone)]
 struct Sinks {
     file: Option<Arc<file::Trace>>,
@@ -60,15 +60,16 @@ impl Sinks {
     }
 }
 
-/// Whether anything is traced. All that paths with little time ask.
+/// Returns true if anything is traced. The only check on fast paths.
 #[inline(always)]
 #[must_use]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Whether nothing is traced any more since a file has failed: `lifecycle` is to know. Asked by
-/// traced calls, not by the writer, which takes no lock that a forked child needs.
+/// Returns true if nothing is traced any more because a file has failed; `lifecycle` then leaves
+/// the state TRACED. Called by traced calls, not by the writer: the writer takes no lock that a
+/// forked child needs.
 #[must_use]
 pub fn has_ended() -> bool {
     if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {
@@ -78,7 +79,7 @@ pub fn has_ended() -> bool {
     !is_on()
 }
 
-/// DTL_TRACE: as [`start`], and each life of the library in this process has a file of its own.
+/// Starts the file of DTL_TRACE. Each life of the library in this process has a file of its own.
 pub fn start_life(path: &str) -> Result<()> {
     let mut lives = LIVES.lock();
     let life = if lives.0 == path { lives.1 + 1 } else { 1 };
@@ -87,7 +88,7 @@ pub fn start_life(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts to write a file. Calls are traced once `lifecycle` knows.
+/// Starts to write a file. Calls are traced once `lifecycle` has set the state TRACED.
 pub fn start(path: &str) -> Result<()> {
     start_file(path, 1)
 }
@@ -114,7 +115,7 @@ fn start_file(path: &str, life: u32) -> Result<()> {
     Ok(())
 }
 
-/// Ends the file, with all that was told before.
+/// Ends the file, with all events recorded before.
 pub fn stop() -> Result<()> {
     let mut sinks = SINKS.lock();
     let Some(file) = sinks.file.take() else {
@@ -128,7 +129,7 @@ pub fn stop() -> Result<()> {
     file.close()
 }
 
-/// Who is told from now on; `None`: nobody.
+/// Sets the tool that gets events from now on; `None`: no tool.
 pub fn set_tool(functions: Option<(dtl_trace_fn_t, dtl_trace_fn_t, Addr)>) {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let mut sinks = SINKS.lock();
@@ -169,9 +170,9 @@ pub fn call_end(status: dtl_status_t) {
     thread::end(status);
 }
 
-/// A part of a call, from here until the end of the block:
-/// `let _span = trace::span("dispatch", "lookup", || Args::what(name));` No lock is held that the
-/// functions of a tool must not wait for. `args` is made only if somebody is told.
+/// A part of a call, from here until the end of the block: `let _span = trace::span("dispatch",
+/// "lookup", || Args::what(name));` No lock is held that the functions of a tool must not wait for.
+/// `args` is called only if something is traced.
 #[inline(always)]
 #[must_use]
 pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
@@ -195,7 +196,7 @@ impl Drop for Span {
     }
 }
 
-/// What the call, or part of one, that this thread is in is about: told at its end.
+/// Adds arguments to the call or span that this thread is in. They are recorded at its end.
 #[inline(always)]
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {
@@ -203,14 +204,14 @@ pub fn about(args: impl FnOnce() -> Args) {
     }
 }
 
-/// An operation starts that may outlive its call; `id` is nobody else's.
+/// Records the begin of an operation that may outlive its call; `id` must be unique.
 #[cold]
 pub fn operation_begin(id: u64, name: &'static str, args: &Args) {
     thread::about(args);
     thread::operation(true, id, name, args);
 }
 
-/// Its end is seen.
+/// Records the end of the operation `id`.
 #[cold]
 pub fn operation_end(id: u64, name: &'static str) {
     thread::operation(false, id, name, &Args::NONE);

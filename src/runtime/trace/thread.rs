@@ -39,14 +39,14 @@ struct Open {
     category: &'static str,
     name: &'static str,
     id: u64,
-    /// Who has heard of the begin.
+    /// Numbers of the file and of the tool that got the begin event.
     file: Option<u64>,
     tool: Option<u64>,
     /// What came to be known since.
     about: Args,
 }
 
-/// What a tool is told once nothing of the thread is borrowed.
+/// Event for a tool, passed on once nothing of the thread is borrowed.
 struct Telling {
     tool: Tool,
     is_begin: bool,
@@ -65,7 +65,7 @@ impl Thread {
         known: Known::NONE,
     };
 
-    /// Looks again at who is to be told, if that has changed.
+    /// Reads the sinks again, if they have changed.
     fn refresh(&mut self) {
         let now = CHANGES.load(Ordering::Acquire);
         if now == self.seen {
@@ -90,8 +90,7 @@ impl Thread {
         self.last_id
     }
 
-    /// Writes an event, if the file is one that has heard of its begin, and prepares what the tool
-    /// is told.
+    /// Writes an event, if the file got its begin event, and prepares the event for the tool.
     fn tell(
         &mut self,
         kind: i32,
@@ -178,7 +177,7 @@ impl Telling {
     }
 }
 
-/// A call or span begins. False: nobody is told, and [`end`] is not to be called.
+/// Records the begin of a call or span. False: there is no sink, and [`end`] must not be called.
 pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args: Args) -> bool {
     let begun = with_mine(|mine| {
         mine.refresh();

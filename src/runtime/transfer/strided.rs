@@ -117,7 +117,7 @@ impl Plan {
         self.dst
     }
 
-    /// The same of the source.
+    /// Bytes before the first element of the source, and from it on.
     #[must_use]
     pub fn src(&self) -> (u64, u64) {
         self.src
