@@ -1,8 +1,8 @@
-//! What a backend is: a name and up to five components, each a trait that built-in backends
-//! implement in Rust and registered ones through `backend::native`.
+//! Backends: a name and up to five components, each a trait that built-in backends implement in
+//! Rust and registered ones through `backend::native`.
 //!
 //! A method that returns `Option` is an optional slot: `None` means "not provided", and the caller
-//! (always in `runtime`) uses its generic version or answers NOT_SUPPORTED.
+//! (always in `runtime`) uses its generic version or returns NOT_SUPPORTED.
 
 use crate::abi::comm::DTL_COMM_DETERMINISTIC;
 use crate::abi::device::*;
@@ -217,8 +217,8 @@ pub trait Comm: Send + Sync {
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
-    /// Whether `open` is called also where the backend cannot run: it fails then, and tells the
-    /// other ranks, which would wait for this one.
+    /// Returns true if `open` must be called also where the backend cannot run. It then fails, and
+    /// notifies the other ranks, which would otherwise wait for this one.
     fn tells_others(&self) -> bool {
         false
     }

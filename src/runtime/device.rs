@@ -1,4 +1,4 @@
-//! Devices: the calling thread's current backend and device, and what devices tell of themselves.
+//! Devices: the calling thread's current backend and device, and the properties of devices.
 //!
 //! "Current" belongs to the thread (as CUDA's device does). The library keeps it, so a backend
 //! whose own notion is process-wide cannot leak one thread's choice into another.
@@ -118,7 +118,7 @@ pub fn check(backend: &Backend, device: i32) -> Result<()> {
     )
 }
 
-/// What is known of a device.
+/// Fills in the properties of a device.
 pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
     check(backend, device)?;
     out.numa_node = -1;

@@ -93,7 +93,7 @@ fn hydra(env: &Env<'_>, manager: Manager<'_>) -> Result<Option<Launch>> {
 }
 
 /// Step ids from here on are Slurm's own: the batch script, the interactive shell and so on. They
-/// carry a rank and a size too, but the tasks they speak of are not running.
+/// carry a rank and a size too, but those tasks are not running.
 const SLURM_FIRST_SPECIAL_STEP: u32 = 0xFFFF_FFF0;
 
 fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
@@ -142,7 +142,7 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     malformed(NAME, &list, "an entry for the node of SLURM_NODEID")
 }
 
-/// A place on the node that the launcher does not tell.
+/// Local rank and size that the launcher does not give.
 const UNKNOWN: (i32, i32) = (0, 0);
 
 fn launch(

@@ -54,7 +54,7 @@ impl Count {
     }
 }
 
-/// Whether calls may pass and nobody wants to hear of them; the fast part of [`admit`].
+/// Returns true if calls may pass and are not traced. Fast path of [`admit`].
 #[inline]
 #[must_use]
 pub fn is_open() -> bool {
@@ -81,8 +81,8 @@ pub fn retrace() {
     }
 }
 
-/// Whether the library is open and serves this backend's plain memory: all that the shortest calls
-/// ask.
+/// Returns true if the library is open and serves this backend's plain memory: the only check in
+/// the shortest calls.
 #[inline(always)]
 #[must_use]
 pub fn is_open_for(backend: dtl_backend_t) -> bool {
@@ -240,7 +240,7 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     set_gate(open_state::OPEN)
 }
 
-/// Open is traced, if anybody wants to hear of calls.
+/// Sets the state of the gate; OPEN becomes TRACED while tracing is on.
 fn set_gate(state: u32) -> Result<()> {
     let state =
         if state == open_state::OPEN && trace::is_on() { open_state::TRACED } else { state };
@@ -338,7 +338,7 @@ pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> 
             "dtl_init_after_fork in a process that is no fork of a user of the library"
         );
     }
-    // Init and finalize are in no epoch: they have this lock, or say that they are closing.
+    // Init and finalize are in no epoch: they have this lock, or have set `is_closing`.
     let count = COUNT.try_lock().filter(|count| !count.is_closing && !epoch::another_was_inside());
     let Some(mut count) = count else { return forked_inside() };
     epoch::forget_other_threads();

@@ -24,7 +24,7 @@ pub fn set_callback(callback: dtl_log_fn_t, user: Addr, level: i32) {
     CALLED_LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Whether lines of this level go anywhere: ask before formatting.
+/// Returns true if lines of this level are written anywhere. Check it before formatting.
 #[must_use]
 pub fn enabled(level: i32) -> bool {
     match CALLED_LEVEL.load(Ordering::Relaxed) {

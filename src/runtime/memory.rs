@@ -1,9 +1,9 @@
 //! Memory: allocation through a backend, and the ledger of all live allocations.
 //!
-//! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
-//! was allocated here. Memory that others allocated is in the list of `foreign`, or is found by a
-//! driver query (`drivers`). Any other pointer is plain host memory. Memory that `plain` allocates
-//! is not in the ledger, because the allocator can look up its own blocks.
+//! The ledger identifies pointers for copies and `dtl_mem_query`. It holds only what was allocated
+//! here. Memory that others allocated is in the list of `foreign`, or is found by a driver query
+//! (`drivers`). Any other pointer is plain host memory. Memory that `plain` allocates is not in the
+//! ledger, because the allocator can look up its own blocks.
 
 mod asked;
 pub mod drivers;
@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 /// Ledger entry of an allocation.
 #[derive(Clone, Copy)]
 pub struct Allocation {
-    /// Whose memory it is.
+    /// The backend that owns the memory.
     pub backend: dtl_backend_t,
     /// The device it was allocated on.
     pub device: i32,
@@ -65,7 +65,7 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Memory that others allocate and free, which a backend's copies know.
+    /// Makes the entry for memory that others allocate and free, and that a backend can copy.
     #[must_use]
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
         let (hidden, backend) = (hidden::is_hidden(backend, kind), backend.handle());
@@ -87,7 +87,7 @@ impl Allocation {
         !matches!(self.pool, 0 | OF_ARRAYS)
     }
 
-    /// What it is like in every process.
+    /// Returns the properties that are equal in every process.
     fn extent(&self) -> Extent {
         Extent { kind: self.kind, size: self.size, align: self.align }
     }
@@ -142,7 +142,7 @@ fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
     Ok(found)
 }
 
-/// Whose an allocation is: nobody else frees it.
+/// Owner of an allocation: only the owner frees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// The program's, which frees it by `dtl_mem_free`.
@@ -245,7 +245,7 @@ fn admit(
 /// The largest alignment.
 pub const MOST_ALIGNMENT: u64 = 1 << 30;
 
-/// Checks size and alignment; the alignment to ask for.
+/// Checks size and alignment. Returns the alignment to request.
 pub fn check(size: u64, align: u64) -> Result<u64> {
     let align = if align == 0 { 1 } else { align };
     if !align.is_power_of_two() || align > MOST_ALIGNMENT {

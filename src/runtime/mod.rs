@@ -34,7 +34,7 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 
-/// What a noun does when the library ends.
+/// Shutdown functions of one kind of object.
 pub struct Shutdown {
     /// At finalize: destroy every live object.
     pub destroy_all: fn(),
@@ -42,7 +42,7 @@ pub struct Shutdown {
     pub forget_all: fn(),
 }
 
-/// Every noun's part in the end of the library, users of a thing before the thing.
+/// Shutdown functions of all kinds of objects, users of an object before the object.
 pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::window::destroy_all, forget_all: comm::window::forget_all },
     Shutdown { destroy_all: comm::message::destroy_all, forget_all: comm::message::forget_all },
@@ -60,7 +60,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: trace::close, forget_all: trace::forget },
 ];
 
-/// What a type byte of a handle stands for, and whether there is such an object.
+/// Name of the object kind of a type byte, and a test whether a handle's object is live.
 type Noun = (&'static str, fn(u64) -> bool);
 
 /// By type byte.

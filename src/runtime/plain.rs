@@ -74,7 +74,8 @@ pub fn is_usual(align: u64) -> bool {
     align <= heap::ALIGNMENT && align & align.wrapping_sub(1) == 0
 }
 
-/// A block of kind HOST that is at hand, for a usual alignment. `None`: ask `memory::alloc`.
+/// Fast path of allocation: takes a cached block of kind HOST, for a usual alignment. `None`: use
+/// `memory::alloc`.
 #[inline(always)]
 #[must_use]
 pub fn quick_alloc(size: u64) -> Option<Quick> {
@@ -93,20 +94,21 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     }
 }
 
-/// Frees a block that belongs to no pool; whether [`look_after`] is due. `None`: ask
-/// `memory::free`.
+/// Fast path of free: frees a block that belongs to no pool. Returns whether [`look_after`] is due.
+/// `None`: use `memory::free`.
 #[inline(always)]
 #[must_use]
 pub fn quick_free(addr: Addr) -> Option<bool> {
     heap::quick_free(addr, Label::new(0, NO_POOL))
 }
 
-/// What the quick ones leave undone.
+/// Does the housekeeping that the fast paths leave undone.
 pub fn look_after() {
     heap::look_after(NO_POOL);
 }
 
-/// What to say of a block that could not be freed; `None` if it is none of the allocator's.
+/// Returns the error for a block that could not be freed; `None` if it is not one of the
+/// allocator's.
 #[cold]
 #[must_use]
 pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
@@ -133,7 +135,7 @@ pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
     Some(Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text))
 }
 
-/// Puts settings in force: the most that is kept without use, whether to ask for huge pages.
+/// Applies settings: the most bytes kept unused, and whether to request huge pages.
 pub fn configure(settings: &super::settings::Settings) {
     heap::set_budget(
         settings.memory_keep.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX - 1)),

@@ -82,7 +82,7 @@ struct Record {
     names: Vec<String>,
     handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
-    /// Of a loaded one: a failed registration whose status its load has dropped.
+    /// For a loaded plugin: a failed registration whose status its load function has dropped.
     dropped: Option<Error>,
 }
 
@@ -103,7 +103,7 @@ struct Current {
     environments: Vec<String>,
     /// Each with the one whose name it took.
     backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
-    /// Of the default dispatcher.
+    /// Registrations with the default dispatcher.
     handlers: Vec<dtl_registration_t>,
 }
 

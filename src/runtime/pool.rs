@@ -31,9 +31,10 @@ const LEAST_ALIGN: u64 = 64;
 
 static POOLS: Table<Pool> = Table::new(TAG, 0);
 
-/// For the quick calls: pools of plain memory by the last bits of their handles, as far as nobody
-/// else has the place. An entry shows a handle only while its pool is in the table, and its place
-/// is not given on before the pool's end: whoever finds it inside the epoch may use it.
+/// Fast lookup: pools of plain memory by the last bits of their handles; the first pool with these
+/// bits has the entry. An entry holds a handle only while its pool is in the table, and the entry
+/// is not reused before the pool's end. So a thread that finds the handle inside the epoch may use
+/// the entry.
 static QUICK: [Entry; ENTRIES] =
     [const { Entry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) } };
         ENTRIES];
@@ -44,7 +45,7 @@ struct Entry {
     id: AtomicU64,
     /// A label's word.
     label: AtomicU64,
-    /// Whose place it is.
+    /// Handle of the pool that has the place.
     owner: AtomicU64,
 }
 
@@ -74,23 +75,23 @@ fn quick_label(id: u64) -> Option<Label> {
     Some(Label::of_word(entry.label.load(Ordering::Relaxed)))
 }
 
-/// A block that is at hand, for a usual alignment and while the gate lets quick calls pass. `None`:
-/// ask the pool.
+/// Fast path of allocation: takes a cached block, for a usual alignment and while the gate lets
+/// quick calls pass. `None`: allocate from the pool.
 #[inline(always)]
 #[must_use]
 pub fn quick_alloc(id: u64, size: u64) -> Option<Quick> {
     heap::quick_alloc(size, quick_label(id)?)
 }
 
-/// Frees a block of this pool if that is done at once; whether [`look_after`] is due. `None`: ask
-/// the pool.
+/// Fast path of free: frees a block of this pool if that can be done at once. Returns whether
+/// [`look_after`] is due. `None`: free by the pool.
 #[inline(always)]
 #[must_use]
 pub fn quick_free(id: u64, addr: Addr) -> Option<bool> {
     heap::quick_free(addr, quick_label(id)?)
 }
 
-/// What the quick ones leave undone.
+/// Does the housekeeping that the fast paths leave undone.
 pub fn look_after(inside: &Guard, id: u64) -> Result<()> {
     if let Blocks::Plain { tag, .. } = find(inside, id)?.blocks {
         heap::look_after(tag);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 mod variables;
 pub use variables::{VARIABLES, Variable};
 
-/// Removes variables that a privileged program must not obey. Returns their names, for a warning.
+/// Removes variables that a privileged program must not obey. Returns a warning for each.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
@@ -41,7 +41,7 @@ impl Compiler {
     }
 }
 
-/// What this process runs with; made by `dtl_init`, read by everyone.
+/// Settings of this process; made by `dtl_init`, read by all modules.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Backend for a NULL name.
@@ -52,7 +52,7 @@ pub struct Settings {
     pub timeout_ns: Option<u64>,
     /// Whether a degraded choice is an error.
     pub strict: bool,
-    /// Whether communicators are deterministic unless they say.
+    /// Whether communicators are deterministic by default.
     pub deterministic: bool,
     /// Log level.
     pub log_level: Option<i32>,
@@ -77,7 +77,7 @@ pub struct Settings {
     pub fake_nodes: Option<String>,
     /// Bytes of host memory that are kept without use.
     pub memory_keep: Option<u64>,
-    /// Whether to ask for huge pages.
+    /// Whether to request huge pages.
     pub huge_pages: Option<bool>,
     /// What compiles kernels.
     pub compiler: Compiler,
@@ -172,7 +172,8 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
     })
 }
 
-/// What to say about variables that look like ours but are not, or are read under protest.
+/// Returns warnings about variables that look like the library's but are not, or are deprecated or
+/// doubtful.
 #[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();

@@ -48,7 +48,7 @@ fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()>
     copy_located(dst, src)
 }
 
-/// What a copy is about.
+/// Returns the trace arguments of a copy.
 pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
     let (from, to) = (enums::describe(src.place.kind), enums::describe(dst.place.kind));
     Args::NONE.bytes(dst.place.region.len() as u64).what(format_args!("{from} to {to}"))

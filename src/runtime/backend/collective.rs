@@ -36,15 +36,14 @@ impl Reductions {
 pub trait NativeCollectives: Send + Sync {
     /// Whether it runs this one. Decided from what is equal on all ranks.
     fn takes(&self, args: &CollArgs) -> bool;
-    /// Runs one to its end, however long that takes. `None`: it does not run this one, as `takes`
-    /// returns.
+    /// Runs one to its end, however long that takes. `None`: `takes` is false for this one.
     fn run(&self, args: &CollArgs) -> Option<Result<()>>;
     /// Starts one that it takes; it ends through [`Transport::test`] and cannot be cancelled.
     fn start(&self, args: &CollArgs) -> Result<OpId>;
     /// The reductions that `allreduce` runs; the same on all ranks.
     fn reductions(&self) -> Option<&'static Reductions>;
-    /// Reduces everybody's `count` elements at `from` (null: at `into`) by one of those, into
-    /// everybody's `into`, however long that takes.
+    /// Reduces the `count` elements at `from` (null: at `into`) of all ranks by one of
+    /// `reductions`, into `into` on all ranks, however long that takes.
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()>;
     /// Opens a transport for some ranks, which include this one, in this order. Collective over
     /// these ranks, with the same number on all of them. Without the group they share their

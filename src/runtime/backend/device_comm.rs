@@ -25,7 +25,7 @@ pub trait DeviceComm: Send + Sync {
     fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()>;
     /// Whether it has met them; after a failure it is given up.
     fn has_met(&self) -> Result<bool>;
-    /// Whose memory it takes, and of which device.
+    /// Returns the backend and the device whose memory it takes.
     fn device(&self) -> (dtl_backend_t, i32);
     /// Why it does not run one; decided from what is equal on all ranks. Regions are checked, and
     /// not empty all.

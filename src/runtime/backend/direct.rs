@@ -9,7 +9,7 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What keeps an allocation reachable for a transport: the transport's own.
+/// Object of a transport's that keeps an allocation reachable for it.
 pub type Hold = Arc<dyn Any + Send + Sync>;
 
 /// An allocation that the host cannot reach.
@@ -25,7 +25,7 @@ pub struct DeviceMemory<'a> {
     pub export: &'a dyn Fn() -> Result<(OwnedFd, u64)>,
 }
 
-/// Of a transport that moves device memory as it is.
+/// Methods of a transport that moves device memory directly.
 pub trait Direct {
     /// Messages of no more than so many bytes go through the host.
     fn above(&self) -> usize;
@@ -34,7 +34,8 @@ pub trait Direct {
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>>;
     /// Why no allocation can be reached any more, if so.
     fn refusal(&self) -> Option<String>;
-    /// As [`super::Transport::start_send`] of the bytes of a twin, whose host memory is `host`.
+    /// Starts a send of a twin's bytes, without waiting; `host` is the twin's host memory.
+    /// Otherwise like [`super::Transport::start_send`].
     fn isend(
         &self,
         host: Region,
@@ -43,13 +44,13 @@ pub trait Direct {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
-    /// As [`super::Transport::start_recv`]; the bytes are in either memory when it is over:
-    /// [`Twin::has_landed`].
+    /// Starts a receive of a twin's bytes. When it is over they are in one of the two memories, see
+    /// [`Twin::has_landed`]. Otherwise like [`super::Transport::start_recv`].
     fn irecv(&self, host: Region, twin: &Arc<Twin>, select: Selector) -> Result<OpId>;
 }
 
 /// The device memory of a message in flight, and where its bytes are. Shared by the transport and
-/// who copies them.
+/// the thread that copies them.
 pub struct Twin {
     device: Region,
     hold: Hold,
@@ -61,7 +62,7 @@ pub struct Twin {
 pub enum Bytes {
     /// In the device's memory, if it is a send; nowhere yet, if it is a receive.
     Device,
-    /// There, but the transport needs them in the host's.
+    /// In the device's memory, but the transport needs them in the host's.
     Wanted,
     /// In the host's, too.
     Host,
@@ -72,7 +73,7 @@ pub enum Bytes {
 }
 
 impl Twin {
-    /// Of a message that has not begun.
+    /// Makes the twin of a message that has not begun.
     #[must_use]
     pub fn new(device: Region, hold: Hold) -> Twin {
         Twin { device, hold, bytes: Mutex::new(Bytes::Device) }
@@ -84,7 +85,7 @@ impl Twin {
         self.device
     }
 
-    /// What the transport gave for its allocation.
+    /// Returns the transport's hold on the allocation.
     #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.hold
@@ -96,7 +97,7 @@ impl Twin {
         *self.bytes.lock()
     }
 
-    /// The transport: it needs the bytes in the host's memory. What is known already stays.
+    /// Requests the bytes in the host's memory; called by the transport. A later state stays.
     pub fn want(&self) {
         let mut bytes = self.bytes.lock();
         if *bytes == Bytes::Device {
@@ -104,12 +105,14 @@ impl Twin {
         }
     }
 
-    /// Who copies: they are in the host's memory now, or never will be.
+    /// Records that the bytes are in the host's memory now, or never will be; called by the copying
+    /// thread.
     pub fn copied(&self, is_well: bool) {
         *self.bytes.lock() = if is_well { Bytes::Host } else { Bytes::Stuck };
     }
 
-    /// Nobody copies any more: what is not in the host's memory never will be.
+    /// Records that no thread copies any more: bytes that are not in the host's memory never will
+    /// be.
     pub fn give_up(&self) {
         let mut bytes = self.bytes.lock();
         if matches!(*bytes, Bytes::Device | Bytes::Wanted) {
@@ -117,12 +120,12 @@ impl Twin {
         }
     }
 
-    /// The transport: all that was received is in the device's memory.
+    /// Records that all received bytes are in the device's memory; called by the transport.
     pub fn land(&self) {
         *self.bytes.lock() = Bytes::Landed;
     }
 
-    /// Whether what was received is in the device's memory.
+    /// Returns true if the received bytes are in the device's memory.
     #[must_use]
     pub fn has_landed(&self) -> bool {
         self.bytes() == Bytes::Landed

@@ -5,10 +5,11 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 
-/// An allocation in a backend's own words, for the same backend in another process of the node.
+/// Backend-specific reference to an allocation, for the same backend in another process of the
+/// node.
 pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
 
-/// What is the same on both sides of an export.
+/// Properties of an allocation that are equal on both sides of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The kind of memory.
@@ -21,7 +22,7 @@ pub struct Extent {
 
 /// Allocations that other processes of the node can have too.
 pub trait Exports: Send + Sync {
-    /// What another process needs to reach what `alloc` gave.
+    /// Returns the ticket by which another process reaches memory from `alloc`.
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket>;
     /// Makes another process' allocation one of this one, at an address of its own.
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr>;

@@ -113,8 +113,8 @@ pub trait Wakeup: Send + Sync {
 pub trait ForeignTest: Send + Sync {
     /// The function, and when it may be called.
     fn asking(&self) -> Arc<Asking>;
-    /// Fills in how an operation ended that the function has completed: needed if it failed, or if
-    /// the caller wants to know more.
+    /// Fills in the completion of an operation that the function has completed. Needed if it
+    /// failed, or if the caller reads more than success.
     fn tell(&self, op: OpId, heard: &Heard, told: &mut Done);
 }
 

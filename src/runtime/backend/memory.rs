@@ -23,7 +23,7 @@ pub struct Found {
 pub trait Memory: Send + Sync {
     /// Allocates `size` (> 0) bytes aligned to `align` (a power of two).
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr>;
-    /// Frees what `alloc` gave, with the same kind, size and alignment.
+    /// Frees memory from `alloc`, with the same kind, size and alignment.
     fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()>;
     /// Describes a kind; an unknown kind is NOT_SUPPORTED.
     fn kind_info(
@@ -62,7 +62,7 @@ pub trait Memory: Send + Sync {
     fn register(&self, _region: Region) -> Option<Result<()>> {
         None
     }
-    /// Takes that back.
+    /// Reverts `register`.
     fn unregister(&self, _region: Region) -> Option<Result<()>> {
         None
     }
@@ -128,7 +128,7 @@ pub trait Transfer: Send + Sync {
     fn fill(&self, _dst: Place, _value: u8) -> Option<Result<()>> {
         None
     }
-    /// Queues the same on one of the backend's own streams.
+    /// Queues a fill of every byte of `dst` (not empty) on one of the backend's own streams.
     fn fill_async(&self, _stream: Token, _dst: Place, _value: u8) -> Option<Result<()>> {
         None
     }

@@ -107,8 +107,8 @@ pub struct Matched {
     pub done: Done,
 }
 
-/// Converts "is it over?" to the result of [`super::Transport::test`]. (That result is passed in
-/// two registers; this one would go through memory.)
+/// Converts the state of an operation to the result of [`super::Transport::test`]. (That type is
+/// returned in two registers; `Result<bool>` would go through memory.)
 #[inline(always)]
 pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     match is_over {

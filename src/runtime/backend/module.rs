@@ -16,7 +16,7 @@ pub struct Source {
     text: Vec<u8>,
     /// Options for the compiler.
     pub options: Vec<CString>,
-    /// What messages call it.
+    /// Its name in messages.
     pub name: CString,
     /// Files that come with it.
     pub files: Vec<SourceFile>,

@@ -38,11 +38,12 @@ pub trait Board: Send + Sync {
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
     /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
     fn finish(&self, number: u64, met: bool);
-    /// Tells the others that this rank leaves: it posts nothing more.
+    /// Publishes that this rank leaves: it posts nothing more.
     fn leave(&self);
-    /// Whether a rank has left. What it posted before is seen by who has seen that.
+    /// Returns true if a rank has left. A caller that sees this also sees all that the rank posted
+    /// before.
     fn has_left(&self, rank: i32) -> bool;
-    /// Sleeps until that post is there, `limit` at most. False, at once: nobody would wake it.
+    /// Sleeps until that post is there, `limit` at most. False, at once: no rank would wake it.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false
     }
@@ -51,7 +52,7 @@ pub trait Board: Send + Sync {
 /// Words beside the memory of a part.
 pub const PART_WORDS: usize = 64;
 
-/// What a rank lets the others use.
+/// Memory that a rank offers to the others.
 #[derive(Clone, Copy, Debug)]
 pub enum Offer {
     /// So many bytes of the transport's own, all 0.
@@ -71,7 +72,7 @@ pub trait Part: Send + Sync {
     fn region(&self) -> Region;
     /// Words beside them, all 0 at first, for what the ranks have to agree on: PART_WORDS.
     fn words(&self) -> &[AtomicU64];
-    /// What [`SharedMemory::find_part`] wants.
+    /// Returns the key for [`SharedMemory::find_part`].
     fn key(&self) -> PartKey;
 }
 

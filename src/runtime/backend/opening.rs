@@ -29,14 +29,15 @@ pub struct OpenArgs {
     pub over: Option<Arc<dyn Exchange>>,
 }
 
-/// Ranks that can tell each other a few words while they open something.
+/// Out-of-band exchange of a few words between ranks while they open something.
 pub trait Exchange: Send + Sync {
     /// This process' rank.
     fn rank(&self) -> i32;
     /// Number of ranks.
     fn size(&self) -> i32;
-    /// Everybody's words in the order of ranks. All call it, in the same order, with as many words.
-    /// Waits for the others, within the time limit that the communicator was opened with.
+    /// Allgather: returns the words of all ranks, in the order of ranks. All ranks call it, in the
+    /// same order and with the same number of words. Waits for the others, within the time limit
+    /// that the communicator was opened with.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>>;
 }
 

@@ -1,5 +1,5 @@
-//! What a communicator is opened on: point-to-point messages, which every kind has, and the groups
-//! of methods that some kinds have besides.
+//! Transports, on which communicators are opened: point-to-point messages, which every kind has,
+//! and the groups of methods that some kinds have besides.
 
 use super::{Done, Groups, Matched, OpId, RecvMode, Selector, SendMode};
 use crate::error::Result;
@@ -13,9 +13,9 @@ use std::task::Poll;
 /// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every
 /// operation. Called by several threads at once.
 ///
-/// What can no longer complete because a rank has died or left ends with RANK_FAILURE. For `probe`
-/// and `take` that is an error: nothing that they select is queued, and its source is gone (any
-/// source: some rank has died).
+/// An operation that can no longer complete because a rank has died or left ends with RANK_FAILURE.
+/// For `probe` and `take` that is an error: nothing that they select is queued, and its source is
+/// gone (any source: some rank has died).
 pub trait Transport: Send + Sync {
     // First what every message calls: their addresses then share lines of the cache.
     /// Starts a send; the region stays valid and unchanged until it is complete. With `may_block`
@@ -42,13 +42,12 @@ pub trait Transport: Send + Sync {
     fn take(&self, select: Selector) -> Result<Option<Matched>>;
     /// Starts the receive of a taken message.
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
-    /// Makes progress without asking after anything: called while a call waits on another
-    /// transport.
+    /// Makes progress without testing an operation. Called while a call waits on another transport.
     fn progress(&self);
     /// Tries to cancel; the operation then completes through `test`, with CANCELED or, if it was
     /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;
-    /// What it is: the same from its opening to its end.
+    /// Returns its properties, which stay equal from its opening to its end.
     fn properties(&self) -> &Properties;
     /// The groups of methods that it has beside these.
     fn groups(&self) -> Groups<'_>;
@@ -93,7 +92,7 @@ impl dyn Transport + '_ {
     }
 }
 
-/// What a transport is, from its opening to its end.
+/// Properties of a transport, fixed from its opening to its end.
 #[derive(Clone, Debug)]
 pub struct Properties {
     /// This process' rank.

@@ -1,6 +1,5 @@
-//! What transports have that do one-sided operations themselves: by their network, or by the
-//! library that they are over. Who uses them: `runtime::comm::window`, which checks bounds and
-//! epochs, and takes locks by messages.
+//! One-sided operations that a transport does itself: by its network, or by the library under it.
+//! Used by `runtime::comm::window`, which checks bounds and epochs, and takes locks by messages.
 
 use super::OpId;
 use crate::abi::word::dtl_dtype_t;
@@ -44,9 +43,9 @@ pub struct Spot {
 /// The buffers of a compare_and_swap, of one element each.
 #[derive(Clone, Copy)]
 pub struct Swap {
-    /// What is stored if the target holds `expected`.
+    /// Value to store if the target holds `expected`.
     pub value: Region,
-    /// See above.
+    /// Value that the target must hold.
     pub expected: Region,
     /// Gets what the target held.
     pub result: Region,
@@ -54,7 +53,7 @@ pub struct Swap {
     pub dtype: dtl_dtype_t,
 }
 
-/// What a flush waits for.
+/// Extent of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// The caller's buffers.
@@ -76,16 +75,17 @@ pub trait Window: Send + Sync {
     fn describe(&self) -> &'static str;
     /// This rank's memory.
     fn memory(&self) -> Region;
-    /// What the other ranks have to know of it: as many words on every rank.
+    /// Returns the words that the other ranks need: the same number on every rank.
     fn says(&self) -> Result<Vec<u64>> {
         Ok(Vec::new())
     }
-    /// What all ranks say, by rank; before the first operation, if they say anything.
+    /// Takes the words of all ranks, by rank. Called before the first operation, if there are any
+    /// words.
     fn hears(&self, _said: &[u64]) -> Result<()> {
         Ok(())
     }
-    /// Whether calls may stay inside until what they ask for is done, however long that takes. Else
-    /// none waits.
+    /// Returns true if calls may block until their operation is done, however long that takes.
+    /// Otherwise no call waits.
     fn blocks(&self) -> bool {
         false
     }

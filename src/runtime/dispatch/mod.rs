@@ -38,7 +38,7 @@ pub const TAG: u8 = 14;
 /// Type byte of registration handles.
 pub const REGISTRATION_TAG: u8 = 15;
 
-/// What a handler is wanted for.
+/// Operation that a handler is looked up for.
 pub type Query = dtl_dispatch_query_t;
 
 /// The default dispatcher: there from the first use of the library on.
@@ -57,7 +57,7 @@ pub trait Handler: Send + Sync {
     fn forget(&self);
 }
 
-/// What happens when a handler is chosen.
+/// Effect of choosing a handler.
 pub enum Action {
     /// The program's function.
     Function,
@@ -113,7 +113,7 @@ impl Registration {
         }
     }
 
-    /// Fails if it was registered to say no.
+    /// Fails if the handler was registered to refuse the operation.
     pub fn check_legal(&self, query: &Query) -> Result<()> {
         match &self.action {
             Action::Illegal(reason) => fail!(
@@ -219,7 +219,7 @@ impl Dispatcher {
         Dispatcher { is_strict, tables: Published::new(Tables::new(&[])), writer: Mutex::default() }
     }
 
-    /// What is registered, for who only looks.
+    /// Returns the present tables, for readers.
     #[inline(always)]
     #[must_use]
     pub fn tables<'g>(&'g self, inside: &'g Guard) -> &'g Tables {

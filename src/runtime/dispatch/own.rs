@@ -1,4 +1,4 @@
-//! What the library does by itself where nobody has a handler, for people: a line for each key.
+//! The library's built-in rules, as text for people: a line for each key.
 
 use super::Query;
 use super::sieve::{self, Slots};

@@ -1,5 +1,5 @@
-//! How the library's own operations ask the default dispatcher: where nobody has registered a
-//! handler, that is one load and a branch.
+//! Queries of the default dispatcher by the library's own operations. Without registered handlers a
+//! query is one load and a branch.
 
 use super::sieve::Slots;
 use super::{Action, DEFAULT, Query, Registration, find_quickly};
@@ -29,14 +29,15 @@ const fn bit(operation: dtl_enum_word_t) -> u32 {
     }
 }
 
-/// Whether somebody has a handler for one of the library's operations. Asked by every call.
+/// Returns true if a handler is registered for one of the library's operations. Every call checks
+/// this.
 #[inline(always)]
 #[must_use]
 pub fn is_taken(operation: dtl_enum_word_t) -> bool {
     TAKEN.load(Ordering::Relaxed) & bit(operation) != 0
 }
 
-/// What is registered with the default dispatcher now.
+/// Notes the handlers that are registered with the default dispatcher now.
 pub(super) fn note<'a>(registered: impl Iterator<Item = &'a Registration>) {
     let theirs = registered.filter(|registration| !matches!(registration.action, Action::Own));
     let keys = theirs.flat_map(|registration| &registration.keys);
@@ -149,8 +150,8 @@ pub fn alloc_from(
     adopted.map(|()| addr)
 }
 
-/// A copy between two places that are known, by the handler of their kinds. `axes` tells what lies
-/// there, if that is not bytes in a row.
+/// A copy between two places that are known, by the handler of their kinds. `axes` describes the
+/// layout, if it is not contiguous.
 pub fn copy(
     inside: &Guard,
     dst: &Located<'_>,
@@ -190,7 +191,7 @@ pub fn copy(
     }
 }
 
-/// What a copy is of, where that is not bytes in a row. As in dtl_mem_copy_strided.
+/// Layout of a copy that is not contiguous, by the arguments of dtl_mem_copy_strided.
 pub struct Axes<'a> {
     /// Where the first element goes.
     pub dst: Addr,

@@ -1,7 +1,7 @@
-//! Which keys fit a query, found without walking them: for each slot a row of bits tells which keys
-//! a word fits, and where the rows of all three slots have a bit, the key fits. The bits are in the
-//! order of rule 1, so the first one left is the answer. Made once, for keys that do not change; a
-//! query costs three look-ups and three words for 64 keys.
+//! Bitmap index: finds the keys that fit a query without walking them. For each slot a row of bits
+//! marks the keys that a word fits; a key fits if the rows of all three slots have its bit. The
+//! bits are in the order of rule 1, so the first one left is the answer. Made once, for keys that
+//! do not change; a query costs three look-ups and three words for 64 keys.
 //!
 //! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding
 //! using efficient multi-dimensional range matching", SIGCOMM 1998.
@@ -111,8 +111,8 @@ impl<V: Copy> Map<V> {
         at == first
     }
 
-    /// From the product's middle, where what tells words apart (bits 32 to 47, the instance's from
-    /// 0 on) has come to.
+    /// Returns the first cell to look at: the middle bits of the product, which depend on all bits
+    /// that distinguish words (32 to 47, and the instance's from 0 on).
     #[inline(always)]
     fn begin(&self, word: dtl_enum_word_t) -> usize {
         (word.wrapping_mul(self.factor) >> 32) as usize & self.cells.len().wrapping_sub(1)
@@ -220,7 +220,7 @@ impl Sieve {
         Sieve { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
     }
 
-    /// The first key that fits, if one comparison for each slot tells; `None`: ask
+    /// Finds the first key that fits, if one comparison for each slot is enough. `None`: use
     /// [`Sieve::first`].
     #[inline(always)]
     #[must_use]

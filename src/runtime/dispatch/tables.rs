@@ -102,7 +102,7 @@ pub enum Quick {
 /// The handlers of one operation.
 pub struct Operation {
     asks: bool,
-    /// Of the default, as in a chain.
+    /// Handle of the default; 0 = there is none, or it refuses the operation.
     default_handle: u64,
     /// Rule 2.
     pub predicated: Chain,
@@ -160,7 +160,7 @@ impl Operation {
         }
     }
 
-    /// The same after a search: no longer `Search`.
+    /// Finds the handle of the handler by a full search. Never returns `Search`.
     fn searched_handle(&self, slots: &Slots) -> Quick {
         if self.asks { Quick::Ask } else { self.handle_at(self.plain.sieve.first(slots)) }
     }
@@ -277,7 +277,7 @@ impl Tables {
         }
     }
 
-    /// The same after a search: no longer `Search`.
+    /// Finds the handle of a query's handler by a full search. Never returns `Search`.
     #[must_use]
     pub fn search_quickly(&self, query: &Query) -> Quick {
         match self.of(sieve::template(query.operation)) {

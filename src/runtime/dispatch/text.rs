@@ -47,8 +47,8 @@ pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
     found.find(has_it).map(|known| known.name.clone())
 }
 
-/// The walk of a query, a line for each handler whose key fits, and the choice. Asks all of their
-/// predicates.
+/// Describes the walk of a query: a line for each handler whose key fits, and the choice. Calls all
+/// of their predicates.
 #[must_use]
 pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String {
     let mut text = format!("{}\n", of_query(query));
@@ -101,7 +101,7 @@ fn line(text: &mut String, entry: &Entry, why: &str) {
     let _ = writeln!(text, "{} \"{}\": {why}{}", of_key(&entry.key), of.name, what(of));
 }
 
-/// What happens if it is chosen, where that is not a call of its function.
+/// Describes what happens if the handler is chosen, where that is not a call of its function.
 fn what(registration: &Registration) -> String {
     match &registration.action {
         Action::Function => String::new(),

@@ -28,7 +28,7 @@ pub struct Attr<'a> {
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
     pub flags: u32,
-    /// Of that kind.
+    /// Value, of that kind.
     pub value: Value<'a>,
 }
 

@@ -93,7 +93,7 @@ const BUILTIN: [(dtl_enum_t, &str, Members); 7] = [
     ),
 ];
 
-/// Of a built-in schedule: where its memory is, and what runs inside.
+/// Defaults of the built-in schedules: schedule, memory kind, inner schedule.
 const DEFAULTS: [(dtl_enum_word_t, dtl_enum_word_t, dtl_enum_word_t); 3] = [
     (DTL_SCHEDULE_SEQUENTIAL, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL),
     (DTL_SCHEDULE_MULTICORE, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL),

@@ -1,5 +1,5 @@
 //! Words as JSON and back: "Sequential"; {"type":"Schedule.MyAccelerator_Kernel","block_size":128};
-//! what a tolerant parse did not know, as the text that it was. A word inside another one has its
+//! a tolerant parse keeps the text of what it does not recognize. A word inside another one has its
 //! enumeration's name before it: "Memory.Host".
 
 use super::attrs::{

@@ -54,10 +54,10 @@ pub(super) struct Member {
     pub(super) word: dtl_enum_word_t,
     pub(super) name: &'static str,
     c_name: &'static CStr,
-    /// Of the enumeration.
+    /// Name of the enumeration.
     pub(super) of: &'static str,
     pub(super) fields: Vec<Field>,
-    /// Of a schedule: memory kind and inner schedule.
+    /// Memory kind and inner schedule, if it is a schedule.
     defaults: OnceLock<(dtl_enum_word_t, dtl_enum_word_t)>,
 }
 

@@ -1,5 +1,4 @@
-//! What goes with a schedule: where memory is that is allocated in it, and how what is inside it
-//! runs.
+//! Defaults of schedules: the kind of memory allocated in one, and the schedule of work inside it.
 
 use super::{builtin, describe, existing};
 use crate::abi::device::*;
@@ -7,7 +6,7 @@ use crate::abi::enums::{DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE, dtl_enum_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 
-/// Of what enumeration a word has to be.
+/// Checks that a word belongs to the enumeration `number`.
 fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let member = existing(word).map_err(|error| error.within(name))?;
     if (word >> 48) as dtl_enum_t == number {
@@ -86,7 +85,8 @@ pub fn set_defaults(
     )
 }
 
-/// What goes with a schedule; of an instance, with its template: memory kind and inner schedule.
+/// Returns the defaults of a schedule (for an instance, those of its template): memory kind and
+/// inner schedule.
 pub fn defaults(schedule: dtl_enum_word_t) -> Result<(dtl_enum_word_t, dtl_enum_word_t)> {
     check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
     let member = existing(schedule)?;

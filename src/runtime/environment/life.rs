@@ -22,7 +22,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// What the caller has taken holds of.
+    /// Wraps the holds that the caller has taken.
     pub(super) fn of(state: &State, names: Vec<String>) -> Self {
         Held { names, era: state.era }
     }
@@ -227,7 +227,7 @@ fn refuse_circle(state: &State, name: &str) -> Result<()> {
     )
 }
 
-/// Asks whether it can be used, makes the block, calls init.
+/// Checks that it can be used, makes the block, calls init.
 fn begin(step: &Step, description: &Description) -> Result<Block> {
     probe(step, description)?;
     let Some(block) = Block::zeroed(description.state_size, description.state_align) else {

@@ -41,7 +41,7 @@ pub struct Description {
     pub name: String,
     /// Its version; may be empty.
     pub version: String,
-    /// What it depends on.
+    /// Environments that it depends on.
     pub depends: Vec<Need>,
     /// Packages, folders of headers, libraries.
     pub lists: Lists,
@@ -65,7 +65,7 @@ pub struct Lists {
 }
 
 impl Description {
-    /// What differs from another one of the same name; `None`: nothing.
+    /// Returns the first field that differs from another description; `None`: nothing differs.
     fn difference(&self, other: &Description) -> Option<&'static str> {
         let differs = [
             ("version", self.version != other.version),
@@ -88,7 +88,7 @@ struct Record {
     uses: u64,
     /// By environments that depend on it, modules, backends, and calls that are under way.
     holds: u64,
-    /// What its init has required.
+    /// Environments that its init has required.
     owned: Vec<String>,
     /// Its place in the order of starting.
     number: u64,
@@ -236,8 +236,8 @@ pub fn availability(need: &Need) -> Result<()> {
     asked.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
-/// What has to be started for an environment, in order. Plugins that were not looked for yet may
-/// bring what is missing.
+/// Returns the environments to start, in order. Looks for plugins first if one is missing, as they
+/// may provide it.
 fn ordered(need: &Need) -> Result<(Vec<Step>, MutexGuard<'static, State>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);
@@ -255,8 +255,8 @@ fn probe(step: &Step, description: &Description) -> Result<()> {
     description.calls.probe().map_err(failed)
 }
 
-/// Starts environments that source is compiled with: who holds them, and what the compiler needs;
-/// what is nearest comes first.
+/// Starts the environments that source is compiled with. Returns their holds and the lists for the
+/// compiler, nearest dependencies first.
 pub fn for_source(needs: &[Need]) -> Result<(Held, Lists)> {
     let mut held = Held::default();
     let mut lists = Lists::default();

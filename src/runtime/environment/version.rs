@@ -15,7 +15,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Of "name" or "name>=version".
+    /// Parses "name" or "name>=version".
     pub fn parse(text: &str) -> Result<Self> {
         let (name, version) = match text.split_once(">=") {
             Some((name, version)) => (name.trim_end(), Some(version.trim_start())),

@@ -1,5 +1,6 @@
-//! Whose work the calling thread is doing: a stream's or executor's, by the address of what keeps
-//! its order. Who waits for something behind the work that it is itself would wait for ever.
+//! Owner of the work that the calling thread is doing: a stream or executor, identified by the
+//! address of the object that keeps its order. Work that waits for something queued behind itself
+//! would wait for ever, so such waits are refused.
 
 use crate::error::{Result, fail};
 use std::cell::Cell;
@@ -8,7 +9,7 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Does a piece of work of that one.
+/// Does a piece of work that `of` owns.
 pub(super) fn during<T>(of: usize, work: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(of);
     let result = work();
@@ -16,12 +17,12 @@ pub(super) fn during<T>(of: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether the calling thread does work of that one.
+/// Returns true if the calling thread is doing work that `of` owns.
 pub(super) fn is(of: usize) -> bool {
     of != 0 && CURRENT.get() == of
 }
 
-/// What a wait for an event behind the waiting work itself answers.
+/// Makes the error for a wait for an event behind the waiting work itself.
 #[cold]
 pub(super) fn refused<T>() -> Result<T> {
     fail!(

@@ -250,7 +250,7 @@ impl Foreign {
         Foreign { token, is_marked: AtomicBool::new(false), mark: Mutex::new(None) }
     }
 
-    /// It was recorded behind what a trail has now.
+    /// Notes that the event was recorded behind the present work of a trail.
     #[inline]
     pub(super) fn follow(&self, trail: &Arc<Trail>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
@@ -265,13 +265,13 @@ impl Foreign {
         *place = mark;
     }
 
-    /// What the library did before the latest record.
+    /// Returns the mark of the library's own work before the latest record.
     #[inline]
     pub(super) fn mark(&self) -> Option<Mark> {
         if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }
     }
 
-    /// How that ended, of a record that was reached.
+    /// Returns how the library's own work before a reached record ended.
     fn result(&self) -> Result<()> {
         self.mark().map_or(Ok(()), |mark| mark.result())
     }

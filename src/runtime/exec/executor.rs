@@ -36,7 +36,7 @@ enum Kind {
     Backend(Queue),
 }
 
-/// What `dtl_executor_info` tells.
+/// Result of `dtl_executor_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// DTL_EXECUTOR_...

@@ -35,7 +35,7 @@ pub struct Kernel {
     home: Arc<Backend>,
     /// `None`: the backend's own, in `part`.
     code: Option<Code>,
-    /// What it has of the module that it is from, if it is from one.
+    /// Share of the module that it is from; `None`: it is not from a module.
     part: Option<Part>,
 }
 
@@ -76,13 +76,13 @@ impl Kernel {
         self.code
     }
 
-    /// What it has of its module.
+    /// Returns its share of its module, if it is from one.
     #[must_use]
     pub fn part(&self) -> Option<&Part> {
         self.part.as_ref()
     }
 
-    /// What it is called; those made of functions have no names.
+    /// Returns its name. Kernels made of functions have none.
     #[must_use]
     pub fn name(&self) -> &str {
         self.part.as_ref().map_or("a function", Part::name)

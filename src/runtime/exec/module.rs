@@ -107,7 +107,7 @@ fn modules_of(home: &Backend) -> Result<&dyn Modules> {
     }
 }
 
-/// What a kernel has of its module.
+/// A kernel's share of its module.
 pub struct Part {
     module: Arc<Module>,
     /// The backend's own kernel, ended with this.
@@ -117,7 +117,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What it is called in the source.
+    /// Returns its name in the source.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -46,7 +46,7 @@ pub const LARGEST: u32 = 4096;
 /// A user's loop body, never NULL.
 pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
 
-/// What a loop runs for each piece.
+/// Function that a loop runs for each piece.
 pub enum Body {
     /// A user's function and its pointer.
     User(RangeFn, Addr),
@@ -349,8 +349,8 @@ impl Shared {
         }
     }
 
-    /// Who has found work wakes others if there is more: so one call wakes few, and soon all are
-    /// awake.
+    /// Wakes other workers if there is more work. Each worker that finds work does so: one call
+    /// wakes few, and soon all are awake.
     fn pass_on(&self, is_more: bool) {
         if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
             self.team.wake(WAKES);

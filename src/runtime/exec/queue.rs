@@ -208,7 +208,7 @@ impl Queue {
         fence
     }
 
-    /// What `current` tells it by.
+    /// Id of the queue in `current`.
     fn id(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }

@@ -68,7 +68,7 @@ pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
     Ok(arguments)
 }
 
-/// Which arguments a signature calls pointers, for backends that must know.
+/// Returns which arguments are pointers by the signature, for backends that need it.
 pub fn pointers(signature: &str) -> Result<Vec<bool>> {
     Ok(parse(signature)?.iter().map(|argument| argument.text == "p").collect())
 }

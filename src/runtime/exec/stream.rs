@@ -254,7 +254,7 @@ impl Stream {
         }
     }
 
-    /// What failed before an event that the stream waits for becomes its own failure.
+    /// Makes a failure before an event that the stream waits for the stream's own failure.
     fn carry(&self, foreign: &Foreign, event: &Event, mark: Option<Mark>) -> Result<()> {
         let Some(mark) = mark else { return Ok(()) };
         match mark.result().and_then(|()| event.query()) {

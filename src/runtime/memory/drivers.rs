@@ -3,10 +3,11 @@
 //! about a pointer are queried.
 //!
 //! No query is made before such a backend is used, or before the program is found to use its driver
-//! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that the
-//! library does not know, except in ranges that only hold host memory (`process::host_ranges`).
-//! Results are not cached: the library does not see the program's munmap and cudaMalloc, so a
-//! cached "host" could be wrong by the next call, and the host would read device memory.
+//! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that is
+//! not in the library's lists, except in ranges that only hold host memory
+//! (`process::host_ranges`). Results are not cached: the library does not see the program's munmap
+//! and cudaMalloc, so a cached "host" could be wrong by the next call, and the host would read
+//! device memory.
 
 use super::{Allocation, hidden};
 use crate::abi::handle::dtl_backend_t;
@@ -68,7 +69,7 @@ pub fn forget_all() {
     }
 }
 
-/// Returns true if a driver may know a range that is in no list.
+/// Returns true if a range that is in no list may be a driver's memory.
 #[inline]
 pub(super) fn may_know(region: Region) -> bool {
     COUNT.load(Ordering::Relaxed) != 0 && !host_ranges::contain(region)

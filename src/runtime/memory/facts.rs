@@ -1,4 +1,4 @@
-//! What a backend's memory is like, how much of it is in use, and giving back what is not.
+//! Facts about a backend's memory: properties, use, and trimming of unused memory.
 
 use super::plain;
 use crate::abi::device::*;

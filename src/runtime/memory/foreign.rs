@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// By first byte and a number that is used once.
 static KNOWN: RwLock<BTreeMap<(usize, u64), Allocation>> = RwLock::new(BTreeMap::new());
-/// How many there are: usually none, and then nothing is locked to ask.
+/// Number of entries. Usually 0, and then a lookup takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// One entry.
@@ -40,7 +40,7 @@ pub fn leave(entry: Entry) {
     }
 }
 
-/// What an address lies in, and its first byte.
+/// Finds the entry that contains an address, and its first byte.
 #[inline]
 pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 { None } else { find_listed(addr) }

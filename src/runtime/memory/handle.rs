@@ -28,7 +28,7 @@ const VERSION: u64 = 1;
 struct Head {
     /// The magic number in the lower half, the version above.
     format: u64,
-    /// Of all other words.
+    /// Checksum of all other words.
     sum: u64,
     node: u64,
     kind: u64,
@@ -98,7 +98,7 @@ fn exports(backend: &Backend) -> Result<&dyn Exports> {
     }
 }
 
-/// What tells another process how to get at an allocation.
+/// Makes a handle by which another process can reach an allocation.
 pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     let Some((base, allocation)) = find(addr) else {
         return fail!(

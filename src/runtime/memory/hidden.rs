@@ -80,7 +80,7 @@ fn is_near(region: Region) -> bool {
     is_within || drivers::may_know(region)
 }
 
-/// Counts a driver that may know memory which the host cannot reach.
+/// Counts a driver that may own memory which the host cannot reach.
 pub(super) fn add_source() {
     COUNT.fetch_add(1, Ordering::Relaxed);
 }

@@ -14,12 +14,12 @@ use crate::sys::memory::buf::{Addr, Region};
 pub struct Located<'g> {
     /// The range and its kind; plain host memory is DTL_MEMORY_HOST.
     pub place: Place,
-    /// The owner; `None` = host memory that the library does not know.
+    /// The owner; `None` = host memory that is not in the library's lists.
     pub owner: Option<&'g Backend>,
 }
 
 impl Located<'_> {
-    /// Host memory that the library does not know.
+    /// Makes the description of host memory that is not in the library's lists.
     #[must_use]
     pub fn host(region: Region) -> Self {
         Located { place: Place { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }

@@ -48,7 +48,7 @@ struct Registered {
 /// By first byte. Ranges do not overlap.
 static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 
-/// Tells a backend of memory of the program's.
+/// Registers memory of the program with a backend.
 pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;

@@ -1,5 +1,5 @@
-//! What every submit writes: how often each resource was selected, and whose turn is next. A row
-//! for each thread, so that threads share no cache line.
+//! Counters that every submit writes: selections per resource, and the next turn. Each thread has a
+//! row, so that threads share no cache line.
 //!
 //! A row is written by its thread alone, with plain loads and stores; a later thread that gets the
 //! number of an ended one sees what that wrote (see `sys::handles::epoch`). Threads beyond the last
@@ -14,7 +14,7 @@ const ROWS: usize = 63;
 /// at a row's ends.
 const LINE: usize = 16;
 
-/// Whose turn it is, at LINE, then the resources' counts, with a line's room around them.
+/// The turn at LINE, then the resources' counts, with a cache line of padding around them.
 struct Row(Box<[AtomicU64]>);
 
 /// Selections per resource and the round-robin turn, in one row per thread.

@@ -174,7 +174,7 @@ impl Flights {
         }
     }
 
-    /// Nobody will ask. False: there is no such task.
+    /// Gives up the status of a task. False: there is no such task.
     pub(super) fn let_go(&self, ticket: u64) -> bool {
         let mut places = self.places.lock();
         let Some(place) = places.place(ticket).filter(|place| place.is_kept) else { return false };

@@ -32,7 +32,7 @@ struct Count {
     ended: AtomicU64,
 }
 
-/// What was seen of a count.
+/// Values read from a count.
 #[derive(Clone, Copy)]
 struct Seen {
     taken: u64,

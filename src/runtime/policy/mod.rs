@@ -1,9 +1,9 @@
 //! Dynamic selection: policies, which choose a resource for each task.
 //!
 //! `rule` chooses, over `counts` (whose turn it is), `loads` (how many tasks each has) and `tune`
-//! (where a task is fastest); `resources` and `streams` say what there is to choose from; `submit`
-//! takes a task to its resource and `flight` keeps those that have not ended. What needs no more
-//! than a choice, a call and a count is done by `quick` and `quick_end` with the task between them,
+//! (where a task is fastest); `resources` and `streams` describe the candidates; `submit` takes a
+//! task to its resource and `flight` keeps those that have not ended. What needs no more than a
+//! choice, a call and a count is done by `quick` and `quick_end` with the task between them,
 //! outside of the epoch: neither allocates, locks, nor can panic.
 //!
 //! How each policy decides: docs/explanation/dynamic-selection.md. Not here: streams and events
@@ -170,7 +170,7 @@ impl Quick {
 pub struct Make<'a> {
     /// How it chooses.
     pub rule: Rule,
-    /// What its resources are.
+    /// Kind of its resources.
     pub kind: Kind,
     /// The resources; of no interest but for the adapter if they come later.
     pub list: List<'a>,
@@ -305,7 +305,7 @@ impl Policy {
         }
     }
 
-    /// What is true of it.
+    /// Returns its traits.
     #[must_use]
     pub fn traits(&self) -> dtl_policy_traits_t {
         let ready = self.ready.get();
@@ -342,7 +342,7 @@ impl Policy {
         }
     }
 
-    /// What happened on each resource.
+    /// Returns the statistics of each resource.
     pub fn stats(&self) -> Result<Vec<dtl_policy_stats_t>> {
         let ready = self.ready()?;
         let of = |(index, failed): (usize, &AtomicU64)| dtl_policy_stats_t {

@@ -1,4 +1,4 @@
-//! What a policy selects from: the kinds of resources, their defaults, which of them can be used.
+//! Resources of policies: their kinds, their defaults, and which of them can be used.
 //!
 //! Not here: how a task gets to its resource (`submit`) and how its end is learnt (`flight`).
 
@@ -26,7 +26,7 @@ pub enum Kind {
     Generic,
     /// Anything on the host: a task ends with its function.
     Inline,
-    /// Of which backend's devices a default list is; null = of all.
+    /// Streams. A default list covers the devices of this backend; null = of all backends.
     Streams(dtl_backend_t),
     /// The program's own kind, by its table.
     Custom(CustomKind),
@@ -85,7 +85,7 @@ pub struct Adapter {
     pub user: Addr,
 }
 
-/// What of a list a policy can use.
+/// The part of a list that a policy can use.
 pub struct Usable {
     /// In the order of the list; never empty.
     pub resources: Vec<Resource>,

@@ -1,4 +1,4 @@
-//! How a policy chooses, and what it must hear of the task afterwards.
+//! How a policy chooses, and what must be reported to it about the task afterwards.
 
 use super::Picked;
 use super::counts::Counts;
@@ -58,7 +58,7 @@ pub(super) enum Chooser {
 pub enum End {
     /// Nothing.
     Nothing,
-    /// There is a task less on its resource.
+    /// The resource has one task less.
     Place,
     /// How long this run took.
     Timed(Run),
@@ -168,7 +168,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource without calling the program, if the rule is built in.
+    /// Selects a resource by a rule that needs neither a wait nor a call of the program. `None`:
+    /// use `choose`.
     #[inline(always)]
     pub(super) fn quick(
         &self,
@@ -269,7 +270,7 @@ impl Chooser {
         }
     }
 
-    /// Whether it wants to know what has ended before it chooses.
+    /// Returns true if ended tasks must be reported to it before it chooses.
     pub(super) fn needs_reports(&self) -> bool {
         match self {
             Chooser::Fixed(_) | Chooser::RoundRobin => false,

@@ -1,5 +1,5 @@
-//! Streams as resources: one of each device, and the events that tell when a task has ended and how
-//! long it took.
+//! Streams as resources: one of each device, and the events that mark the end of a task and measure
+//! its time.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};

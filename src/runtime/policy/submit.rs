@@ -1,5 +1,5 @@
-//! A task's way: choose a resource (waiting for one if need be), run the task there, hear of its
-//! end. And waiting.
+//! Submitting a task: choose a resource (waiting for one if need be), run the task there, observe
+//! its end. Also the waits.
 //!
 //! Everything here runs outside of the epoch with a share of the policy, so tasks and tables may
 //! block and call back in. No lock is held while foreign code runs.
@@ -47,7 +47,7 @@ pub struct Task {
     pub function: TaskFn,
     /// With this.
     pub arg: Addr,
-    /// Somebody will ask how it has ended.
+    /// The caller will query the status.
     pub is_kept: bool,
 }
 
@@ -140,7 +140,8 @@ impl Policy {
         }
     }
 
-    /// Nobody may ever ask for reports: then what has ended is to go from time to time.
+    /// Returns true if ended tasks are to be collected now. Done from time to time, as the program
+    /// may never query the reports.
     fn is_due(&self, ready: &Ready) -> bool {
         matches!(self.kind, Kind::Custom(_))
             && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
@@ -443,7 +444,8 @@ impl Policy {
         self.wait_or_let_go(submission.ticket, deadline)
     }
 
-    /// Waits for a submission that nobody else has: its status. Not ended in time: nobody will ask.
+    /// Waits for a submission that has no other owner, and returns its status. If it does not end
+    /// in time its status is given up.
     pub fn wait_or_let_go(&self, ticket: u64, deadline: Deadline) -> Result<()> {
         let before = Mark::now();
         let ended = self.wait_for(self.ready()?, ticket, deadline);

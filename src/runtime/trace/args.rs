@@ -1,4 +1,4 @@
-//! What an event is about, and events as records of a journal.
+//! Arguments of events, and events as records of a journal.
 
 use super::names::Name;
 use crate::abi::status::dtl_status_t;
@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 /// Longest text that goes with an event.
 const TEXT: usize = 32;
 
-/// What a call, span or operation is about, as far as it is known.
+/// Arguments of a call, span or operation, as far as they are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Args {
     pub(super) has: u32,

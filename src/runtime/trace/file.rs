@@ -61,7 +61,7 @@ impl Journal {
     }
 }
 
-/// What the lock guards. Who has it is the journals' one reader.
+/// State under the lock. The thread that holds the lock is the journals' only reader.
 struct State {
     /// `None`: complete, or failed; what still comes is dropped.
     file: Option<File>,

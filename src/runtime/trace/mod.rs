@@ -67,9 +67,9 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Returns true if nothing is traced any more because a file has failed; `lifecycle` then leaves
-/// the state TRACED. Called by traced calls, not by the writer: the writer takes no lock that a
-/// forked child needs.
+/// Returns true if nothing is traced any more because a file has failed; the caller then updates
+/// the state of `lifecycle`. Called by traced calls, not by the writer: the writer takes no lock
+/// that a forked child needs.
 #[must_use]
 pub fn has_ended() -> bool {
     if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {

@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Whose event it is.
+/// Origin of an event: rank and thread.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) rank: i32,
@@ -204,7 +204,7 @@ fn head(
     let _ =
         write!(text, "{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
     if matches!(phase, Phase::OperationBegin | Phase::OperationEnd) {
-        // Of this process: another rank may have the same.
+        // Local to this process: another rank may use the same id.
         let _ = write!(text, "\"id2\":{{\"local\":\"{id:#x}\"}},");
     }
     let _ = write!(text, "\"pid\":{rank},\"tid\":{thread},\"ts\":");

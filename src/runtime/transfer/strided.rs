@@ -36,7 +36,7 @@ struct Side {
     first: u64,
 }
 
-/// What is to be copied: regions of both sides and the axes, outermost first.
+/// A strided copy: regions of both sides and the axes, outermost first.
 pub struct Strided {
     dst: Side,
     src: Side,
@@ -45,7 +45,7 @@ pub struct Strided {
     run: u64,
 }
 
-/// What a copy's shape makes of the two sides.
+/// Plan of a strided copy: its merged axes, and the extent of each side.
 pub struct Plan {
     axes: Vec<Axis>,
     run: u64,
