@@ -2,8 +2,8 @@
 //! DLPack has it.
 //!
 //! An array's memory is a store of its own, with a share for the array and one for each tensor that
-//! was lent out: it goes with the last of them, whoever that is. A tensor that was taken in is such
-//! a store, too.
+//! was lent out: it is freed with the last of them. A tensor that was taken in is such a store,
+//! too.
 
 mod layout;
 
@@ -171,7 +171,7 @@ fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
     })
 }
 
-/// Whether a handle names one.
+/// Returns true if a handle names a live array.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     ARRAYS.is_live(id)

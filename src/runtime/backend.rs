@@ -46,7 +46,7 @@ pub type Availability = std::result::Result<(), String>;
 
 /// The component-independent part of a backend.
 pub trait Presence: Send + Sync {
-    /// Whether it can run here. Must not fail on a machine without the hardware.
+    /// Returns whether it can run here. Must not fail on a machine without the hardware.
     fn available(&self) -> Availability {
         Ok(())
     }
@@ -129,7 +129,7 @@ pub trait Exec: Send + Sync {
     fn stream_unwrap(&self, _stream: Token) {}
     /// streams: waits for all work in it.
     fn stream_synchronize(&self, stream: Token) -> Result<()>;
-    /// Whether all work is done.
+    /// Returns true if all work is done.
     fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
         None
     }
@@ -211,7 +211,7 @@ pub trait Comm: Send + Sync {
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC
     }
-    /// Whether it reads `native`.
+    /// Returns true if it reads `native`.
     fn takes_native(&self) -> bool {
         false
     }
@@ -227,7 +227,7 @@ pub trait Comm: Send + Sync {
     fn check_environment(&self) -> Result<()> {
         Ok(())
     }
-    /// Whether its ranks can meet over another communicator: `OpenArgs::over`.
+    /// Returns true if its ranks can meet over another communicator: `OpenArgs::over`.
     fn meets_over(&self) -> bool {
         false
     }

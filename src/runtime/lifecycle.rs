@@ -61,12 +61,12 @@ pub fn is_open() -> bool {
     GATE.state() == open_state::OPEN
 }
 
-/// Whether calls may pass.
+/// Returns true if calls may pass.
 fn lets_pass() -> bool {
     matches!(GATE.state(), open_state::OPEN | open_state::TRACED)
 }
 
-/// Whether calls may pass and are traced.
+/// Returns true if calls may pass and are traced.
 #[must_use]
 pub fn is_traced() -> bool {
     GATE.state() == open_state::TRACED
@@ -89,14 +89,14 @@ pub fn is_open_for(backend: dtl_backend_t) -> bool {
     backend.id != 0 && GATE.pass() == backend.id
 }
 
-/// Whether the library is open for calls of a few nanoseconds.
+/// Returns true if the library is open for calls of a few nanoseconds.
 #[inline(always)]
 #[must_use]
 pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
 }
 
-/// Whether this process is a fork that has not opened the library for itself.
+/// Returns true if this process is a fork that has not opened the library for itself.
 #[must_use]
 pub fn is_fork() -> bool {
     GATE.state() == open_state::FORKED
@@ -284,7 +284,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
              return first"
         );
     }
-    // Close first, look second: whoever passed the gate before is seen inside by the look.
+    // Close first, look second: a thread that passed the gate before is seen inside by the look.
     set_gate(open_state::CLOSED)?;
     if epoch::anyone_inside() {
         set_gate(open_state::OPEN)?;

@@ -313,7 +313,7 @@ fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
         true => asked,
         false => registry::find(&inside, allocation.backend)?,
     };
-    // First: once given back, the address may be somebody else's.
+    // First: once given back, the address may belong to another allocation.
     let asked = asked::take(addr);
     give(backend, allocation, addr).inspect_err(|_| asked::put_back(addr, asked))?;
     backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));

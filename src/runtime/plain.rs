@@ -23,7 +23,7 @@ pub const LEAVING: u8 = 2;
 /// The handle of the backend whose memory this is; 0 = none.
 static HOME: AtomicU64 = AtomicU64::new(0);
 
-/// The backend that `sys::memory::heap` serves from now on.
+/// Sets the backend that `sys::memory::heap` serves from now on.
 pub fn settle(backend: dtl_backend_t) {
     HOME.store(backend.id, Ordering::Release);
 }
@@ -34,7 +34,7 @@ pub fn home() -> dtl_backend_t {
     dtl_backend_t { id: HOME.load(Ordering::Acquire) }
 }
 
-/// Whether this backend is the one.
+/// Returns true if this backend is the one whose plain memory is served here.
 #[inline]
 #[must_use]
 pub fn serves(backend: dtl_backend_t) -> bool {
@@ -67,7 +67,7 @@ pub fn kind(code: u8) -> dtl_enum_word_t {
     }
 }
 
-/// Whether every block is aligned to this anyway.
+/// Returns true if every block is aligned to this anyway.
 #[inline(always)]
 #[must_use]
 pub fn is_usual(align: u64) -> bool {

@@ -298,7 +298,7 @@ pub fn register_environment(description: environment::Description) -> Result<()>
     Ok(())
 }
 
-/// Whether this thread is inside a plugin's load.
+/// Returns true if this thread is inside a plugin's load.
 #[must_use]
 pub fn is_loading_here() -> bool {
     let state = STATE.lock();

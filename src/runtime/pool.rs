@@ -1,7 +1,7 @@
 //! Pools: memory of a backend that is kept for later allocations instead of being given back.
 //!
-//! The plain memory of the host comes from the library's own allocator, which keeps memory for
-//! everybody: a pool of it is a label on blocks, with counters. For every other memory a pool keeps
+//! The plain memory of the host comes from the library's own allocator, which keeps memory for all
+//! users: a pool of it is a label on blocks, with counters. For every other memory a pool keeps
 //! freed blocks in lists by size, under a lock that is not held while the backend is called.
 
 use super::memory::{self, Allocation};
@@ -143,7 +143,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// A block of this size and alignment that nobody uses.
+    /// Takes an unused block of this size and alignment.
     fn reuse(&mut self, room: u64, align: u64) -> Option<Addr> {
         let addr = self.free.get_mut(&(room, align))?.pop()?;
         self.kept_bytes -= room;
@@ -426,7 +426,7 @@ pub fn insert(pool: Pool) -> Result<u64> {
     Ok(id)
 }
 
-/// Whether a handle names one.
+/// Returns true if a handle names a live pool.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     POOLS.is_live(id)

@@ -182,7 +182,7 @@ impl Backend {
         }
     }
 
-    /// Whether it is more than a communicator.
+    /// Returns true if it has a device, memory or exec component.
     fn has_devices(&self) -> bool {
         self.device.is_some() || self.memory.is_some() || self.exec.is_some()
     }
@@ -346,7 +346,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     Ok(true)
 }
 
-/// Whether a backend was replaced by another one of its name and still exists.
+/// Returns true if a backend was replaced by another one of its name and still exists.
 pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
     let named = NAMED.read();
     TABLE.get(inside, handle.id).is_some() && named.iter().all(|known| known.handle() != handle)
@@ -363,7 +363,7 @@ pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
 }
 
-/// Whether a handle names one.
+/// Returns true if a handle names a live backend.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)

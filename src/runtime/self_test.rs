@@ -98,7 +98,7 @@ fn device_memory(backend: &Arc<Backend>) -> Result<Done> {
     keeps(backend, DTL_MEMORY_DEVICE)
 }
 
-/// Whether there is memory of the kind.
+/// Returns true if there is memory of the kind.
 fn has(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     backend.memory.is_some() && memory::kind_info(backend, kind, &mut zeroed_kind_info()).is_ok()
 }

@@ -142,8 +142,8 @@ pub struct Rows {
     pub pitch: u64,
 }
 
-/// Whether a row of one has a byte of a row of the other. Columns of one array beside each other
-/// have not; rows of different pitches within one area are taken to have.
+/// Returns true if a row of one may share a byte with a row of the other. Adjacent columns of one
+/// array do not; rows of different pitches within one area count as shared.
 fn rows_overlap(a: &Rows, b: &Rows, width: u64) -> bool {
     if !a.region.overlaps(b.region) {
         return false;

@@ -34,7 +34,7 @@ impl Reductions {
 /// Collectives of a transport's own, and communicators of its own for them. All ranks have the
 /// group or none has it.
 pub trait NativeCollectives: Send + Sync {
-    /// Whether it runs this one. Decided from what is equal on all ranks.
+    /// Returns true if it runs this one. Decided from arguments that are equal on all ranks.
     fn takes(&self, args: &CollArgs) -> bool;
     /// Runs one to its end, however long that takes. `None`: `takes` is false for this one.
     fn run(&self, args: &CollArgs) -> Option<Result<()>>;

@@ -10,7 +10,7 @@ pub type Invitation = [u64; 16];
 
 /// Makes them.
 pub trait DeviceComms: Send + Sync {
-    /// This rank's part, on the calling thread's current device; it has met nobody yet.
+    /// This rank's part, on the calling thread's current device; it has met no other rank yet.
     fn prepare(&self) -> Result<Box<dyn DeviceComm>>;
 }
 
@@ -23,7 +23,7 @@ pub trait DeviceComm: Send + Sync {
     fn invitation(&self) -> Result<Invitation>;
     /// Begins to meet the other ranks.
     fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()>;
-    /// Whether it has met them; after a failure it is given up.
+    /// Returns true if it has met all other ranks. After a failure the caller gives it up.
     fn has_met(&self) -> Result<bool>;
     /// Returns the backend and the device whose memory it takes.
     fn device(&self) -> (dtl_backend_t, i32);
@@ -32,7 +32,7 @@ pub trait DeviceComm: Send + Sync {
     fn refuses(&self, args: &CollArgs) -> Option<String>;
     /// Starts one, after all that were started before.
     fn start(&self, args: &CollArgs) -> Result<u64>;
-    /// Whether it is over. Once one has failed, all do that are not over.
+    /// Returns true if the operation is over. Once one has failed, all that are not over fail.
     fn test(&self, started: u64) -> Result<bool>;
     /// Ends what runs, here: when it returns, nothing touches a buffer any more. Nothing can be
     /// started afterwards.

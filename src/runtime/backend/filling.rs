@@ -1,9 +1,9 @@
-//! How far the bytes of a send have been written that was started before all of them were there.
+//! Progress of writing the bytes of a send that was started before all of them were there.
 
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-/// Shared by who writes the bytes and the transport that sends them.
+/// Shared by the thread that writes the bytes and the transport that sends them.
 pub struct Filling {
     ready: AtomicUsize,
     failed: AtomicI32,
@@ -16,8 +16,8 @@ impl Filling {
         Filling { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
 
-    /// So many bytes are there now: what was written before this call is seen by who sees the
-    /// number.
+    /// Records that so many bytes are there now. A thread that sees the number sees all that was
+    /// written before this call.
     pub fn reach(&self, ready: usize) {
         self.ready.store(ready, Ordering::Release);
     }
@@ -28,12 +28,12 @@ impl Filling {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// No more will come.
+    /// Records that no more bytes will come.
     pub fn fail(&self, status: dtl_status_t) {
         self.failed.store(status, Ordering::Release);
     }
 
-    /// Why no more will come; DTL_SUCCESS: they will.
+    /// Returns why no more bytes will come; DTL_SUCCESS: they will.
     #[must_use]
     pub fn failure(&self) -> dtl_status_t {
         self.failed.load(Ordering::Acquire)

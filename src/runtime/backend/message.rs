@@ -34,7 +34,7 @@ impl Done {
     /// receive has succeeded.
     pub const UNASKED: Done = Done { source: i32::MIN, status: DTL_SUCCESS, word: 0, size: 0 };
 
-    /// Whether it is that.
+    /// Returns true if it is `UNASKED`.
     #[inline(always)]
     #[must_use]
     pub fn is_unasked(&self) -> bool {
@@ -54,7 +54,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Whether a message is wanted.
+    /// Returns true if it selects a message from this source with this match word.
     #[inline]
     #[must_use]
     pub fn takes(&self, source: i32, word: u64) -> bool {
@@ -121,7 +121,7 @@ pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
 /// Turns a transport's completion into what C sees.
 #[must_use]
 pub fn recv_info(done: &Done) -> dtl_recv_info_t {
-    // A receive from nobody has no match word.
+    // A receive from DTL_PROC_NULL has no match word.
     let tag =
         if done.source == DTL_PROC_NULL { DTL_ANY_TAG } else { (done.word & 0x0FFF_FFFF) as i32 };
     dtl_recv_info_t {

@@ -34,7 +34,7 @@ pub trait Board: Send + Sync {
     /// before.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
     /// A rank's post of a number that this rank has not finished, if it is there. It stays until
-    /// then; nobody writes to it.
+    /// then, and is not written to.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
     /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
     fn finish(&self, number: u64, met: bool);
@@ -93,7 +93,7 @@ pub trait SharedMemory: Send + Sync {
     fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>>;
     /// Finds what a rank (of this transport) offered under a key.
     fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>>;
-    /// Whether a rank is known to have died or left (cheap while none has).
+    /// Returns true if a rank is known to have died or left (cheap while none has).
     fn has_left(&self, rank: i32) -> bool;
     /// Makes progress, and checks now whether ranks have died or left: that may take some
     /// microseconds.

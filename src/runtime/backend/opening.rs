@@ -42,7 +42,7 @@ pub trait Exchange: Send + Sync {
 }
 
 impl OpenArgs {
-    /// Rank and size, whoever names them; the caller wins.
+    /// Returns rank and size, from the caller or else from the launcher.
     #[must_use]
     pub fn rank_size(&self) -> Option<(i32, i32)> {
         self.named.or(self.launched)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// One-sided operations of a transport's own.
 pub trait Rma: Send + Sync {
-    /// Whether it also allocates the memory of a window; else it takes memory that is there.
+    /// Returns true if it also allocates the memory of a window; else it takes existing memory.
     fn allocates(&self) -> bool;
     /// Makes a window; collective over all ranks.
     fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>>;
@@ -66,10 +66,10 @@ pub enum Reach {
 /// once, at any time from its making to its end, on any target.
 ///
 /// Put, get and the accumulating operations only begin: their buffers stay valid and unchanged
-/// until a flush of their target that is called later is over. They go on, here and at the target,
-/// while somebody calls the transport: its `progress`, `test`, `probe` or `take`. An operation
-/// fails at once, or with the flush (or the question) that finds out. Puts and gets have no order
-/// but that of flushes.
+/// until a flush of their target that is called later is over. They make progress, here and at the
+/// target, while a thread calls the transport: its `progress`, `test`, `probe` or `take`. An
+/// operation fails at once, or with the flush or test that detects the failure. Puts and gets have
+/// no order but that of flushes.
 pub trait Window: Send + Sync {
     /// How, for people (63 bytes at most).
     fn describe(&self) -> &'static str;
@@ -94,16 +94,16 @@ pub trait Window: Send + Sync {
     fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>>;
     /// Copies from the target into `into`. The caller polls it by `test` only if `asked` is set.
     fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>>;
-    /// Whether a put, get or flush of that id is over (locally, for a put). After true or an error
-    /// the id means nothing any more.
+    /// Returns true if the put, get or flush of that id is over (locally, for a put). After true or
+    /// an error the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;
     /// Waits until this rank's operations on a target (`None`: on all) are over. `None`: they are;
     /// else poll the id by `test`.
     fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>>;
-    /// Whether all accumulating operations on elements of this dtype, at multiples of its size, are
-    /// done here: atomic among themselves, those of one origin on one element in its order, as the
-    /// library's reductions are (`sys::compute::reduce`). The same on all ranks; else the target
-    /// applies all of this dtype's by messages.
+    /// Returns true if all accumulating operations on elements of this dtype, at multiples of its
+    /// size, are done here: atomic among themselves, those of one origin on one element in its
+    /// order, as the library's reductions are (`sys::compute::reduce`). The same on all ranks; else
+    /// the target applies all of this dtype's by messages.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
     }

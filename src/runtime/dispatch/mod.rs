@@ -196,13 +196,13 @@ pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher>
     find_quickly(inside, dispatcher).ok_or_else(|| invalid_handle("dispatcher", TAG, dispatcher.id))
 }
 
-/// Whether a handle names a dispatcher.
+/// Returns true if a handle names a live dispatcher.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     DISPATCHERS.is_live(id)
 }
 
-/// Whether a handle names a registration.
+/// Returns true if a handle names a live registration.
 #[must_use]
 pub fn is_registration(id: u64) -> bool {
     REGISTRATIONS.is_live(id)
@@ -226,8 +226,8 @@ impl Dispatcher {
         self.tables.get(inside)
     }
 
-    /// Whether a query of these slots may find a handler of the program's; predicates are not
-    /// called.
+    /// Returns true if a query of these slots may find a handler of the program's; predicates are
+    /// not called.
     pub fn may_take(&self, inside: &Guard, operation: dtl_enum_word_t, slots: &Slots) -> bool {
         let Some(operation) = self.tables.get(inside).of(operation) else { return false };
         let plain = operation.without_predicates(slots);

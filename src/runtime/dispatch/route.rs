@@ -207,7 +207,7 @@ pub struct Axes<'a> {
     pub element_bytes: u64,
 }
 
-/// A copy by a backend that is named, whoever's memory it is.
+/// Copies by a named backend, whichever backend owns the memory.
 pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     backend.ready()?;
     match &backend.transfer {
@@ -223,7 +223,7 @@ pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
         .is_some_and(|default| default.may_take(inside, DTL_OPERATION_COPY, &slots))
 }
 
-/// Refuses a schedule that has no handler, unless a stream's backend supports it.
+/// Refuses a schedule that no handler took, unless it is a built-in one, which streams implement.
 pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 | DTL_SCHEDULE_SEQUENTIAL | DTL_SCHEDULE_MULTICORE | DTL_SCHEDULE_DEVICE => Ok(()),
@@ -242,7 +242,7 @@ pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     }
 }
 
-/// Refuses a word that is no schedule, or that nobody was given.
+/// Refuses a word that is not a schedule, or was never given out.
 pub fn check_schedule_word(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 => Ok(()),

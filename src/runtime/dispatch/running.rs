@@ -60,7 +60,7 @@ impl Registration {
         RUNNING.try_with(note).unwrap_or(Some(())).map(|()| Running)
     }
 
-    /// Whether the calling thread is in it.
+    /// Returns true if the calling thread is in this handler.
     pub(super) fn is_running(&self) -> bool {
         RUNNING.try_with(|running| running.borrow().contains(&self.handle().id)).unwrap_or(true)
     }

@@ -24,7 +24,7 @@ pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
     word & 0xFFFF_FFFF_0000_0000
 }
 
-/// Whether a word is an instance of a template.
+/// Returns true if a word is an instance of a template.
 #[inline(always)]
 #[must_use]
 pub const fn is_instance(word: dtl_enum_word_t) -> bool {
@@ -98,7 +98,7 @@ impl<V: Copy> Map<V> {
         Map { cells: Box::new([]), factor: 1 }
     }
 
-    /// Whether it is in its first cell.
+    /// Enters a word. Returns true if it got its first cell.
     fn put(&mut self, word: dtl_enum_word_t, value: V) -> bool {
         let first = self.begin(word);
         let mut at = first;
@@ -342,7 +342,7 @@ impl Marks {
         }
     }
 
-    /// Whether one is in.
+    /// Returns true if bit `at` is set.
     #[must_use]
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)

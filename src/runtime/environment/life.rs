@@ -162,7 +162,7 @@ fn start(step: &Step) -> Result<()> {
 
 type Claimed = (MutexGuard<'static, State>, Arc<Description>);
 
-/// The right to start an environment; `None`: it is there, and has a hold more.
+/// Takes the right to start an environment. `None`: it is started, and has one hold more.
 fn claim(name: &str) -> Result<Option<Claimed>> {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
@@ -174,7 +174,7 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
                 record.holds += 1;
                 return Ok(None);
             }
-            // The attempt that was waited for is everybody's.
+            // The attempt that was waited for counts for all its waiters.
             (Phase::Idle, Some(error)) if awaited == Some(record.attempt) => {
                 return Err(error.clone());
             }
@@ -193,8 +193,8 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
     }
 }
 
-/// Fails if whoever starts or ends this environment waits, maybe by way of others, for the calling
-/// thread.
+/// Fails if the thread that starts or ends this environment waits, maybe by way of others, for the
+/// calling thread: a wait would deadlock.
 fn refuse_circle(state: &State, name: &str) -> Result<()> {
     let me = std::thread::current().id();
     let mut way = Vec::new();
@@ -250,8 +250,8 @@ fn leave(state: &mut State) {
     }
 }
 
-/// Ends what nobody uses or holds, what started last first. The first failure of a finalize; each
-/// is logged.
+/// Ends the environments that are neither used nor held, the last started first. The first failure
+/// of a finalize; each is logged.
 fn stop_unused() -> Result<()> {
     stop_while(|record| record.uses == 0 && record.holds == 0)
 }

@@ -183,7 +183,7 @@ pub fn register(description: Description) -> Result<bool> {
     Ok(true)
 }
 
-/// Takes an environment away that nobody requires.
+/// Removes an environment that is not required.
 pub fn unregister(name: &str) -> Result<()> {
     let mut state = STATE.lock();
     let Some(at) = state.records.iter().position(|record| record.description.name == name) else {

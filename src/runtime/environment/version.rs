@@ -26,7 +26,7 @@ impl Need {
         Ok(Need { name: name.to_owned(), at_least: version.map(str::to_owned) })
     }
 
-    /// Whether this version will do.
+    /// Returns true if this version is sufficient.
     #[must_use]
     pub fn is_met_by(&self, version: &str) -> bool {
         self.at_least

@@ -73,7 +73,8 @@ impl Event {
         &self.home
     }
 
-    /// Whether the latest record is done; its failure if it failed. Never recorded = done.
+    /// Returns true if the latest record is done, or the event was never recorded. Fails if the
+    /// work failed.
     pub fn query(&self) -> Result<bool> {
         match &self.body {
             Body::Own(own) => {
@@ -225,7 +226,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Whether the work before the record is done; its failure if it failed.
+    /// Returns true if the work before the record is done. Fails if the work failed.
     pub fn is_open(&self) -> Result<bool> {
         match self {
             Gate::Record(fence) if !fence.is_done() => Ok(false),
@@ -335,7 +336,7 @@ impl Own {
 }
 
 impl Record {
-    /// Replaces the record; the fence's memory is used again if nobody else holds it.
+    /// Replaces the record; the fence's memory is used again if there is no other reference to it.
     fn fresh(&mut self) -> &Arc<Fence> {
         self.recorded = true;
         match Arc::get_mut(&mut self.fence) {

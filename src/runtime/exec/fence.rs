@@ -33,7 +33,7 @@ struct End {
 pub enum Waited {
     /// The work is done.
     Done,
-    /// Somebody set the cancel flag.
+    /// The cancel flag was set.
     Canceled,
 }
 
@@ -57,7 +57,7 @@ impl Fence {
         fence
     }
 
-    /// Makes it pending again; possible only while nobody else holds it.
+    /// Makes it pending again; possible only while there is no other reference.
     pub fn reset(&mut self) {
         self.done = AtomicBool::new(false);
         self.queue = AtomicUsize::new(0);
@@ -80,7 +80,7 @@ impl Fence {
         }
     }
 
-    /// Whether the work has ended.
+    /// Returns true if the work has ended.
     #[inline]
     #[must_use]
     pub fn is_done(&self) -> bool {

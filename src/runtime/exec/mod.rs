@@ -66,7 +66,7 @@ fn limits(home: &Backend, device: i32) -> Limits {
     }
 }
 
-/// Whether two objects live in the same backend.
+/// Returns true if two objects belong to the same backend.
 fn same_home(a: &Arc<Backend>, b: &Arc<Backend>) -> bool {
     Arc::ptr_eq(a, b)
 }

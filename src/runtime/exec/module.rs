@@ -89,7 +89,7 @@ impl Drop for Module {
     }
 }
 
-/// Whether no header is looked for any more.
+/// Returns true if sources in this language include no headers.
 fn is_compiled(language: dtl_enum_word_t) -> bool {
     [DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV].contains(&language)
 }

@@ -74,7 +74,7 @@ pub fn insert<T: Noun>(object: T) -> Result<u64> {
     }
 }
 
-/// Whether a handle names one.
+/// Returns true if a handle names a live object of this kind.
 #[must_use]
 pub fn is_live<T: Noun>(id: u64) -> bool {
     T::table().is_live(id)

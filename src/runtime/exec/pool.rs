@@ -1,10 +1,10 @@
 //! A pool of host threads that share loops with their callers.
 //!
-//! A loop is cut into pieces of one size, and every thread has its share of them; who is through
-//! takes from the others. The caller does so too. So a loop always gets done, nested or not,
-//! whether or not a worker comes to help: the caller waits only for workers who are at a piece of
-//! it, and those wait at most for loops nested deeper. Workers are made at first use; without work
-//! they soon sleep.
+//! A loop is cut into pieces of one size, and every thread has its share of them; a thread that has
+//! finished its share takes from the others. The caller does so too. So a loop always gets done,
+//! nested or not, whether or not a worker comes to help: the caller waits only for workers who are
+//! at a piece of it, and those wait at most for loops nested deeper. Workers are made at first use;
+//! without work they soon sleep.
 //!
 //! Not here: kinds of executors and what a user sees (`executor`), how threads meet
 //! (`sys::compute::team`), how pieces change hands (`sys::compute::work_stealing`). Why it is as it

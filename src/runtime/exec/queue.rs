@@ -1,9 +1,9 @@
 //! The library's own in-order queue: a worker thread that runs tasks one after another.
 //!
 //! The worker is made by the first task and parks when there is none. A failing task does not stop
-//! the queue: tasks behind it still run, so that a callback somebody waits for always comes. The
-//! first failure sticks: events recorded behind it carry it, and the next `synchronize` reports it
-//! once and clears it (as CUDA reports an asynchronous error).
+//! the queue: tasks behind it still run, so that a callback which a thread waits for always comes.
+//! The first failure sticks: events recorded behind it carry it, and the next `synchronize` reports
+//! it once and clears it (as CUDA reports an asynchronous error).
 //!
 //! Not here: what a task means to a user (`stream`, `executor`).
 
@@ -237,7 +237,7 @@ impl Queue {
         state.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Whether the calling thread is the worker.
+    /// Returns true if the calling thread is the worker.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.shared.state.lock().worker_id == Some(thread::current().id())

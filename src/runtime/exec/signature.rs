@@ -36,7 +36,7 @@ impl Argument {
         Argument { size, text: String::new() }
     }
 
-    /// Whether this many bytes may be passed for it.
+    /// Returns true if this many bytes may be passed for it.
     fn takes(&self, size: u64) -> bool {
         self.size == size || self.size == 0
     }

@@ -152,7 +152,7 @@ impl Stream {
         }
     }
 
-    /// Whether all work is done; its failure if it failed (which stays to be reported).
+    /// Returns true if all work is done. Fails if the work failed; the failure stays unreported.
     pub fn query(&self) -> Result<bool> {
         let foreign = match &self.body {
             Body::Own(queue) if !queue.is_finished() => return Ok(false),
@@ -348,7 +348,7 @@ impl Stream {
         }
     }
 
-    /// Fails for what cannot be launched here, whoever does it.
+    /// Fails if a launch is invalid on this stream, whether a handler or the backend would do it.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
         if !same_home(&self.home, kernel.home()) {
             return fail!(

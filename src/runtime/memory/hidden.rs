@@ -90,8 +90,8 @@ pub(super) fn remove_source() {
     COUNT.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Whether the host cannot reach memory of this kind: a kind without a description counts as
-/// unreachable, the safe assumption.
+/// Returns true if the host cannot reach memory of this kind. A kind without a description counts
+/// as unreachable, the safe assumption.
 #[must_use]
 pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     let mut info = zeroed_kind_info();

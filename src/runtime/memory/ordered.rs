@@ -116,7 +116,7 @@ impl Leaving {
             let ours = Arc::ptr_eq(stream.home(), &self.backend) && !self.allocation.imported;
             let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
             let Allocation { kind, room, align, .. } = self.allocation;
-            // First: once it is queued, the address may be somebody else's.
+            // First: once it is queued, the address may belong to another allocation.
             let asked = asked::take(self.addr);
             let queued = memory.free_async(token, kind, self.addr, room, align);
             if !matches!(queued, Some(Ok(()))) {

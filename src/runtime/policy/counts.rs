@@ -3,7 +3,7 @@
 //!
 //! A row is written by its thread alone, with plain loads and stores; a later thread that gets the
 //! number of an ended one sees what that wrote (see `sys::handles::epoch`). Threads beyond the last
-//! row share one more, with atomic additions. Readers add the rows up: while nobody submits the
+//! row share one more, with atomic additions. Readers add the rows up: while no thread submits the
 //! sums are exact.
 
 use crate::sys::sync::{AtomicU64, Ordering};

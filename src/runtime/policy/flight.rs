@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// How the end of a task is learnt.
 pub(super) enum Watch {
-    /// Somebody calls dtl_selection_end.
+    /// By a call of dtl_selection_end.
     Told,
     /// An event of the task's own.
     Record(Gate),
@@ -256,7 +256,7 @@ impl Flights {
                 continue;
             }
             let mut places = self.places.lock();
-            // Unless somebody else has seen its end.
+            // Unless another thread has seen its end.
             if places.running(ticket).is_some() {
                 places
                     .rows

@@ -9,11 +9,11 @@
 //! begins anew. Other resources can only have got more tasks by other selections, so the one found
 //! is still least among what selections made; a task that ended elsewhere meanwhile could just as
 //! well have ended a moment later. So as long as no task ends, counts never differ by more than
-//! one, whoever selects (`tests/models` tries it).
+//! one, whichever threads select (`tests/models` tries it).
 //!
 //! A count is two numbers, `taken` less `ended`. The thread whose number a resource has is the only
 //! one that writes its `ended`, so the end of a task there is a plain store, half of what two
-//! atomic steps cost. Everybody else takes a task back from `taken`. A task is counted in `taken`
+//! atomic steps cost. All other threads take a task back from `taken`. A task is counted in `taken`
 //! before it is counted in `ended` or taken back. So a reader that loads `ended` first never finds
 //! it greater, and a count can only come out too large, by the tasks that ended in between.
 //!

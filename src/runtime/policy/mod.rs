@@ -92,7 +92,7 @@ pub struct Picked {
 }
 
 impl Picked {
-    /// Whether something is to be done when the task has ended.
+    /// Returns true if something is to be done when the task has ended.
     #[must_use]
     fn has_end(&self) -> bool {
         !matches!(self.end, End::Nothing)
@@ -379,7 +379,7 @@ impl Drop for Policy {
     }
 }
 
-/// Whether a handle names one.
+/// Returns true if a handle names a live policy.
 #[must_use]
 pub fn is_live(id: u64) -> bool {
     POLICIES.is_live(id)

@@ -261,7 +261,7 @@ impl Chooser {
         }
     }
 
-    /// Whether a task of this end is to be timed.
+    /// Returns true if a task of this end is to be timed.
     pub(super) fn times(&self, end: End) -> bool {
         match (self, end) {
             (_, End::Timed(_)) => true,

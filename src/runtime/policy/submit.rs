@@ -34,7 +34,7 @@ pub type TaskFn = extern "C" fn(
 /// Tasks of a resource that a submit looks at, where it needs no reports: more than it adds, so
 /// that rows stay short.
 const LOOKS: usize = 2;
-/// Tasks in flight from one look to the next, where nobody needs reports.
+/// Tasks in flight from one collection of ended tasks to the next, if no report is needed.
 const LOOK_EVERY: usize = 64;
 /// The longest that a task's own wait function is left waiting.
 const WAIT_NS: u64 = 1_000_000;
@@ -58,7 +58,7 @@ pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
     object: std::ptr::null_mut(),
 };
 
-/// Whether a task has left something running.
+/// Returns true if a task has left nothing running.
 #[inline(always)]
 #[must_use]
 pub fn is_nothing(left: &dtl_waitable_t) -> bool {
@@ -183,7 +183,7 @@ impl Policy {
         Ok(dtl_submission_t { ticket: 0, status, ..submission })
     }
 
-    /// The task is over, and nobody has a ticket for it.
+    /// Reports a task that is over already, and makes its submission, which has no ticket.
     fn over(
         &self,
         ready: &Ready,
@@ -201,7 +201,7 @@ impl Policy {
         dtl_submission_t { policy, ticket, resource: picked.index, status }
     }
 
-    /// The task goes on, and somebody has to look when it has ended.
+    /// Enters a task that is still running into the table of tasks in flight.
     fn fly(
         &self,
         ready: &Ready,
@@ -429,7 +429,7 @@ impl Policy {
         self.wait_for(self.ready()?, ticket, Deadline::after(timeout_ns))
     }
 
-    /// Nobody will wait for a submission.
+    /// Gives up a submission: no call will wait for it.
     pub fn let_go(&self, ticket: u64) -> Result<()> {
         if self.ready()?.flights.let_go(ticket) { Ok(()) } else { self.no_such_task(ticket) }
     }

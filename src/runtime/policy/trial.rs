@@ -1,4 +1,5 @@
-//! One task's tunings, one after another: who runs where, how long that took, and who is last.
+//! One task's tunings, one after another: assignment of runs to resources, their times, and
+//! detection of the last run.
 //!
 //! The runs of a tuning are in parts: the warm-ups, which come first, and shares of the samples, in
 //! whole rounds over the resources. A thread begins with its own share; when all runs of that one
@@ -7,16 +8,17 @@
 //! submits no more.
 //!
 //! Without a lock, as every run of a tuning ends exactly once, and the next one begins only behind
-//! the last of them: so whoever reports a time reports it to the tuning that is on. Of each part
-//! `runs` hands runs out and `ended` counts the reports; the last of a part is counted as one end
-//! of the tuning's.
+//! the last of them: so a time is always reported to the present tuning. Of each part `runs` hands
+//! runs out and `ended` counts the reports; the last of a part is counted as one end of the
+//! tuning's.
 //!
 //! Memory ordering: a time is reported before its run's end is counted, and a part's last end
-//! before the part's (release), and who counts the last sees them all (acquire, in both). It
-//! publishes `best` (release); who takes that away to tune anew (acquire, and one alone can) sees
-//! the whole tuning before, clears it and hands runs out by each part's `runs` (release), which who
-//! gets one acquires: no time comes before the clearing. A thread that finds no run left reads
-//! `leader`, which is only a hint. `tests/models` tries it.
+//! before the part's (release). The thread that counts the last end sees them all (acquire, in both
+//! counters) and publishes `best` (release). The thread that takes `best` away to tune anew
+//! (acquire; only one thread can) sees the whole previous tuning. It clears that and hands runs out
+//! by each part's `runs` (release), which a thread that gets a run acquires: no time is reported
+//! before the clearing. A thread that finds no run left reads `leader`, which is only a hint.
+//! `tests/models` tries it.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -5,7 +5,7 @@
 //! resource with the least time wins (noise only ever adds). All that is kept of one tuning goes
 //! with it: the next one begins with nothing, so a resource that has got slow is left.
 //!
-//! A tuned task costs a look at one word that nobody writes. Tuning takes no lock: `trial`.
+//! A tuned task costs one load of a word that no thread writes. Tuning takes no lock: `trial`.
 
 use super::trial::{Report, Trial, Turn};
 use crate::abi::policy::dtl_task_key_t;
@@ -73,7 +73,7 @@ impl Tuner {
         }
     }
 
-    /// Whether any task waits for times.
+    /// Returns true if any task waits for times.
     #[must_use]
     pub(super) fn is_tuning(&self) -> bool {
         self.tuning.load(Ordering::Relaxed) != 0
@@ -105,7 +105,7 @@ impl Tuner {
         Some(next_run(entry, place, thread))
     }
 
-    /// Whether it is time to tune a tuned task anew.
+    /// Returns true if it is time to tune a tuned task anew.
     #[inline(always)]
     fn is_due(&self, entry: &Entry, thread: usize) -> bool {
         if self.resample == 0 {

@@ -180,7 +180,7 @@ impl Trace {
         &self.path
     }
 
-    /// Whether nothing can be written any more.
+    /// Returns true if nothing can be written any more.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }

@@ -143,8 +143,8 @@ fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u
     below.checked_add(above).filter(|bytes| *bytes <= isize::MAX as u64).map(|_| (below, above))
 }
 
-/// Whether no two elements of the destination share a byte: each axis steps over all that the ones
-/// inside it reach.
+/// Returns true if no two elements of the destination share a byte: the stride of each axis is at
+/// least the extent of the axes inside it.
 fn is_apart(axes: &[Axis], element: u64) -> bool {
     let mut reach = element;
     axes.iter().rev().all(|axis| {
@@ -211,9 +211,9 @@ impl Strided {
         })
     }
 
-    /// Whether an element of the one shares a byte with one of the other. Where both have the same
-    /// strides it is worked out, as for two planes of one grid; else one area for both is taken to
-    /// be too much.
+    /// Returns true if an element of one side may share a byte with an element of the other. With
+    /// equal strides, as for two planes of one grid, the result is exact; otherwise overlapping
+    /// areas count as shared.
     fn meet(&self) -> bool {
         if !self.dst.region.overlaps(self.src.region) {
             return false;
@@ -263,9 +263,9 @@ impl Strided {
     }
 }
 
-/// Whether `distance` is, to less than `run` bytes, a difference of two positions on the axes
-/// (outermost first, each stepping over what is inside it: so only the two steps nearest to the
-/// distance come into question).
+/// Returns true if `distance` is, to less than `run` bytes, a difference of two positions on the
+/// axes (outermost first, each stepping over what is inside it: so only the two steps nearest to
+/// the distance come into question).
 fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     let Some((axis, inner)) = axes.split_first() else { return distance.abs() < run };
     let stride = i128::from(axis.dst.unsigned_abs());
