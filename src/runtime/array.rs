@@ -196,7 +196,7 @@ impl Array {
         out.export_count = self.exports.load(Ordering::Relaxed);
     }
 
-    /// As DLPack sees it; valid as long as the array.
+    /// Returns the array as a DLPack tensor, valid as long as the array.
     pub fn view(&self) -> Result<dtl_dlpack_tensor_t> {
         let (device, dtype) = self.words()?;
         Ok(dlpack::face(self.data, device, dtype, &self.layout.shape, &self.layout.strides))

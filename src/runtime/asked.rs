@@ -11,7 +11,7 @@ pub(super) struct Asked {
     pub(super) gate: Gate,
     /// `memory::hidden`'s: live allocations that the host cannot reach.
     pub(super) hidden: AtomicUsize,
-    /// `comm::progress`'s: what wants to be moved on.
+    /// `comm::progress`'s: communication that needs progress.
     pub(super) moving: AtomicU64,
 }
 

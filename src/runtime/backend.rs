@@ -237,7 +237,7 @@ pub trait Comm: Send + Sync {
         None
     }
     /// Opens all ranks of a communicator within this process, in the order of their ranks. Such
-    /// transports have nothing to move while nobody calls.
+    /// transports need no progress between calls.
     fn open_ranks(&self, _size: i32) -> Option<Result<Vec<Box<dyn Transport>>>> {
         None
     }

@@ -3,8 +3,8 @@
 //! at a time. Not for what goes away: that is in `sys::handles::handle_table`.
 //!
 //! Ordering: a place is a `OnceLock`, whose `set` publishes with release what `get` reads with
-//! acquire; a chunk is one, too. Nothing else is ordered: who finds a place empty and wants to fill
-//! it looks again under a lock of its own.
+//! acquire; a chunk is one, too. Nothing else is ordered: a thread that finds a place empty and is
+//! going to fill it looks again under a lock of the caller's.
 
 use std::sync::OnceLock;
 
@@ -23,7 +23,7 @@ impl<T, const CHUNKS: usize> Chunks<T, CHUNKS> {
         Chunks { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// What is in a place.
+    /// Returns the content of a place; `None`: it is empty, or there is no such place.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?.get()

@@ -18,7 +18,7 @@ thread_local! {
     static DEVICES: RefCell<Vec<(u64, i32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The backend that a handle in a call means: null = the thread's current one.
+/// Returns the backend that a handle in a call means: null = the thread's current one.
 #[inline]
 pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     if handle.id != 0 {
@@ -28,7 +28,8 @@ pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     }
 }
 
-/// As [`backend`], with a share that outlives the call.
+/// Returns a share of the backend that a handle in a call means: null = the thread's current one.
+/// The share outlives the call.
 pub fn pin_backend(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     if handle.id != 0 {
         registry::pin(inside, handle)

@@ -113,7 +113,8 @@ pub fn admit(builtins: Builtins) -> Result<()> {
     }
 }
 
-/// A finalize that finds somebody inside opens again: what it decides is waited for.
+/// Waits for the outcome of a finalize in progress: it opens the library again if it finds a thread
+/// inside.
 #[cold]
 fn closed() -> Result<()> {
     let _decided = COUNT.lock();
@@ -203,7 +204,7 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
         let Ok(name) = name.into_string() else { continue };
         match value.into_string() {
             Ok(value) => drop(variables.insert(name, value)),
-            // As every other reason not to trace.
+            // Only a warning, like every other reason not to trace.
             Err(value) if name == "DTL_TRACE" => {
                 odd.push(format!(
                     "DTL_TRACE={value:?} is no text (UTF-8): name another file; nothing is traced"
@@ -233,7 +234,7 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
         registry::add(backend, 0)?;
     }
     dispatch::open()?;
-    // A program is not broken by a file that somebody wants to have beside it.
+    // A trace file that cannot be written must not break the program.
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }

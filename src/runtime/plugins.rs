@@ -2,8 +2,8 @@
 //!
 //! One thread at a time loads; it may find itself here again, when a plugin registers. A file is
 //! known by what it is (device and inode), so a second name of it is not a second plugin; it stays
-//! loaded as long as the process. Not here: the foreign call (handed in as an [`Opener`]) and who
-//! may be trusted (`sys::os::secure_path`).
+//! loaded as long as the process. Not here: the foreign call (handed in as an [`Opener`]) and the
+//! check of trusted files (`sys::os::secure_path`).
 
 mod handlers;
 mod places;
@@ -65,7 +65,7 @@ pub struct Info {
     pub state: i32,
     /// How the last attempt ended.
     pub status: dtl_status_t,
-    /// The version spoken; 0 = none.
+    /// The agreed ABI version; 0 = none.
     pub abi_version: u32,
     /// Path, reason, origin, name, version, description, backends.
     pub texts: [&'static CStr; 7],
@@ -237,8 +237,7 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
         }
         Err(error) => {
             handlers::end(&epoch::enter(), &handlers);
-            // Nobody can require them yet, but for a thread that found them in this moment; then
-            // they stay.
+            // Only a thread that found one at this moment can have required it; then it stays.
             environments.iter().for_each(|name| drop(environment::unregister(name)));
             let inside = epoch::enter();
             for (backend, replaced) in backends.into_iter().rev() {
@@ -257,7 +256,7 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
 }
 
 /// For the host's backend_register: adds a backend of the plugin that this thread is loading.
-/// `make` gets the ABI versions that it was compiled for and that are spoken.
+/// `make` gets the ABI version that the plugin was compiled for and the agreed one.
 pub fn register(
     flags: u64,
     make: impl FnOnce(u32, u32) -> Result<Backend>,

@@ -437,8 +437,8 @@ pub fn find(inside: &Guard, id: u64) -> Result<&Pool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
-/// Takes a pool out of the table. Its entry goes first: who still has it is inside, and the pool
-/// outlives that.
+/// Takes a pool out of the table. Its entry goes first: a thread that still uses the entry is
+/// inside the epoch, and the pool outlives that.
 fn remove(inside: &Guard, id: u64) -> Option<Arc<Pool>> {
     entry(id).hide(id);
     POOLS.remove(inside, id)

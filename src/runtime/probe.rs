@@ -26,9 +26,9 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     let program = find(dl::own_file().as_deref())?;
     let mut command = Command::new(&program);
     command.arg("--probe").arg(file).args(["--time-limit", &format!("{limit_ns}ns")]);
-    // Or it would start another one, and that one another.
+    // Without this, each probe would start another one.
     command.env_remove("DTL_PLUGIN_PROBE").env_remove("DTL_PLUGIN_PATH");
-    // Nor does it take the place of this process' own trace.
+    // Without this, its trace would overwrite this process' own.
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
     let Answer { said, in_time } = match subprocess::ask(&mut command, Hear::Output, limit) {

@@ -10,7 +10,8 @@ pub type Invitation = [u64; 16];
 
 /// Makes them.
 pub trait DeviceComms: Send + Sync {
-    /// This rank's part, on the calling thread's current device; it has met no other rank yet.
+    /// Prepares this rank's part, on the calling thread's current device; it has met no other rank
+    /// yet.
     fn prepare(&self) -> Result<Box<dyn DeviceComm>>;
 }
 

@@ -17,7 +17,7 @@ impl OpId {
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// A receive: who sent.
+    /// A receive: the sender's rank.
     pub source: i32,
     /// Success, TRUNCATED, CANCELED, RANK_FAILURE ...
     pub status: dtl_status_t,
@@ -70,7 +70,8 @@ pub enum SendMode {
     Standard,
     /// When a receive has taken the message.
     Synchronous,
-    /// As standard, of a few bytes; that its receiver has left is no failure of the communicator.
+    /// When its buffer may be used again, for a message of a few bytes. If its receiver has left,
+    /// the communicator does not fail.
     Notice,
 }
 
@@ -101,7 +102,7 @@ impl<'a> RecvMode<'a> {
 /// A message that was taken out of the queue for one receive to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matched {
-    /// What [`super::Transport::receive_matched`] wants.
+    /// Id for [`super::Transport::receive_matched`].
     pub message: OpId,
     /// Its source, match word and true size; the status is success.
     pub done: Done,

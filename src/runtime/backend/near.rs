@@ -1,15 +1,15 @@
-//! What transports have whose ranks share memory: boards for small collectives, and memory of each
-//! rank that the others load and store. Who uses them: `runtime::comm`.
+//! Shared memory of a transport's ranks: mailboxes for small collectives, and memory of each rank
+//! that the others load and store. Used by `runtime::comm`.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::AtomicU64;
 use std::time::Duration;
 
-/// What a rank has put up for the others.
+/// Data that a rank has posted for the others.
 #[derive(Clone, Copy)]
 pub struct Post {
-    /// What its maker calls it.
+    /// Tag that its maker gave it.
     pub what: u32,
     /// Its bytes.
     pub data: Region,

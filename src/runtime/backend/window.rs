@@ -93,6 +93,7 @@ pub trait Window: Send + Sync {
     /// `test` only if `asked` is set. `None`: the caller may reuse `from`.
     fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>>;
     /// Copies from the target into `into`. The caller polls it by `test` only if `asked` is set.
+    /// `None`: the caller may use `into`.
     fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush of that id is over (locally, for a put). After true or
     /// an error the id is invalid.
@@ -124,8 +125,8 @@ pub trait Window: Send + Sync {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
     /// No call follows, and no buffer is touched any more. `together`: all ranks close it now, each
-    /// after its last flush of everything; else nobody waits for anybody, and what cannot go
-    /// without the others stays.
+    /// after its last flush of everything; else no rank waits for another, and resources that
+    /// cannot be freed without the others stay.
     fn close(&self, together: bool);
 }
 

@@ -17,8 +17,9 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A bit for each of the library's operations that somebody has a handler for. Who registers one
-/// sees it used by calls that come after: nothing else is ordered by this.
+/// One bit for each of the library's operations that has a handler. A thread that registers a
+/// handler sees it used by its later calls. Nothing else is ordered by this word, so relaxed
+/// accesses suffice.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 const fn bit(operation: dtl_enum_word_t) -> u32 {
@@ -127,8 +128,8 @@ pub fn alloc(
     Ok(Some(addr))
 }
 
-/// Allocates memory. A handler may choose another backend than the requested one. The allocation is
-/// in the order of a stream if the stream is that backend's.
+/// Allocates memory of `from` for a request to `asked`, which may be another backend. The
+/// allocation is in the order of a stream if the stream is `from`'s.
 pub fn alloc_from(
     owner: Owner,
     asked: &Backend,
@@ -150,8 +151,8 @@ pub fn alloc_from(
     adopted.map(|()| addr)
 }
 
-/// A copy between two places that are known, by the handler of their kinds. `axes` describes the
-/// layout, if it is not contiguous.
+/// Copies between two located places, by the handler of their kinds. `axes` describes the layout,
+/// if it is not contiguous.
 pub fn copy(
     inside: &Guard,
     dst: &Located<'_>,

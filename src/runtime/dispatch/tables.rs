@@ -93,7 +93,7 @@ pub enum Quick {
     /// The handler's handle.
     Found(u64),
     /// There are many, or an instance's template counts: a search is needed, which calls no
-    /// handler.
+    /// function of the program.
     Search,
     /// Predicates must be called, or the operation is refused.
     Ask,

@@ -34,7 +34,7 @@ pub(super) struct Instance {
 
 static BY_HASH: Chunks<&'static Instance, { PLACES / CHUNK }> = Chunks::new();
 static BY_INDEX: Chunks<&'static Instance, { LIMIT / CHUNK }> = Chunks::new();
-/// How many there are; who adds one holds it.
+/// Number of instances. Adding one takes the lock.
 static ADDING: Mutex<usize> = Mutex::new(0);
 
 /// The instance of a word, if it is one.

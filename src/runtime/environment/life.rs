@@ -1,9 +1,9 @@
 //! Starting and ending environments.
 //!
-//! An environment is there as long as somebody uses it (a call of dtl_environment_require) or holds
-//! it: an environment that depends on it, a module, a backend, a call that is under way. Whoever
-//! takes the last one away ends what is unused, what started last first. A thread that finds an
-//! environment starting waits for the result, unless that thread waits for it.
+//! An environment stays started while it is used (a call of dtl_environment_require) or held: by an
+//! environment that depends on it, a module, a backend, a call that is under way. The thread that
+//! removes the last use or hold ends the unused environments, the last started first. A thread that
+//! finds an environment starting waits for the result, unless that thread waits for it.
 
 use super::plan::Step;
 use super::version::Need;
@@ -59,7 +59,7 @@ impl Drop for Held {
         }
         drop(state);
         if let Err(error) = stop_unused() {
-            log::warning!("{}", error.text()); // no caller is left to be told
+            log::warning!("{}", error.text()); // no caller is left to return it to
         }
     }
 }

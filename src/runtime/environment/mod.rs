@@ -1,4 +1,4 @@
-//! Environments: what is registered, who requires it, in what order things start and end.
+//! Environments: the registered ones, their users, and the order in which they start and end.
 //!
 //! Here: the list, and questions about it. `version` compares, `plan` finds the order, `life`
 //! starts and ends. One lock guards all; it is never held while a program's function is called.
@@ -227,7 +227,7 @@ pub fn availability(need: &Need) -> Result<()> {
         let record =
             state.find(&step.name).filter(|record| !matches!(record.phase, Phase::Started(_)));
         if let Some(record) = record {
-            record.holds += 1; // it must not go while it is asked
+            record.holds += 1; // it must not end while it is queried
             asked.push((step, Arc::clone(&record.description)));
         }
     }

@@ -240,7 +240,7 @@ impl Drop for Event {
     fn drop(&mut self) {
         if let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
             if let Err(error) = exec.event_destroy(foreign.token) {
-                log::warning!("destroying an event: {error}"); // no caller is left to be told
+                log::warning!("destroying an event: {error}"); // no caller is left to return it to
             }
         }
     }

@@ -135,7 +135,7 @@ impl Fence {
         waited
     }
 
-    /// Makes those who wait look at their cancel flags.
+    /// Wakes the waiting threads, so that they check their cancel flags.
     pub fn nudge(&self) {
         let _end = self.end.lock(); // a waiter between its look and its sleep holds this lock
         self.changed.notify_all();

@@ -84,7 +84,7 @@ impl Drop for Module {
     fn drop(&mut self) {
         let ended = modules_of(&self.home).and_then(|modules| modules.destroy(self.token));
         if let Err(error) = ended {
-            log::warning!("destroying a module: {error}"); // no caller is left to be told
+            log::warning!("destroying a module: {error}"); // no caller is left to return it to
         }
     }
 }

@@ -407,8 +407,8 @@ impl Stream {
     pub fn close(self: &Arc<Self>) {
         match &self.body {
             Body::Own(queue) => queue.close(),
-            // The backend's own waits, but only when the last of those who are in a call with the
-            // stream has left.
+            // A backend's own stream waits when it is destroyed, but only once the last call with
+            // the stream has left.
             Body::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
                 // An unreported failure is dropped: the handle is gone, so no call can return it.
                 let _ = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));

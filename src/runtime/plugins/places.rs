@@ -6,8 +6,8 @@ use crate::runtime::settings;
 use crate::sys::os::dl;
 use std::path::{Path, PathBuf};
 
-/// The folders and files that are searched, in order, and who names them. Installed folders that do
-/// not exist are left out.
+/// Returns the folders and files that are searched, in order, each with its origin. Installed
+/// folders that do not exist are left out.
 #[must_use]
 pub fn places() -> Vec<(PathBuf, &'static str)> {
     let path = settings::current().plugin_path.unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Tasks in flight: selected, and not known to have ended. Each has a place with its ticket, its
 //! scratch memory and how its end is learnt; places are used again and again.
 //!
-//! Nothing foreign is called while the lock is held: who looks whether a task has ended takes its
-//! `Watch` out, so that one thread looks at a time, and puts it back if it has not.
+//! Nothing foreign is called while the lock is held: a thread that polls whether a task has ended
+//! takes its `Watch` out, so that one thread polls at a time, and puts it back if the task has not
+//! ended.
 
 use super::Picked;
 use crate::abi::policy::dtl_waitable_fn_t;

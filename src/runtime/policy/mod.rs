@@ -55,7 +55,7 @@ pub struct Policy {
     adapter: Adapter,
     /// dtl_policy_create and each dtl_policy_retain.
     shares: AtomicU32,
-    /// Released for the last time: who waits leaves.
+    /// Released for the last time: waiting threads leave.
     closed: AtomicBool,
     /// One thread may make it ready.
     claimed: AtomicBool,

@@ -48,7 +48,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// As C has it.
+    /// Returns the resource as the C struct.
     #[inline(always)]
     #[must_use]
     pub fn plain(self) -> dtl_resource_t {
@@ -58,7 +58,7 @@ impl Given {
 
 /// One resource.
 pub struct Resource {
-    /// As it is in the program's list.
+    /// The element of the program's list.
     pub given: Given,
     /// Where it is there.
     pub place: usize,

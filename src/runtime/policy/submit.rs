@@ -303,7 +303,7 @@ impl Policy {
             if ready.flights.withdraw(ticket).is_some() {
                 self.not_taken(ready, picked, status);
             } else {
-                let _ = ready.flights.take(ticket); // told to have ended all the same
+                let _ = ready.flights.take(ticket); // was reported as ended all the same
             }
             return Err(error);
         }

@@ -148,7 +148,7 @@ pub fn close() {
     }
 }
 
-/// In a forked child: the file is the parent's, who goes on with it.
+/// In a forked child: the file belongs to the parent, which continues it.
 pub fn forget() {
     *LIVES.lock() = (String::new(), 0);
     let mut sinks = SINKS.lock();

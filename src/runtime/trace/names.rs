@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 pub(super) struct Name(pub(super) u32);
 
 static NAMES: Chunks<&'static CStr, 64> = Chunks::new();
-/// How many there are. Who adds has it.
+/// Number of names. Adding one takes the lock.
 static COUNT: Mutex<usize> = Mutex::new(0);
 
 impl Name {
