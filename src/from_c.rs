@@ -1,6 +1,5 @@
-//! Checked reads of memory that C programs pass by address: pointers, texts, and structs that begin
-//! with struct_size. `ffi::args` reads arguments with them, and backends the arguments that reach
-//! them unread.
+//! Checked reads of memory that C programs pass by address: pointers, texts, structs that begin
+//! with struct_size. Used by `ffi::args`, and by backends for arguments that reach them unread.
 
 use crate::abi::layouts::{Described, Layout};
 use crate::error::{Result, fail};
@@ -116,11 +115,9 @@ pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usi
 /// # Safety
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
-    // SAFETY: `claimed_size` has the condition of this function, which our caller guarantees: the
-    // pointer is null or points to a struct of at least its own `struct_size`.
+    // SAFETY: the condition of `claimed_size` is this function's own, which our caller guarantees.
     let claimed = unsafe { claimed_size(pointer) }?;
-    // SAFETY: the caller guarantees that at least `struct_size` bytes are there; `claimed` is that
-    // number, and `claimed_size` refuses null.
+    // SAFETY: not null (checked); the caller guarantees `struct_size` bytes, which is `claimed`.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), claimed) };
     if let Some(at) = bytes.iter().skip(size_of::<T>()).position(|&byte| byte != 0) {
         return fail!(

@@ -2,8 +2,8 @@
 //!
 //! During such a test the kernel may copy large messages. A processor that returns from the kernel
 //! has lost its predictions of return addresses: each function between the test and the program
-//! then costs some ten nanoseconds. So a waiting function calls the test through this module and
-//! not through its transport.
+//! then costs some ten nanoseconds. So a waiting function calls the test directly, not by its
+//! transport.
 
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_int;
@@ -97,8 +97,7 @@ pub enum Answer {
     Unasked,
 }
 
-/// Direct call of a transport's foreign test function, without the frames of the transport. All
-/// fields lie in one cache line.
+/// Direct call of a transport's foreign test function. All fields lie in one cache line.
 #[repr(C, align(64))]
 pub struct Asking {
     test: Test,

@@ -308,8 +308,7 @@ mod tests {
             for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
                 let job = AtomicUsize::new(0);
                 team.claim().unwrap().open(&job, 1, || ());
-                // The member may have come more than once, as it cannot see whether there is work
-                // left.
+                // The member may have come more than once, as it cannot see whether work is left.
                 let visits = job.swap(usize::MAX, Ordering::Relaxed);
                 assert!(visits < usize::MAX / 2, "somebody was at it after its end");
             }

@@ -1,11 +1,9 @@
-//! Work stealing: the pieces of a loop are divided evenly beforehand, and a member that has
-//! finished its own steals from others.
+//! Work stealing: a loop's pieces are divided evenly, and a member that has done its own steals.
 //!
 //! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes
 //! pieces from the front. A member that has none left takes the back half of another's rest, runs
-//! the first piece of it, and makes the remainder its own share. So no member touches another's
-//! pieces without need: the one that first wrote an array's part works on that part in the next
-//! loop too.
+//! the first piece, and makes the remainder its share. So no member takes another's pieces without
+//! need: the one that first wrote an array's part works on that part in the next loop too.
 //!
 //! Memory ordering. A piece leaves a share by a compare-exchange of the whole word, so exactly one
 //! member gets it, whatever happened in between: if the word is again what was read, then just

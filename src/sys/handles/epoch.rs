@@ -1,5 +1,4 @@
-//! Epoch-based reclamation: records which threads are inside a call, so that a destroy frees an
-//! object only after its last short user.
+//! Epoch-based reclamation: a destroy frees an object only after its last short user has left.
 //!
 //! Each thread owns a record. Entering makes its sequence number odd, leaving makes it even: two
 //! plain stores, no atomic read-modify-write, nothing shared. A destroyer first unlinks the object
@@ -155,8 +154,7 @@ impl Drop for Owner {
     }
 }
 
-/// Registers with the kernel for the cheap barrier. Call before the first entry, and again after a
-/// fork.
+/// Registers for the kernel's cheap barrier. Call before the first entry, and again after a fork.
 pub fn prepare() {
     let records = RECORDS.lock();
     let needs_fence = membarrier::register();
@@ -297,8 +295,7 @@ fn enter_nested(record: &'static Record) -> Guard {
     Guard { record }
 }
 
-/// Leaves one level of nesting. The last guard to go leaves the epoch, whatever the order in which
-/// the thread's guards go.
+/// Leaves one level of nesting. The last guard to go leaves the epoch, whichever it is.
 #[cold]
 fn leave_nested(record: &Record) {
     record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);

@@ -213,8 +213,7 @@ impl<T: Send + Sync + 'static> Table<T> {
         let index = index_of(handle);
         let object = self.pin(inside, handle)?;
         let slot = self.slot(index)?;
-        // Inserting takes this lock, too: a fixed handle can be opened again as soon as its word
-        // has gone.
+        // Inserting takes it, too: a fixed handle can be opened again once its word has gone.
         let mut free = self.free.lock();
         slot.word
             .compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed)
@@ -397,8 +396,7 @@ mod tests {
         }
     }
 
-    /// Two threads use the current handle while `round` creates and destroys objects. As many are
-    /// dropped as were made.
+    /// Two threads use the current handle while `round` makes and destroys; all made are dropped.
     fn race(rounds: u64, table: &Table<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
         let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let drops = Arc::new(AtomicU64::new(0));

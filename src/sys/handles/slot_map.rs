@@ -59,8 +59,7 @@ const BUSY: u64 = ELSEWHERE << 1;
 /// A place for an object. On lines of its own: threads look at neighbours at the same time.
 #[repr(C, align(64))]
 struct Slot<T> {
-    /// Handle of the object, and lock of the slot: a turned index bit (`BUSY`, `ELSEWHERE`) marks
-    /// an object in use or a slot without one.
+    /// Handle of the object and lock of the slot, by two bits of the index (`BUSY`, `ELSEWHERE`).
     word: AtomicU64,
     /// In a list of free ones: the next, or null.
     next: AtomicPtr<Slot<T>>,
@@ -174,8 +173,7 @@ impl<T> Deref for Locked<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         let object = self.slot.object.get().cast::<T>();
-        // SAFETY: the slot is live and `self` has its lock: the object is there, stays, and only
-        // holders of `self` reach it.
+        // SAFETY: the slot is live and `self` has its lock: the object stays and nobody changes it.
         unsafe { &*object }
     }
 }
@@ -345,8 +343,7 @@ impl<T: Send + 'static> Pool<T> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let slot = self.slot((head as u32).checked_sub(1)? as usize)?;
-            // If another thread has taken the slot meanwhile, this is an arbitrary slot, and the
-            // exchange fails.
+            // If another thread has taken the slot, this is some slot, and the exchange fails.
             let next = free_slot(slot.next.load(Ordering::Acquire)).map_or(0, Slot::number);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
             match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire)
@@ -379,9 +376,8 @@ impl<T: Send + 'static> Pool<T> {
         self.put_by(epoch::spare_slots(), group, make)
     }
 
-    /// Puts an object of a group under a fresh handle, for a caller inside the epoch: its guard
-    /// gives access to the thread's free slots without a look-up. `Err`: no slot is left; `make`
-    /// was not called.
+    /// Puts an object of a group under a fresh handle, for a caller inside the epoch: its guard has
+    /// the thread's free slots. `Err`: no slot is left; `make` was not called.
     #[inline(always)]
     pub fn put_inside<F: FnOnce() -> T>(
         &'static self,
@@ -472,8 +468,7 @@ impl<T: Send + 'static> Pool<T> {
         })
     }
 
-    /// Locks an object without waiting. The holder of the lock decides at the end whether the
-    /// object stays.
+    /// Locks an object without waiting. The holder decides at the end whether the object stays.
     #[inline(always)]
     pub fn try_look(&'static self, handle: u64) -> Result<Locked<T>, Missed> {
         let Some(slot) = self.slot(index_of(handle)) else { return Err(Missed::Stale) };

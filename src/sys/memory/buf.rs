@@ -15,8 +15,7 @@ pub struct Addr(*mut c_void);
 
 // SAFETY: an address is a number; nothing here dereferences it without a contract of its own.
 unsafe impl Send for Addr {}
-// SAFETY: an address is a number; a shared one can only be copied, and nothing here dereferences it
-// without a contract of its own.
+// SAFETY: a shared address can only be copied; a dereference needs a contract of its own.
 unsafe impl Sync for Addr {}
 
 impl Addr {
@@ -205,8 +204,7 @@ impl Region {
         // SAFETY: the region's maker guarantees its bytes; the caller ensures that nobody writes
         // them during the comparison.
         let is = unsafe { self.as_slice() };
-        // SAFETY: the maker of `expected` guarantees its bytes; the caller ensures that nobody
-        // writes them during the comparison.
+        // SAFETY: its maker guarantees the bytes; the caller ensures that nobody writes them now.
         let shall = unsafe { expected.as_slice() };
         if is == shall {
             self.copy_from(value);

@@ -40,8 +40,8 @@ const DEVICES: [(i32, &str); 16] = [
     (18, "kDLTrn"),
 ];
 
-/// Number, code and bits of the dtypes that both sides have. Of two with the same code and bits the
-/// first is imported.
+/// Number, code and bits of the common dtypes. Of two with equal code and bits the first is
+/// imported.
 const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_INT8, 0, 8),
     (DTL_DTYPE_INT16, 0, 16),
@@ -202,8 +202,7 @@ pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     Box::into_raw(Box::new(Lent { managed, tensor, release })).cast()
 }
 
-/// Lends a tensor out in the struct from before DLPack 1.0, which has no read-only flag. The
-/// consumer has it until it calls the deleter.
+/// Lends a tensor out in the struct from before DLPack 1.0, which has no read-only flag.
 #[must_use]
 pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_managed_t {
     let managed = dtl_dlpack_managed_t {

@@ -61,8 +61,7 @@ pub fn first_hole(addr: Addr, size: u64) -> Option<usize> {
             // In this part: page by page.
             let is_hole = |at: &usize| {
                 let at: *mut libc::c_void = std::ptr::without_provenance_mut(*at);
-                // SAFETY: mincore accepts any range of whole pages; this is one page, and `seen`
-                // has a byte for it.
+                // SAFETY: mincore accepts any whole page; `seen` has a byte for it.
                 unsafe { libc::mincore(at, page, seen.as_mut_ptr()) != 0 }
             };
             return (begin..begin + len).step_by(page).find(is_hole).or(Some(begin));

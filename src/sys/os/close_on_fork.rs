@@ -1,5 +1,4 @@
-//! Descriptors that a forked child does not keep: sockets whose closing signals to others that this
-//! process has gone.
+//! Descriptors that a forked child does not keep: sockets whose end signals this process's end.
 //!
 //! A child gets a copy of every descriptor, and a socket lives as long as any copy of it. So the
 //! child closes those that are noted here, before fork returns in it. One that runs another program

@@ -31,8 +31,7 @@ impl Module {
         NonNull::new(handle).map(Module).ok_or_else(last_error)
     }
 
-    /// Returns an object that is already loaded, by its path or by the name under which it was
-    /// requested.
+    /// Returns an object that is already loaded, by path or by the name of the request.
     #[must_use]
     pub fn loaded(path: &Path) -> Option<Self> {
         Self::reopen(path, libc::RTLD_LOCAL)

@@ -1,6 +1,5 @@
 //! Properties of this machine: memory, cores and their topology, caches, the CPU's name, and the
-//! share that the control groups leave to this process. Read from /proc and /sys; a value that is
-//! not reported there is 0.
+//! share that control groups leave to this process, from /proc and /sys. A value not reported is 0.
 
 use std::fs;
 use std::io::Read;

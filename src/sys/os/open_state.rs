@@ -15,8 +15,8 @@ pub const OPEN: u32 = 1;
 pub const CLOSED: u32 = 2;
 /// This process is a fork of one that had opened the gate.
 pub const FORKED: u32 = 3;
-/// Calls may pass, and each is recorded in a trace. It is a state of its own, so that calls without
-/// a trace make no further check.
+/// Calls may pass, and each is recorded in a trace. Its own state, so that other calls check
+/// nothing more.
 pub const TRACED: u32 = 4;
 
 /// Content of the page.
@@ -76,8 +76,7 @@ impl Gate {
         self.set_with_pass(state, 0)
     }
 
-    /// Sets the state and the number of [`Gate::pass`]. Returns false if there is no memory for the
-    /// page.
+    /// Sets the state and the number of [`Gate::pass`]. False if there is no memory for the page.
     #[must_use]
     pub fn set_with_pass(&self, state: u32, pass: u64) -> bool {
         if !self.has_page() {

@@ -215,8 +215,8 @@ impl From<io::Error> for Refusal {
 #[derive(Clone, Copy)]
 struct Own {
     uid: u32,
-    /// With raised privileges only root's files count: the user that started the program may be the
-    /// user that it runs as.
+    /// With raised privileges only root's files count: the program may run as the user that started
+    /// it.
     is_privileged: bool,
 }
 

@@ -317,8 +317,7 @@ impl Span {
         let words = [at, at.offset(8)].map(|at| at.ptr().cast::<AtomicU64>());
         // SAFETY: aligned, inside (both are, by the test above), kept mapped.
         let words = words.map(|word| unsafe { &*word });
-        // SAFETY: a part of the span's region: mapped as long as the span, with the same rules for
-        // who may write it.
+        // SAFETY: part of the span's region: mapped as long, under the same protocol.
         Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
     }
 }

@@ -24,8 +24,7 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 
 /// Listens at a port of all addresses (0 = any).
 pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
-    // The first accepts IPv4 too, unless the system is set otherwise; the second is for systems
-    // without IPv6.
+    // IPv6 accepts IPv4 too, unless the system is set otherwise; IPv4 alone where IPv6 is missing.
     listen((Ipv6Addr::UNSPECIFIED, port).into())
         .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
 }

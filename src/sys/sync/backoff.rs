@@ -10,8 +10,7 @@ const SPINS: u32 = 50;
 const LONG_SPINS: u32 = 2_000;
 /// Polls that spin before the first yield where there are more waiters than processors: a spinning
 /// waiter can keep the one that it waits for from running. Four ranks on two processors: a
-/// broadcast and a barrier take a sixth less time with 1 than with 12, barriers alone take equally
-/// long.
+/// broadcast and a barrier take a sixth less time with 1 than with 12, barriers alone as long.
 const CROWDED_SPINS: u32 = 1;
 /// Polls that yield before the first sleep (a yield is about half a microsecond).
 const YIELDS: u32 = 2_000;
@@ -37,8 +36,7 @@ impl Default for Backoff {
     }
 }
 
-/// Returns how many polls spin. `is_crowded`: there are more waiters than processors that they run
-/// on; `None`: unknown.
+/// Returns how many polls spin. `is_crowded`: more waiters than processors; `None`: unknown.
 #[must_use]
 pub fn spins(is_crowded: Option<bool>) -> u32 {
     match is_crowded {
@@ -102,9 +100,8 @@ impl Backoff {
     }
 }
 
-/// Time for which a thread that another one can wake spins, and spins or yields, before it sleeps:
-/// longer than a wake-up takes (some 30 us), so that loops in quick succession find every thread
-/// awake.
+/// Time to spin, and to spin or yield, before a thread that another one can wake sleeps: longer
+/// than a wake-up takes (some 30 us), so that loops in quick succession find all threads awake.
 const SPIN_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 200_000;
 /// Time to spin, and to spin or yield, before the sleep where there are more threads than

@@ -1,5 +1,4 @@
-//! Lock for calls that must not overlap. Nobody waits for it: an attempt while another thread holds
-//! it fails at once.
+//! Lock for calls that must not overlap. Nobody waits: an attempt while it is held fails at once.
 //!
 //! In most programs the same thread calls all the time. The first thread that comes therefore has a
 //! word of its own, which it writes with plain stores; an atomic exchange costs as much as ten of
@@ -11,8 +10,7 @@
 //! second word, or L2 sees S1, and the other thread gives up. A thread that has `taken` later has
 //! acquired it from the one that made that barrier, so it sees no older `first_has` either. Both
 //! words are given back by release stores, and acquired by the next holder. The first thread uses
-//! its own word only while no other has ever come, so there is no other holder's work for it to
-//! see.
+//! its own word only while no other has ever come, so it has no other holder's work to see.
 
 use super::hints;
 use super::membarrier;

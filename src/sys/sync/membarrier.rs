@@ -1,7 +1,7 @@
-//! Asymmetric fence: the light half, for frequent use, costs next to nothing; the heavy half makes
-//! every running thread pass a full barrier (membarrier). If one thread stores before one half and
-//! loads after it, and another thread does so around the other half, at least one of the two loads
-//! sees the other side's store.
+//! Asymmetric fence: the light half costs next to nothing; the heavy half makes every running
+//! thread pass a full barrier (membarrier). If one thread stores before the light half and loads
+//! after it, and another does so around the heavy half, at least one load sees the other side's
+//! store.
 
 use crate::sys::sync::{AtomicBool, Ordering, compiler_fence, fence, global};
 
@@ -10,8 +10,8 @@ global! {
     static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
 }
 
-/// Registers with the kernel for membarrier, and returns whether the cheap half needs a fence. Call
-/// before the first use, and again after a fork.
+/// Registers with the kernel; returns whether the light half needs a fence. Call before the first
+/// use, and again after a fork.
 pub(in crate::sys) fn register() -> bool {
     // Miri has no such call: fences there.
     if cfg!(miri) {

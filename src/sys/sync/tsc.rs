@@ -10,8 +10,7 @@ use std::sync::OnceLock;
 
 /// Nanoseconds of a tick; `None`: the clock is read. It does not change after its first use.
 static TICK_NS: OnceLock<Option<f64>> = OnceLock::new();
-/// Time over which ticks are counted to calibrate that, in nanoseconds: long enough that the
-/// clock's own 30 or so have no effect.
+/// Time to count ticks for that, in nanoseconds: the clock's own 30 or so do not matter then.
 const MEASURE_NS: u64 = 300_000;
 
 /// When something began.

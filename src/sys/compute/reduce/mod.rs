@@ -208,8 +208,7 @@ fn ordered<T: Arithmetic + Ordered>(how: How, op: dtl_reduce_op_t) -> Option<Ker
     })
 }
 
-/// Returns the loop of an operation on integers. Two equal integers have the same bits, so MIN and
-/// MAX need no variant with exchanged operands.
+/// Equal integers have the same bits, so MIN and MAX need no variant with exchanged operands.
 fn integer<T: Arithmetic + Ordered + Truth>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     match op {
         DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),

@@ -220,9 +220,8 @@ widths!(AtomicU32, AtomicU64);
 /// The element that begins a region, as an atomic.
 #[inline(always)]
 fn cell_of<'a, W: Width>(target: Region) -> &'a W {
-    // SAFETY: aligned and large enough (its callers check that); the region's maker guarantees that
-    // it is valid while the operation lasts. Everybody that changes it meanwhile uses atomics of
-    // this width.
+    // SAFETY: aligned and large enough (callers check); the region's maker guarantees that it is
+    // valid while the operation lasts. All that change it meanwhile use atomics of this width.
     unsafe { &*target.addr().ptr().cast::<W>() }
 }
 
@@ -294,8 +293,7 @@ fn swap_one<W: Width>(target: Region, swap: Swap) {
     write::<W>(swap.result, tried.unwrap_or_else(|was| was));
 }
 
-/// Compares and swaps one element (all of `target`, at most 8 bytes) that no single instruction can
-/// change. The caller holds the lock.
+/// Compares and swaps one element (all of `target`) that needs a lock, which the caller holds.
 pub fn compare_and_swap_locked(target: Region, swap: Swap) {
     let mut held = [0_u8; 8];
     let mut wanted = [0_u8; 8];

@@ -99,8 +99,7 @@ pub struct Found {
     pub tag: u8,
 }
 
-/// Returns the mapping of this allocator that contains a whole region. It stays mapped until
-/// [`watch_returned`] reports it.
+/// Returns the mapping that contains a whole region. It stays until [`watch_returned`] reports it.
 #[must_use]
 pub fn mapping(region: Region) -> Option<Region> {
     let segment = page_map::find(region.addr().get())?;
@@ -184,8 +183,7 @@ fn address(at: usize) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(at))
 }
 
-/// Frees a block, if it is one with this label's tag. Any address may be passed: it is not
-/// accessed.
+/// Frees a block with this label's tag. Any address may be passed: it is not accessed.
 #[must_use]
 pub fn free(addr: Addr, label: Label) -> Freed {
     thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)

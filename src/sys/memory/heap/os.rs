@@ -51,8 +51,7 @@ pub(super) fn map(len: usize, align: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Allocates zeroed memory from the C library, in place of a mapping: Miri has no `madvise` and
-/// cannot unmap part of a mapping.
+/// Allocates zeroed memory from the C library: Miri has no `madvise` and no partial `munmap`.
 fn allocate(len: usize, align: usize) -> Option<usize> {
     let mut at = ptr::null_mut();
     // SAFETY: new memory; writes the pointer to it.

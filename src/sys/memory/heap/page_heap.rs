@@ -63,8 +63,7 @@ unsafe trait Plain: 'static {}
 unsafe impl Plain for Segment {}
 // SAFETY: numbers and links that may be null, all atomics: zeros are valid. It stays in place.
 unsafe impl Plain for Slab {}
-// SAFETY: numbers, flags and links that may be null, all atomics: zeros are valid. It stays in
-// place.
+// SAFETY: numbers, flags and links, all atomics: zeros are valid. It stays in place.
 unsafe impl Plain for Heap {}
 // SAFETY: an atomic.
 unsafe impl Plain for AtomicU64 {}

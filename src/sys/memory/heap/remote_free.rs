@@ -2,10 +2,9 @@
 //!
 //! A word has the state of its block: LIVE with size, kind and tag; SENT: freed by a thread that
 //! does not own the slab, on its way to the owner; else free, with the address of the next free
-//! block.
-//! Only a slab's owner makes its blocks live and takes them back, by plain stores. Another thread
-//! claims a block with a compare-and-swap from LIVE to SENT, which one of several can win, and
-//! pushes it onto the owner's mail; the owner takes all mail with one exchange. Nobody but the
+//! block. Only a slab's owner makes its blocks live and takes them back, by plain stores. Another
+//! thread claims a block with a compare-and-swap from LIVE to SENT, which one of several can win,
+//! and pushes it onto the owner's mail; the owner takes all mail with one exchange. Nobody but the
 //! owner takes from it, so a block cannot come back between a push's load and its swap (no ABA).
 //!
 //! Memory ordering. What the freeing thread did with the block's bytes comes before its push

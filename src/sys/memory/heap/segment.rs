@@ -60,8 +60,7 @@ impl Segment {
         // SAFETY: the store has made as many slabs, for ever, as the segment's cut has; the caller
         // ensures that `number` is one of them.
         let slab = unsafe { slabs.add(number) };
-        // SAFETY: `number` is below `slab_count`, which the caller ensures, so this is one of the
-        // slabs that the store has made; they live for ever.
+        // SAFETY: `number` is in range, so this is one of the store's slabs; they live for ever.
         unsafe { &*slab }
     }
 
@@ -123,8 +122,7 @@ impl Slab {
         // SAFETY: callers pass indices below `count`, and the store has made at least as many
         // words, for ever.
         let word = unsafe { words.add(index) };
-        // SAFETY: `index` is below `count`, which the caller ensures, so this is one of the words
-        // that the store has made; they live for ever.
+        // SAFETY: `index` is in range, so this is one of the store's words; they live for ever.
         unsafe { &*word }
     }
 

@@ -20,8 +20,7 @@ const BINS: usize = size_class::CLASSES.next_power_of_two();
 const SMALL: usize = 1024;
 const SMALLS: usize = SMALL / QUANTUM;
 
-/// A thread's heap: for each class the slab that it allocates from, and others with free blocks.
-/// Only its thread works on it, but for the mail.
+/// A thread's heap. Only its thread works on it, except for the mail.
 #[repr(C, align(128))]
 pub(super) struct Heap {
     /// The slab last allocated from: likely that of the next block to be freed.
@@ -372,8 +371,7 @@ impl Heap {
         let word = slab.word(index);
         let is_mine = std::ptr::eq(owner, self);
         let is_alone = slab.class.get() >= FIRST_SPAN;
-        // The thread that frees a large block takes its slab over, so the owner must claim it as
-        // others do.
+        // A free of a large block takes its slab over, so its owner must claim it as others do.
         let head = owner.mail.peek();
         if (!is_mine || is_alone) && !remote_free::claim(word, was, head) {
             return Freed::Dead;
@@ -438,8 +436,7 @@ impl Heap {
         }
     }
 
-    /// Requests that the heap's thread give back, at its next opportunity, the memory that it does
-    /// not use.
+    /// Requests that the heap's thread give back unused memory, at its next opportunity.
     pub(super) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,4 @@
-//! Reports of pages that go back to the system: registrations of them with a device are no longer
-//! valid.
+//! Reports of pages that go back to the system: their registration with a device is invalid then.
 
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
@@ -18,9 +17,8 @@ struct List {
     ranges: Mutex<Vec<Region>>,
 }
 
-/// Ranges returned since the last query. A range is in it before its pages go. A thread that then
-/// gets memory at the same addresses finds the range here, since the system's own locks stand
-/// between the two.
+/// Ranges returned since the last query. A range is added before its pages go: a thread that then
+/// gets memory at the same addresses finds it here, as the system's own locks stand in between.
 pub struct Returned(Arc<List>);
 
 /// Watches from now on, until it is dropped.

@@ -1,6 +1,5 @@
-//! File whose descriptor is closed at the end only if it is still this file's. A program that
-//! closes a descriptor that it did not open gets the number for its next file, and that must stay
-//! open.
+//! File whose descriptor is closed at the end only if it is still this file's: a program that
+//! closes a foreign descriptor gets the number for its next file, which must stay open.
 
 use std::fs::File;
 use std::io;
