@@ -1,13 +1,13 @@
 //! Survivors agree on who they are, and get a communicator of their own.
 //!
 //! Flooding: in each round every rank sends the set of ranks that it knows to have failed to all
-//! others, and takes theirs in. A rank that received its own set from every rank outside of that
-//! set decides, and publishes that in the next round's message. A rank that receives a decision
-//! adopts it and passes it on. A rank can only miss another's message by its death, so no two
-//! survivors decide differently: a rank that does not decide in a round in which another one did
-//! goes on to the next, where the decision reaches it, unless all who had it died first.
-//! (Early-deciding flooding consensus with a perfect failure detector: Charron-Bost and Schiper,
-//! "Uniform consensus is harder than consensus", 2004.)
+//! others, and takes theirs in. A rank that received its own set from every rank outside of it
+//! decides, and publishes that in the next round. A rank that receives a decision adopts it and
+//! passes it on. A rank can only miss another's message by its death, so no two survivors decide
+//! differently: a rank that does not decide in a round in which another did goes on to the next,
+//! where the decision reaches it, unless all who had it died first. (Early-deciding flooding
+//! consensus with a perfect failure detector: Charron-Bost and Schiper, "Uniform consensus is
+//! harder than consensus", 2004.)
 //!
 //! An agreement that does not end within the time limit is suspended, not abandoned: its receives
 //! stay posted and its words stay valid, and the next call on this rank continues it. So a late

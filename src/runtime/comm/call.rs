@@ -7,8 +7,7 @@ use crate::runtime::comm::{numbered, types};
 use crate::runtime::trace::Args;
 use std::fmt;
 
-/// Bit of `op` that equals the sign bit in all numbers of operations. A call on device memory has
-/// it inverted.
+/// Bit of `op` that equals the sign in all numbers of operations; inverted on device memory.
 const ON_DEVICE: i32 = 1 << 30;
 
 /// One operation as its caller described it.

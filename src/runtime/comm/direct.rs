@@ -22,8 +22,7 @@ use crate::sys::os::fd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Makes the host shadow of a message's device buffer, which the transport then transfers directly.
-/// `None`: the buffer is staged.
+/// Makes the host shadow of a device buffer that is to go directly. `None`: the buffer is staged.
 pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
     let Some(direct) = comm.link.direct() else { return Ok(None) };
     if buffer.len() <= direct.above() || direct.refusal().is_some() {
@@ -52,8 +51,7 @@ pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
     Ok(Some(Arc::new(Twin::new(buffer, hold))))
 }
 
-/// Checks that the buffer is still in the allocation `was`. Memory that was freed meanwhile is not
-/// kept.
+/// Checks that the buffer was not freed meanwhile: it is still in the allocation `was`.
 fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     match hidden::allocation_of(buffer)? {
         Some(is) if is.serial == was.serial => Ok(()),
@@ -95,8 +93,7 @@ pub(super) fn refused(why: &str) -> String {
 }
 
 impl Comm {
-    /// Starts to send a device buffer by its host shadow `twin`, whose host memory is `host`. Sends
-    /// from `host` if the link transfers nothing directly.
+    /// Starts to send by a host shadow, or from `host` if the link has no direct path.
     pub(super) fn start_send_twin(
         &self,
         host: Region,
@@ -112,8 +109,7 @@ impl Comm {
         direct.isend(host, twin, self.outer(dest), word, mode).map(Started::Op)
     }
 
-    /// Starts to receive into a device buffer by its host shadow `twin`, whose host memory is
-    /// `host`. Receives into `host` if the link transfers nothing directly.
+    /// Starts to receive by a host shadow, or into `host` if the link has no direct path.
     pub(super) fn start_recv_twin(
         &self,
         host: Region,

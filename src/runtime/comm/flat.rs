@@ -77,8 +77,7 @@ impl Flat {
         self.board.has_left(rank)
     }
 
-    /// Returns the number of the next collective that uses the board. Called by one thread at a
-    /// time.
+    /// Numbers the next collective that uses the board. Called by one thread at a time.
     fn next_number(&self) -> u64 {
         let number = self.begun.load(Ordering::Relaxed) + 1;
         self.begun.store(number, Ordering::Relaxed);

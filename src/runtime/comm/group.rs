@@ -128,8 +128,7 @@ fn derive_part(
     }
 }
 
-/// Makes a communicator of the same ranks with messages of its own. The keys' callbacks decide
-/// which attributes are copied.
+/// Duplicates a communicator. The keys' callbacks decide which attributes are copied.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     let copy = twin(comm, Kind::Dup)?;
     let number = comm.latest_number();
@@ -168,8 +167,7 @@ fn twin_saying<const N: usize>(
 }
 
 /// Makes a communicator of the same ranks for the library itself. Also exchanges `N` words of each
-/// rank, and returns them in the order of ranks. The communicator's handle is never returned to the
-/// program.
+/// rank, returned in the order of ranks. Its handle is never returned to the program.
 pub(super) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,
@@ -183,8 +181,7 @@ pub(super) fn private<const N: usize>(
     Ok((made, said))
 }
 
-/// Makes one communicator for each color, ranks ordered by key. `None`: the color was
-/// DTL_UNDEFINED.
+/// Makes a communicator for each color, ranks ordered by key. `None`: the color is DTL_UNDEFINED.
 pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
     split_as(Kind::Split, comm, color, key)
 }

@@ -56,9 +56,8 @@ impl<A, O> Life<A, O> {
         Ok(Standing::Over)
     }
 
-    /// Moves the request on without waiting, and takes its outcome into `told` if it is over: it is
-    /// then at rest, and no other caller gets that outcome. If `poll` fails, the request stays
-    /// active.
+    /// Moves the request on without waiting, and takes its outcome if it is over: it is then at
+    /// rest, and no other caller gets that. If `poll` fails, the request stays active.
     #[inline(always)]
     pub(super) fn hear<E>(
         &mut self,
@@ -76,8 +75,7 @@ impl<A, O> Life<A, O> {
         Ok(Standing::Over)
     }
 
-    /// Takes the outcome of a request that is over. The request is then at rest, so no other caller
-    /// gets that outcome.
+    /// Takes the outcome of a request that is over. It is then at rest: no other caller gets it.
     #[inline]
     pub(super) fn take_outcome(&mut self) -> Option<O> {
         match std::mem::replace(self, Life::AtRest) {
@@ -89,9 +87,8 @@ impl<A, O> Life<A, O> {
         }
     }
 
-    /// Ends the request, so that it rests. An active operation is passed to `withdraw`; if that
-    /// fails or is pending, the request stays active. `None` = cancelled; `resting` is the outcome
-    /// of a request at rest.
+    /// Ends the request, so that it rests: an active operation is passed to `withdraw`; if that
+    /// fails or is pending, it stays active. `None` = cancelled; `resting`: the outcome at rest.
     pub(super) fn take_back<E>(
         &mut self,
         resting: O,

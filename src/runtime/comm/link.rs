@@ -1,5 +1,4 @@
-//! State that communicators share: one opened transport, and the contexts that keep their messages
-//! apart.
+//! State that communicators share: an open transport, and contexts that keep their messages apart.
 //!
 //! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context
 //! of its own; classes keep a communicator's own messages from its user's.
@@ -103,8 +102,7 @@ impl Link {
         link
     }
 
-    /// Returns the link with direct transfers of device memory, which need no staging, if the
-    /// transport takes such memory.
+    /// Enables direct transfers of device memory, without staging, if the transport has them.
     pub(super) fn with_direct(mut self) -> Self {
         let named = self.transport.properties().device_memory_of.and_then(registry::lookup);
         self.direct = named.map(|backend| backend.handle());

@@ -74,9 +74,8 @@ pub use table::{
     TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
 };
 
-/// A communicator. The fields that every message needs are one cache line, from the way to the
-/// transport to the recorder's first list; other fields that most calls need are in the line
-/// before.
+/// A communicator. Every message needs one cache line, from the way to the transport to the
+/// recorder's first list; most calls need the line before as well.
 #[repr(C, align(128))]
 pub struct Comm {
     /// Where it stands, with its handle; nowhere until it has one.

@@ -62,8 +62,7 @@ impl<T> Numbered<T> {
         self.slot(number).map(|slot| &slot.value)
     }
 
-    /// Destroys the object of a number. If two threads destroy the same number, one gets
-    /// `Destroyed`.
+    /// Destroys the object of a number. If two threads do, one of them gets `Destroyed`.
     pub(super) fn destroy(&self, number: i32) -> Found<'_, T> {
         match self.slot(number) {
             Some(slot) if slot.destroyed.swap(true, Ordering::AcqRel) => Found::Destroyed,

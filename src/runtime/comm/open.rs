@@ -17,8 +17,7 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Longest time that the ranks wait for each other at the start. A shorter timeout of the
-/// description applies instead.
+/// Time limit of the ranks' wait for each other at the start; a description may set a shorter one.
 pub(super) const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
 /// A description with its texts and its communicator taken over.
@@ -121,9 +120,8 @@ fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
         .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
 }
 
-/// Opens a communicator beside another one: beside that which the description names, else beside
-/// what "auto" chooses. Also runs where this rank cannot use the backend, which is then reported to
-/// the other ranks.
+/// Opens a communicator beside another one: that which the description names, else what "auto"
+/// chooses. Also runs if this rank cannot use the backend, which the other ranks are notified of.
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
@@ -151,8 +149,7 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
     device::attach(below, wanted, prepared)
 }
 
-/// Checks that the description names no place of its own: the ranks are those of the other
-/// communicator.
+/// Checks that the description names no ranks of its own: they are the other communicator's.
 fn check_place(description: &Description) -> Result<()> {
     if description.raw.size == 0 && description.job.is_none() {
         return Ok(());
@@ -369,8 +366,7 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
     }
 }
 
-/// Checks `native`: a value that no backend would read is an error, not ignored. `backend`: none if
-/// the kind is still to be chosen.
+/// Fails if no backend would read `native`. `backend`: none if the kind is still to be chosen.
 fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
     let reader = backend.and_then(|backend| backend.comm.as_deref());
     if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {

@@ -31,9 +31,8 @@ impl Exchange for Meeting {
     }
 }
 
-/// Opens a communicator as described, on all ranks or on none. Without a time limit it has that of
-/// `over`. Collective over the ranks of `over`, including ranks that cannot use the backend: that
-/// is reported to the others.
+/// Opens a communicator as described, on all ranks or on none; its default time limit is `over`'s.
+/// Collective over the ranks of `over`, also if one cannot use the backend: it notifies the others.
 pub(super) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_t) -> Result<Comm> {
     let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };

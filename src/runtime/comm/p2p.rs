@@ -360,8 +360,7 @@ pub fn visit_for(
 /// A communicator for as long as a visit lasts, and its slot.
 pub type Found = (EpochRef<Comm>, SlotRef<Comm>);
 
-/// Finds a handle's communicator for a message of the fast path (see [`Comm::is_usual`]) to or from
-/// `peer`, in a call that may wait. `None`: take the general path.
+/// Finds a handle's communicator for a message of the fast path, in a call that may wait.
 #[inline(always)]
 #[must_use]
 pub fn keep_for(
@@ -400,8 +399,7 @@ pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
     })
 }
 
-/// Receives a message of the fast path. The status of its completion may be TRUNCATED or
-/// RANK_FAILURE.
+/// Receives a message of the fast path; its status may be TRUNCATED or RANK_FAILURE.
 #[inline(always)]
 pub fn recv(
     comm: &HazardRef<Comm>,

@@ -20,8 +20,7 @@ pub(super) struct Persistent {
 }
 
 impl Comm {
-    /// Makes a persistent send in the transport. `None`: the transport makes none, and each start
-    /// posts an ordinary send.
+    /// Makes a persistent send in the transport. `None`: each start posts an ordinary send.
     pub(super) fn make_send(
         &self,
         data: Region,
@@ -36,8 +35,7 @@ impl Comm {
         persistent(group, made, Started::Op)
     }
 
-    /// Makes a persistent receive in the transport. `None`: the transport makes none, and each
-    /// start posts an ordinary receive.
+    /// Makes a persistent receive in the transport. `None`: each start posts an ordinary one.
     pub(super) fn make_recv(
         &self,
         data: Region,

@@ -333,8 +333,7 @@ pub(super) fn before_open() {
     }
 }
 
-/// Moves the other communicators on, and answers queries of other ranks. Call now and then in a
-/// long wait.
+/// Moves the others on, and answers other ranks' queries. Call now and then in a long wait.
 pub(super) fn others(waiting: &Comm) {
     report::serve(waiting);
     if OPEN.len() > 1 {

@@ -192,8 +192,7 @@ impl Recorder {
         self.begin_other(first, second, third)
     }
 
-    /// Notes a message of the fast path, which begins and ends in one call, while nothing is
-    /// traced. `mark` is the calling thread's.
+    /// Notes an untraced message that begins and ends in one call. `mark` is the thread's.
     #[inline(always)]
     pub(super) fn note(&self, mark: usize, words: [u64; 3]) -> Noting<'_> {
         if self.is_first(mark) {
@@ -210,14 +209,12 @@ impl Recorder {
         self.own.noted.store(number, Ordering::Relaxed);
         let entry = self.own.note(number, words, None);
         // By the time that an entry is used again, large messages may have evicted it from the
-        // nearer caches. (At the list's end this prefetches what comes after the list, which is
-        // harmless.)
+        // nearer caches. (At the list's end this prefetches beyond it: harmless.)
         hints::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
         Noting { entry, number }
     }
 
-    /// Notes the start of a communicator's first operation, or of one by a thread that is not the
-    /// first.
+    /// Notes the start of a communicator's first operation, or of one by another thread.
     #[cold]
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {

@@ -30,8 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How long a report waits for answers.
 const PATIENCE_NS: u64 = 500_000_000;
-/// How long a report waits for answers where a time limit is about to pass or has passed: no call
-/// is to wait much longer than its limit.
+/// Wait for answers when a time limit has (almost) passed: no call is to exceed it by much more.
 const MOMENT_NS: u64 = 50_000_000;
 /// A collective that waits this long queries the others whether they are in the same one.
 pub(super) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
@@ -102,8 +101,7 @@ impl Reports {
 
 fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
     let mut calls: Vec<_> = comm.recorder.latest().take(TOLD - 2).collect();
-    // Many operations may have begun since. The one that this rank is stuck in, and the one that
-    // the notice is about, are reported in any case.
+    // Many may have begun since: the stuck one and the one in question are always reported.
     let stuck = comm.recorder.stuck().map(|call| (call, false));
     let meant = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
     for more in [stuck, meant].into_iter().flatten() {
@@ -132,9 +130,8 @@ fn tell_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
 }
 
-/// Sends a notice that concerns this communicator alone to the ranks that are present. A rank that
-/// has destroyed the communicator reads nothing more, and one that never had it read nothing at
-/// all.
+/// Sends a notice that concerns this communicator alone. Ranks that are absent are left out: they
+/// have destroyed the communicator and read nothing more, or never had it and read nothing at all.
 fn tell_present(comm: &Comm, notice: &Notice) {
     let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
     others.for_each(|rank| tell(comm, rank, notice));
@@ -297,8 +294,7 @@ fn ask_silent(comm: &Comm, about: Option<i32>) {
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| tell(comm, rank, &notice));
 }
 
-/// Queries all ranks again but those that have given up: where they were when they did is what
-/// counts.
+/// Queries all ranks except those that have given up: where they were when they did counts.
 fn ask_others(comm: &Comm, about: Option<i32>) {
     let mut heard = comm.reports.heard.lock();
     let Heard { latest, since_asked, .. } = &mut *heard;

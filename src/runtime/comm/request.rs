@@ -106,8 +106,7 @@ fn kept(
     }
 }
 
-/// Cancels an operation that got no request, so that the buffer is the caller's again: no call
-/// could wait for it.
+/// Cancels an operation that no call could wait for, so that the buffer is the caller's again.
 #[cold]
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {

@@ -170,8 +170,7 @@ impl Schedule {
         self.poll_with(comm, |started, _| comm.poll(started))
     }
 
-    /// Polls the pending operations, each by `ask` with its peer, and takes those that are over off
-    /// the list. True if any was.
+    /// Takes operations that are over off the list, each polled by `ask`; true if any was.
     #[inline]
     pub(super) fn poll_with(
         &mut self,

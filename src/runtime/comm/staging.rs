@@ -150,9 +150,8 @@ pub(super) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
-/// Whether the host cannot reach the buffer of a message that begins later than the call that named
-/// the buffer. Fails if the buffer `was` hidden at that call and no longer is: it was freed
-/// meanwhile.
+/// Whether the host cannot reach the buffer of a message that begins later than its buffer was
+/// named. Fails if the buffer `was` hidden then and no longer is: it was freed meanwhile.
 #[cold]
 pub(super) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
     let is_so = is_hidden(comm, buffer)?;
@@ -459,14 +458,12 @@ impl Staged {
         self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
     }
 
-    /// Cancels the message and waits until that is decided. `Some`: it had been matched, and is
-    /// over now.
+    /// Cancels the message and waits for that. `Some`: it had been matched, and is over now.
     pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         withdrawing::until(&comm.link, || self.try_take_back(comm))
     }
 
-    /// Cancels the message without waiting. `Some`: it had been matched, and is over now. Pending:
-    /// it has been matched and is not over.
+    /// Cancels the message without waiting. `Some`: matched and over. Pending: matched, not over.
     pub(super) fn try_take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Ended>>> {
         let mut ended = self.poll(comm)?;
         if ended.is_none() {

@@ -1,6 +1,5 @@
-//! Receiver of the algorithms' steps: a `schedule` that runs them, or a listener of `plan` that
-//! only looks at them. The algorithms are written once, for both, so a plan has the steps that
-//! would run.
+//! Receiver of the algorithms' steps: a `schedule` that runs, or a listener of `plan` that only
+//! looks. The algorithms are written once, for both, so a plan has the steps that would run.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Region;

@@ -112,8 +112,7 @@ fn completed_elsewhere() -> Error {
     Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
-/// A wait for a collective that gives up reports where the other ranks are if its time limit is at
-/// least this long.
+/// A wait for a collective with a limit from this on reports where the ranks are if it gives up.
 const REPORTED_NS: u64 = 100_000_000;
 
 /// Query to the other ranks, for a wait that reports where they are if it gives up.
@@ -189,15 +188,14 @@ fn handle_at(requests: &[dtl_request_t], index: usize) -> dtl_request_t {
     requests.get(index).copied().unwrap_or(dtl_request_t::NULL)
 }
 
-/// Clears the handle of a request that has ended. A request that could not be polled, or is
-/// persistent, is alive: its handle stays the caller's.
+/// Clears a handle unless its request is alive: persistent, or one that could not be polled.
 fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
     if let Some(slot) = requests.get_mut(index).filter(|slot| !request::is_alive(**slot)) {
         *slot = dtl_request_t::NULL;
     }
 }
 
-/// Polls all requests. If all are over: true, each completion is passed to `tell`, and the first
+/// Polls all requests. If all are over: true, every completion is passed to `tell`, and the first
 /// failure is returned. Otherwise nothing is passed.
 pub fn test_all(
     requests: &mut [dtl_request_t],
@@ -285,8 +283,7 @@ fn take_over(
     Ok((taken, active))
 }
 
-/// Looks up the communicator of an active request, which is closed, and ends the request. `None`:
-/// its operation cannot be cancelled, or not yet, so it goes on.
+/// Ends an active request whose communicator is closed. `None`: it cannot be cancelled (yet).
 fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
     match request::comm_of(handle) {
         Some(comm) => request::end_with_comm(&comm, handle),

@@ -53,8 +53,7 @@ impl Link {
     }
 
     /// Cancels an operation without waiting. `Some`: it had completed before it could be cancelled.
-    /// Pending: it has been matched and is not over. Call again then, as what had been matched may
-    /// be free again: its sender may have cancelled the message.
+    /// Pending: it is matched and not over; call again, as its sender may cancel the message.
     fn try_withdraw(&self, op: OpId) -> Result<Poll<Option<Done>>> {
         let withdrawn = self.ask_to_withdraw(op);
         if withdrawn.is_err() {
@@ -84,8 +83,7 @@ impl Comm {
         until(&self.link, || self.try_take_back(started))
     }
 
-    /// Cancels a started operation without waiting. `Some`: it had completed before that. Pending:
-    /// it has been matched and is not over; call again, as the match may be undone.
+    /// Cancels without waiting. `Some`: it had completed before. Pending: matched; call again.
     pub(super) fn try_take_back(&self, started: Started) -> Result<Poll<Option<Done>>> {
         Ok(match started {
             Started::Nothing => Poll::Ready(Some(Done::NOBODY)),

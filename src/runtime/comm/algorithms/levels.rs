@@ -56,8 +56,7 @@ impl Levels {
         }
     }
 
-    /// Changes the rank whose view of the nodes this is, for a caller that generates the steps of
-    /// several ranks.
+    /// Changes the rank whose view this is, for a caller that generates several ranks' steps.
     pub(crate) fn set_rank(&mut self, rank: i32) {
         self.rank = rank;
     }

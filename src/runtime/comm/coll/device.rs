@@ -171,8 +171,7 @@ pub(in crate::runtime::comm) fn leave(comm: &Comm) {
     }
 }
 
-/// Gives a communicator that was made of another one the same collectives of device memory.
-/// Collective over its ranks.
+/// Passes device collectives on to a communicator made of this one. Collective over its ranks.
 pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(Part { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
     let wanted = Wanted { backend: Arc::clone(&wanted.backend), ..*wanted };
@@ -190,8 +189,7 @@ pub(in crate::runtime::comm) fn attach(
     let invited = if comm.rank == 0 { mine.invitation() } else { Ok(Invitation::default()) };
     let words = *invited.as_ref().unwrap_or(&Invitation::default());
     let (_, invitation) = together(&comm, invited, words)?;
-    // The collective in which all ranks confirm that they have met. A rank that has not met
-    // notifies the others that it does not come.
+    // Number of the collective in which all confirm that they have met, or notify that they do not.
     let number = u64::from(comm.sequence.load(Ordering::Relaxed));
     if let Err(error) = meet(&comm, mine.as_ref(), &invitation, number) {
         mine.give_up();
@@ -210,8 +208,7 @@ pub(in crate::runtime::comm) fn attach(
     Ok(comm)
 }
 
-/// Reports this rank's status and some words to the other ranks. Returns the words of rank 0 if no
-/// rank has failed.
+/// Exchanges the ranks' status and some words. Returns those of rank 0 if no rank has failed.
 fn together<T>(comm: &Comm, mine: Result<T>, words: Invitation) -> Result<(T, Invitation)> {
     let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
     let says: Vec<u64> = std::iter::once(status).chain(words).collect();

@@ -128,8 +128,7 @@ impl Comm {
         )
     }
 
-    /// Returns the error of a collective that was begun after the one that failed first. With a
-    /// death all fail alike.
+    /// Error of a collective begun after the one that failed first: with a death all fail alike.
     #[cold]
     pub(in crate::runtime::comm) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
@@ -202,8 +201,7 @@ impl Comm {
         self.try_enter(mark).map_or_else(|| self.enter_with_care(call.kind.name(), mark), Ok)
     }
 
-    /// Enters a collective on the fast path; `mark` is the calling thread's. `None`: take the
-    /// general path (`enter_with_care`).
+    /// Enters a collective on the fast path, by the thread of `mark`. `None`: `enter_with_care`.
     #[inline(always)]
     pub(in crate::runtime::comm) fn try_enter(&self, mark: usize) -> Option<Taken> {
         let is_well =

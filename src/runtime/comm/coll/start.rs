@@ -138,8 +138,7 @@ fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
 }
 
-/// Begins a collective on memory that the host reaches: by the transport's own, if it has it, else
-/// by steps.
+/// Begins a collective on memory that the host reaches: the transport's own, if any, else by steps.
 #[inline(always)]
 fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
     if let Some(native) = &comm.native_collectives {

@@ -4,9 +4,8 @@
 //! The other ranks go on sending notices until they destroy it, too, and each rank of a shrink
 //! passes the decision on also to those that have it. They are not received any more, so each would
 //! take memory for as long as the link lives. Therefore a link remembers the contexts of the latest
-//! such communicators, and the call that destroys the next one discards what has arrived there.
-//! Absences are noted before: communicators that were made from the destroyed one may depend on
-//! them.
+//! such communicators, and the call that destroys the next one discards what has come. Absences are
+//! noted before: communicators that were made from the destroyed one may depend on them.
 
 use super::super::Comm;
 use super::super::absence::Absences;
@@ -16,8 +15,7 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many contexts are remembered. A notice that arrives after that many later communicators have
-/// ended is kept.
+/// How many contexts are remembered. A notice that comes after so many later ends is kept.
 const MOST: usize = 16;
 
 /// The latest contexts, the oldest first.

@@ -102,8 +102,7 @@ fn end_message(
 }
 
 impl Comm {
-    /// Polls an operation. A caller that `waits` and has nothing else to move on gets its end at
-    /// once.
+    /// Polls an operation; a caller that `waits` and has nothing else to do gets its end at once.
     #[inline(always)]
     fn hear(&self, op: OpId, told: &mut Done, waits: bool) -> Poll<Result<()>> {
         let Some(asking) = &self.asking else { return self.link.part().test(op, told) };

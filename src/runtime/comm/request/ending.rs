@@ -1,9 +1,8 @@
 //! Requests that are ended before they complete: alone, or with what they belong to (a communicator
 //! that is destroyed, the library, a fork's parent).
 //!
-//! A message that has been matched is waited for, perhaps for long. No thread holds a request's
-//! lock all that time: a thread that searches the requests of another communicator would wait for
-//! it, too.
+//! A matched message is waited for, perhaps for long. No thread holds a request's lock all that
+//! time: a search for another communicator's requests would wait, too.
 
 use super::super::{Comm, absence, destroyed, withdrawing};
 use super::{
@@ -152,10 +151,9 @@ fn try_destroy(request: &mut Request, comm: &Comm) -> Then<Result<Poll<()>>> {
 const PATIENCE: usize = 64;
 
 /// Ends all requests of a communicator that ends, also those whose operation cannot be cancelled.
-/// This may run in the middle of a poll of another communicator's request, by a thread that moved
-/// this communicator on and holds its last reference. So the wait for a call that polls a request
-/// is bounded. A call that polls a request of this communicator finds no communicator and returns
-/// at once.
+/// This may run in the middle of a poll of another communicator's request, whose thread moved this
+/// one on and holds its last reference. So the wait for a polling call is bounded. A call that
+/// polls a request of this one finds no communicator and returns at once.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
     for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
         for _ in 0..PATIENCE {

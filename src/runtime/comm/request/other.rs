@@ -110,8 +110,7 @@ pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<
     put(comm, plan, operation(comm, plan, staged))
 }
 
-/// Puts the operation into a request and lists it for progress. A call that waits for something
-/// else moves it on as well, as its parts are copied by calls.
+/// Puts it into a request. Calls that wait for others move it on as well, as they copy its parts.
 fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
     let (place, what, peer) = (comm.slot.get(), Tagged::new(plan.kind, plan.tag), plan.peer);
     let life = Life::Active(operation);
@@ -142,8 +141,7 @@ pub fn isend_on(
     put(comm, &plan, Operation::Other(Box::new(Other::Gated(gated))))
 }
 
-/// Checks that device memory is of the event's backend. An event orders the work of its own backend
-/// only, not work on another backend's memory.
+/// Checks that device memory is of the event's backend: an event orders no other backend's work.
 fn check_home(data: Data, event: &Event) -> Result<()> {
     match hidden::allocation_of(data.bytes)? {
         Some(allocation) if allocation.hidden && allocation.backend != event.home().handle() => {
@@ -160,8 +158,7 @@ fn check_home(data: Data, event: &Event) -> Result<()> {
 }
 
 impl Other {
-    /// Moves the operation on and returns its outcome, if it is over. `Err`: the poll failed, and
-    /// the operation lives on.
+    /// Moves it on; returns its outcome, if it is over. `Err`: the poll failed, and it lives on.
     #[inline(never)]
     pub(super) fn poll(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         match self {

@@ -38,8 +38,7 @@ impl Window {
         (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
     }
 
-    /// Returns the bytes at the target, or the error that names what is wrong. `None`: the target
-    /// is DTL_PROC_NULL, or the length is 0.
+    /// Checks a place and returns its bytes. `None`: DTL_PROC_NULL, or the length is 0.
     fn spot(&self, name: &str, place: Place, len: usize) -> Result<Option<Spot>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)

@@ -35,8 +35,7 @@ pub(super) struct Had {
 /// Words in which a rank publishes its offer.
 pub(super) type Words = [u64; 6];
 
-// Bits of these words: what the transport's windows take, and that the transport is to allocate the
-// memory.
+// Bits in these words: what the transport's windows take, and that they are to allocate.
 const OF_GIVEN: u64 = 1;
 const OF_ITS_OWN: u64 = 3;
 const LATER: u64 = 4;

@@ -420,9 +420,8 @@ impl Way for Direct {
         Ok(())
     }
 
-    /// Marks the window closed, for ranks that lock or flush this rank after a failure. An owner of
-    /// a reference to the window may not call it any more; the memory is freed with the last
-    /// reference.
+    /// Marks this rank's part closed, for ranks that lock or flush it after a failure. Owners of a
+    /// reference may not call any more; the memory goes with the last reference.
     fn close(&self, _together: bool) {
         if let Some(own) = self.targets.get(self.own()) {
             own.close();

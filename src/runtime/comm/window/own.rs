@@ -33,8 +33,7 @@ pub(super) struct Own {
 }
 
 /// Operations that requests poll. Requests outlive calls on the window, so their polls check
-/// whether it is still there; all other calls hold the window, which `window::destroy` closes when
-/// no call does.
+/// whether it is there; other calls hold the window, which `window::destroy` closes when none does.
 struct Asking {
     life: Life,
     ops: Vec<OpId>,

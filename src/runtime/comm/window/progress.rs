@@ -143,8 +143,7 @@ pub(in crate::runtime::comm) fn serve_some() {
     }
 }
 
-/// Serves all windows, for a call on one whose ranks are all in this process and wait for no other
-/// process.
+/// Serves all windows, for one whose ranks are all in this process and wait for no other one.
 pub(super) fn serve_all() {
     let rounds = SERVED.len().div_ceil(TURNS);
     (0..rounds).for_each(|_| serve_some());

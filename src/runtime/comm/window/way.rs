@@ -62,8 +62,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun>;
     /// `target = target op from`, element by element.
     fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun>;
-    /// `target = target op from`, element by element; the previous elements go to `result`. For
-    /// NO_OP, `from` may be empty.
+    /// `target = target op from`; the previous elements go to `result`. NO_OP: `from` may be empty.
     fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun>;
     /// Compares and swaps one element of 1, 2, 4 or 8 bytes (the length of the spot).
     fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun>;

@@ -53,9 +53,8 @@ impl Run {
         }
     }
 
-    /// Returns the error of a collective that cannot complete because of the ranks that are gone. A
-    /// rank that gave the collective up, and has destroyed the communicator since, is not the
-    /// reason: its notice names the ranks that are.
+    /// Returns the error that names the gone ranks as the reason. A rank that gave up, and has
+    /// destroyed the communicator since, is none: its notice names those that are.
     #[cold]
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();

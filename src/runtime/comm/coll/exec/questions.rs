@@ -8,8 +8,7 @@ use crate::runtime::comm::call::Call;
 use crate::runtime::comm::report::{self, Inquiry};
 use crate::sys::sync::clock::now_ns;
 
-/// Timer of a long wait, which queries the others now and then whether they are in the same
-/// collective.
+/// Timer of a long wait's queries whether the other ranks are in the same collective.
 pub(super) struct Questions {
     since: u64,
     next_ns: u64,

@@ -124,8 +124,7 @@ impl Active {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
 
-    /// Waits, serving others, until `look` returns true or the deadline has passed. Then `what`
-    /// makes the text of the error from that of the limit.
+    /// Waits, serving others, until a deadline; `what` makes the error's text from the limit's.
     fn until(
         &self,
         deadline: Deadline,

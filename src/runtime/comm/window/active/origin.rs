@@ -233,8 +233,7 @@ impl Origin {
         }
     }
 
-    /// Takes the first failure on these targets that was not returned yet. Drops their other
-    /// failures.
+    /// Takes the first failure on these targets that was not returned, and drops their others.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
         let first = self
             .failed
@@ -245,8 +244,7 @@ impl Origin {
         first.map_or(Ok(()), Err)
     }
 
-    /// Polls an operation by its ticket: whether it is over, or its error. `None`: there is none of
-    /// this ticket.
+    /// Polls an operation by its ticket: whether it is over, or its error. `None`: there is none.
     pub(super) fn ask(&mut self, comm: &Comm, ticket: Ticket) -> Option<Result<bool>> {
         if let Some(at) = self.pending.iter().position(|pending| pending.ticket == ticket) {
             match self.pending.get(at).map_or(Ok(None), |pending| ending(comm, pending)) {
