@@ -52,7 +52,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 110_452,
+        ceiling: 110_566,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -61,7 +61,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 79_976,
+        ceiling: 79_974,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.library().map(code_lines).sum(), vec![]),
     },
@@ -176,7 +176,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "#[inline(always)]",
         budget: 120,
-        ceiling: 422,
+        ceiling: 421,
         mend: "leave it to the compiler, unless a row of the instruction table shows 5 % or more",
         measure: |tree| {
             let count = |file: &File| file.text.matches("#[inline(always)]").count();
@@ -193,14 +193,14 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "doc comments that lean on another",
         budget: 0,
-        ceiling: 196,
+        ceiling: 22,
         mend: "write what the item does, so that the comment stands alone",
         measure: |tree| count_lines(&tree.files, leans),
     },
     Budget {
         name: "SAFETY comments without an argument, outside ffi",
         budget: 0,
-        ceiling: 59,
+        ceiling: 1,
         mend: "say which premise makes the operation sound, and who keeps it",
         measure: |tree| {
             let files: Vec<&File> =
@@ -215,7 +215,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "comments in which software speaks",
         budget: 20,
-        ceiling: 645,
+        ceiling: 153,
         mend: "data is returned, reported, published, passed, signalled",
         measure: |tree| {
             count_lines(&tree.files, |line| {
