@@ -9,12 +9,8 @@
 #define _GNU_SOURCE
 #endif
 #include "../../benches/measure.h"
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <string.h>
-
-typedef unsigned code_t;
-typedef unsigned long long address_t;
 
 /* The driver's functions, by cuda.h. */
 #define DRIVER(f)                                                                                                     \
@@ -33,11 +29,7 @@ typedef unsigned long long address_t;
     f(cuMemPoolCreate, (void**, const unsigned*)) f(cuMemPoolSetAttribute, (void*, int, void*))                       \
     f(cuMemPoolDestroy, (void*)) f(cuMemAllocFromPoolAsync, (address_t*, size_t, void*, void*))                       \
     f(cuMemFreeAsync, (address_t, void*))
-#define MEMBER(name, parameters) code_t(*name) parameters;
-static struct {
-    DRIVER(MEMBER)
-    POOLS(MEMBER)
-} driver;
+#include "driver.h"
 
 static struct {
     dtl_backend_t cuda;
@@ -55,15 +47,6 @@ static uint64_t most = (uint64_t)1 << 30, size_now;
 static double seconds = 0.5;
 /* Two blocks of the device, one of the host's; `most` bytes each. */
 static void *one, *other, *host;
-
-#define RAW(call)                                                                                    \
-    do {                                                                                             \
-        const code_t code_ = driver.call;                                                            \
-        if (code_ != 0) {                                                                            \
-            fprintf(stderr, "%s: CUDA error %u\n", #call, code_);                                    \
-            exit(1);                                                                                 \
-        }                                                                                            \
-    } while (0)
 
 static address_t number(const void* at) { return (address_t)(uintptr_t)at; }
 
@@ -198,14 +181,6 @@ static times_t measure(void (*with_dtl)(int), void (*with_raw)(int)) {
     return times;
 }
 
-static const char* size_text(uint64_t bytes) {
-    static char text[40];
-    int unit = 0;
-    for (; bytes >= 1024 && bytes % 1024 == 0 && unit < 3; unit++) bytes /= 1024;
-    snprintf(text, sizeof text, "%" PRIu64 " %s", bytes, unit == 0 ? "B" : unit == 1 ? "KiB" : unit == 2 ? "MiB" : "GiB");
-    return text;
-}
-
 static void time_row(const char* name, uint64_t bytes, void (*with_dtl)(int), void (*with_raw)(int)) {
     times_t t;
     size_now = bytes;
@@ -250,29 +225,6 @@ static void saxpy_row(double peak) {
 /* ---- what is needed ------------------------------------------------------------------------------------ */
 
 #define NOTHING ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n ret;\n}\n"
-
-static int load_driver(void) {
-    const char* name = getenv("DTL_CUDA_LIBRARY");
-    void* library = dlopen(name != NULL ? name : "libcuda.so.1", RTLD_NOW);
-    if (library == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-        return 0;
-    }
-#define FIND(name, parameters)                                                                       \
-    {                                                                                                \
-        void* at_ = dlsym(library, #name);                                                           \
-        memcpy(&driver.name, &at_, sizeof at_);                                                      \
-    }
-#define NEED(name, parameters)                                                                       \
-    if (driver.name == NULL) {                                                                       \
-        fprintf(stderr, "the driver has no " #name "\n");                                            \
-        return 0;                                                                                    \
-    }
-    DRIVER(FIND)
-    POOLS(FIND)
-    DRIVER(NEED)
-    return 1;
-}
 
 static void begin_raw(void) {
     unsigned properties[64] = {1, 0, 1, 0}; /* CUmemPoolProps: pinned, of device 0 */

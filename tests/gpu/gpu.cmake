@@ -4,8 +4,12 @@
 if(DTL_TEST_GCC)
   file(MAKE_DIRECTORY "${bin}/tests/gpu")
   program(tests/gpu/bench "${top}/tests/gpu/bench.c" "${DTL_TEST_GCC}" shared -std=c11)
+  program(tests/gpu/comm "${top}/tests/gpu/comm.c" "${DTL_TEST_GCC}" shared -std=c11)
   program(tests/gpu/kernels "${top}/tests/gpu/kernels.c" "${DTL_TEST_GCC}" shared -std=c11)
-  add_custom_command(OUTPUT "${bin}/tests/gpu/bench" DEPENDS "${top}/benches/measure.h" APPEND)
+  foreach(measured bench comm)
+    add_custom_command(OUTPUT "${bin}/tests/gpu/${measured}"
+      DEPENDS "${top}/benches/measure.h" "${top}/tests/gpu/driver.h" APPEND)
+  endforeach()
   add_custom_command(OUTPUT "${bin}/tests/gpu/kernels" DEPENDS ${fake_cuda_kernels} APPEND)
   add_test(NAME tests/gpu/pack
     COMMAND "${top}/tests/gpu/test_pack.sh" "${CMAKE_BINARY_DIR}" "${fake_cuda}" "${bin}/cuda/kernels.so" "${fake_nccl}")

@@ -44,6 +44,7 @@ put "$bin/tests/c/test_cuda.gcc-c11" bin/test_cuda
 put "$bin/tests/c/test_nccl.gcc-c11" bin/test_nccl
 put "$bin/tests/gpu/kernels" bin/kernels
 put "$bin/tests/gpu/bench" bin/bench
+put "$bin/tests/gpu/comm" bin/comm
 [ ! -e "$bin/examples-c/heat_gpu.gcc" ] || put "$bin/examples-c/heat_gpu.gcc" bin/heat_gpu
 for file in "$here"/../kernels/*.c; do put "$file" "kernels/${file##*/}"; done
 put "$here/run.sh" run.sh

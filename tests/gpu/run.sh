@@ -60,8 +60,11 @@ if [ $there = 1 ]; then
     say "skipped test_nccl_collectives: it has ranks disagree, which a real NCCL does not notice"
     say "skipped test_cuda faults, optional, absent: they need the driver that fails as it is told (tests/cuda)"
     say "skipped test_cuda_modules: what it counts and damages needs that driver; kernel-log is what is left of it"
-    if [ $quick = 1 ]; then check bench "$here/bin/bench" "$here/kernels" most 65536 seconds 0.01
-    else check bench "$here/bin/bench" "$here/kernels"; fi
+    sizes=() seconds=()
+    if [ $quick = 1 ]; then sizes=(most 65536 batches 3) seconds=(most 65536 seconds 0.01); fi
+    check bench "$here/bin/bench" "$here/kernels" "${seconds[@]}"
+    check messages "$here/bin/dtlrun" -n 2 "$here/bin/comm" messages "${sizes[@]}"
+    for ranks in 1 2; do check allreduce-$ranks "$here/bin/dtlrun" -n $ranks "$here/bin/comm" allreduce "${sizes[@]}"; done
 fi
 
 driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)
@@ -72,9 +75,11 @@ driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null
     echo "$(date -u +%Y-%m-%d), NVIDIA driver $driver, libdtl $(cat "$here/version"), $(uname -sm)"
     echo
     if [ $there = 1 ]; then
-        grep -v '^skipped: ' "$out/bench.log"
-        echo
-        grep '^skipped: ' "$out/bench.log"
+        for table in bench messages allreduce-1 allreduce-2; do
+            grep -v '^skipped: ' "$out/$table.log"
+            echo
+            grep '^skipped: ' "$out/$table.log"
+        done
     fi
     echo
     echo "## Tests"
