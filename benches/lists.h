@@ -1,5 +1,5 @@
 // A transport of two ranks in one thread: a list of receives and a list of messages for each rank, one memcpy
-// per message. What is above it in the library is the protocol of registered transports (backend/frames). For
+// per message. What is above it in the library is the protocol of registered transports (backend/p2p_protocol). For
 // benches/frames.c and tests/instructions.
 #include <dtl.h>
 #include <stdint.h>

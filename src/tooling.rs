@@ -19,8 +19,8 @@
 //! | [`os`] | dtl-bench | hardware, shared objects and memory of processes |
 
 use crate::ffi::host;
-use crate::runtime::backend::Comm;
-use crate::runtime::comm::open;
+use crate::runtime::comm::open::open_kind;
+use crate::runtime::component::Comm;
 use crate::runtime::{environment, lifecycle, registry};
 
 pub use crate::error::{Error, Result, is_status};
@@ -42,10 +42,10 @@ pub mod launch {
 /// Plugin files: where they are, what is wrong with one, and loading it step by step.
 pub mod plugins {
     use super::open_library;
+    use crate::abi::backend::plugin::dtl_host_api_t;
+    use crate::abi::backend::vtable::dtl_backend_vtable_t;
     use crate::abi::handle::dtl_backend_t;
-    use crate::abi::plugin::dtl_host_api_t;
     use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_SUCCESS, dtl_status_t};
-    use crate::abi::vtable::dtl_backend_vtable_t;
     use crate::error::Result;
     use crate::ffi::host;
     use crate::runtime::plugins;
@@ -53,8 +53,8 @@ pub mod plugins {
     use std::path::Path;
     use std::sync::Arc;
 
-    pub use crate::backend::native::OLDEST_ABI;
     pub use crate::backend::plugin::examine;
+    pub use crate::backend::vtable_backend::OLDEST_ABI;
     pub use crate::runtime::plugins::{Step, files_of, places};
     pub use crate::sys::os::secure_path::{Refusal, check_file, check_folder};
 
@@ -112,16 +112,18 @@ pub mod plugins {
 
 /// Steps of collectives, and the sizes of the tables that kinds of communicators keep.
 pub mod schedules {
-    pub use crate::backend::{frames, hier, rdma, shm};
-    pub use crate::runtime::comm::plan::{Job, Plan, STEP_BYTES, Step, collectives, comm_bytes};
+    pub use crate::backend::{hier, p2p_protocol, rdma, shm};
+    pub use crate::runtime::comm::diagnostics::dry_run::{
+        Job, Plan, STEP_BYTES, Step, collectives, comm_bytes,
+    };
 }
 
 /// The MPI library that kind "mpi" would use, and its functions.
 pub mod mpi {
-    pub use crate::backend::mpi::abi::Family;
-    pub use crate::backend::mpi::functions::{Handle, RequestOut, Status, StatusOut};
-    pub use crate::backend::mpi::launcher::check_launcher;
-    pub use crate::backend::mpi::session::{Mpi, loaded};
+    pub use crate::backend::mpi::library::abi::Family;
+    pub use crate::backend::mpi::library::functions::{Handle, RequestOut, Status, StatusOut};
+    pub use crate::backend::mpi::library::launcher::check_launcher;
+    pub use crate::backend::mpi::library::mpi_library::{Mpi, loaded};
 }
 
 /// The operating system.
@@ -148,7 +150,7 @@ pub struct Kind {
 /// needed.
 pub fn choose_world(launch: Option<&launch::Launch>) -> Result<Kind> {
     let named = crate::runtime::settings::current().comm.filter(|kind| kind != "auto");
-    let chosen = open::choose(named.as_deref(), None, launch)?;
+    let chosen = open_kind::choose(named.as_deref(), None, launch)?;
     chosen.comm.as_deref().map_or(Ok(()), Comm::check_environment)?;
     Ok(Kind { name: chosen.name().to_owned(), is_named: named.is_some() })
 }

@@ -260,7 +260,7 @@ fn the_way_from_mpi_is_complete() {
 fn the_table_of_algorithms_is_that_of_the_code() {
     let page = std::fs::read_to_string(root().join("docs/explanation/collectives.md")).unwrap();
     let code =
-        std::fs::read_to_string(root().join("src/runtime/comm/algorithms/choice.rs")).unwrap();
+        std::fs::read_to_string(root().join("src/runtime/comm/coll/algorithms/choice.rs")).unwrap();
     let shown: Vec<&str> = page
         .lines()
         .filter(|line| {

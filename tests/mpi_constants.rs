@@ -1,4 +1,4 @@
-//! Every row of the tables in src/backend/mpi/abi, and every function that src/backend/mpi/functions.rs calls,
+//! Every row of the tables in src/backend/mpi/library/abi, and every function that src/backend/mpi/library/functions.rs calls,
 //! against the real mpi.h: a C program is written of the very lists that the library uses, compiled with each mpicc
 //! and run. It says by name which row is wrong.
 //!
@@ -13,11 +13,11 @@
     reason = "a test fails by panicking and speaks to its reader"
 )]
 
-use dtl::backend::mpi::abi::{
+use dtl::backend::mpi::library::abi::{
     ABSENT, Abi, DRAFT_ERRORS_RETURN, Handle, Int, MPICH, OPENMPI, Place, Pointer, STANDARD,
     STATUS_ROOM, datatype,
 };
-use dtl::backend::mpi::functions::{FUNCTIONS, Function};
+use dtl::backend::mpi::library::functions::{FUNCTIONS, Function};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;

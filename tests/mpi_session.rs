@@ -10,7 +10,7 @@
 )]
 
 use dtl::abi::status::*;
-use dtl::backend::mpi::session::{self, Hold};
+use dtl::backend::mpi::library::mpi_library::{self, Hold};
 use dtl::runtime::settings::{self, Settings};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -58,7 +58,7 @@ fn a_library_that_others_can_write_is_refused() {
         mode(&file, file_mode);
         let name = path.display().to_string();
         settings::install(Settings { mpi_library: Some(name.clone()), ..Settings::default() });
-        let error = session::loaded().err().expect("no library");
+        let error = mpi_library::loaded().err().expect("no library");
         assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);
         assert!(error.text().starts_with(&format!("no MPI: DTL_MPI_LIBRARY={name}: ")), "{error}");
         assert!(error.text().contains(said), "{error}");
@@ -71,7 +71,7 @@ fn from_the_beginning_to_the_end() {
     a_library_that_others_can_write_is_refused();
     // DTL_MPI_LIBRARY may name another one.
     settings::install(settings::from_environment(&std::env::vars().collect()).unwrap());
-    let mpi = match session::loaded() {
+    let mpi = match mpi_library::loaded() {
         Ok(mpi) => mpi,
         Err(error) => {
             println!("skipped: {error}");
@@ -98,7 +98,7 @@ fn from_the_beginning_to_the_end() {
     assert_eq!(mpi.start().expect_err("once only").status(), DTL_ERROR_INVALID_STATE);
 }
 
-fn errors_have_class_and_text(mpi: &session::Mpi) {
+fn errors_have_class_and_text(mpi: &mpi_library::Mpi) {
     let _turn = mpi.enter().unwrap();
     let mut rank = 0;
     // SAFETY: MPI runs; MPI_COMM_NULL is an error that the world's handler returns.
@@ -116,7 +116,7 @@ fn errors_have_class_and_text(mpi: &session::Mpi) {
     mpi.check("MPI_Send", 0).unwrap();
 }
 
-fn asking_costs_little(mpi: &session::Mpi) {
+fn asking_costs_little(mpi: &mpi_library::Mpi) {
     const CALLS: u32 = 1_000_000;
     let begin = Instant::now();
     for _ in 0..CALLS {

@@ -9,7 +9,7 @@
     reason = "a test fails by panicking and speaks to its reader"
 )]
 
-use dtl::backend::rdma::functions::{CONSTANTS, FUNCTIONS, LAYOUT};
+use dtl::backend::rdma::verbs::functions::{CONSTANTS, FUNCTIONS, LAYOUT};
 use dtl::backend::symbol_table::Function;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -205,14 +205,14 @@ fn runtime_is_safe() {
 
 /// Files that post operations into scratch memory, with what keeps the memory until they are over.
 const POSTS_SCRATCH: &[(&str, &str)] = &[
-    ("comm/posted.rs", "Posted cancels them on drop, or leaks the memory"),
-    ("comm/p2p.rs", "Posted"),
-    ("comm/report.rs", "Posted"),
-    ("comm/schedule.rs", "Schedule leaks the memory while operations are pending"),
-    ("comm/staging.rs", "Staged leaks the memory while the operation is pending"),
-    ("comm/window/active/mod.rs", "Posted"),
-    ("comm/window/active/origin.rs", "close cancels them, or leaks the memory"),
-    ("comm/window/active/serve.rs", "close cancels them, or leaks the memory"),
+    ("runtime/comm/p2p/posted.rs", "Posted cancels them on drop, or leaks the memory"),
+    ("runtime/comm/p2p/send_recv.rs", "Posted"),
+    ("runtime/comm/diagnostics/hang_report/mod.rs", "Posted"),
+    ("runtime/comm/coll/schedule/mod.rs", "Schedule leaks the memory while operations are pending"),
+    ("runtime/comm/p2p/p2p_staging.rs", "Staged leaks the memory while the operation is pending"),
+    ("runtime/comm/rma/active_messages/mod.rs", "Posted"),
+    ("runtime/comm/rma/active_messages/origin.rs", "close cancels them, or leaks the memory"),
+    ("runtime/comm/rma/active_messages/target.rs", "close cancels them, or leaks the memory"),
 ];
 
 /// An early return between posting an operation and its end must not free the memory that it uses.
@@ -237,7 +237,7 @@ fn posted_memory_has_an_owner() {
 fn boolean_outputs_of_slots_are_checked() {
     check_lines(&sources(), |file, line| {
         let reads = ["done != 0", "yes != 0"].iter().any(|read| line.contains(read));
-        let found = file.is_in("src/backend/native") && reads;
+        let found = file.is_in("src/backend/vtable_backend") && reads;
         found.then(|| {
             "a slot's boolean output: `Owner::boolean` refuses what is neither 0 nor 1".into()
         })

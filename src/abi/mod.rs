@@ -2,6 +2,18 @@
 //!
 //! `include/dtl.h` is generated from these files and from `ffi/`, in this order. The comments here
 //! are the header's text, so they speak to C programmers. Structs only ever grow at their end.
+//!
+//! In reading order:
+//! - `status`: status codes
+//! - `handle`: handles
+//! - `word`: enumeration words, dtypes, operations
+//! - `enums`: extensible enumerations
+//! - `runtime`: configuration, logging, versions
+//! - `trace`: events of traces
+//! - `devices`: devices, arrays, streams, selection, dispatch
+//! - `comm`: communicators, windows, topology
+//! - `backend`: tables of backends, plugins
+//! - `layouts`: layouts of all structs, for plugins
 
 #![allow(non_camel_case_types, reason = "the names are the C names")]
 
@@ -17,31 +29,11 @@ pub mod runtime;
 
 pub mod trace;
 
-pub mod device;
-
-pub mod array;
-
-pub mod exec;
-
-pub mod policy;
-
-pub mod dispatch;
+pub mod devices;
 
 pub mod comm;
 
-pub mod rdma;
-
-pub mod topology;
-
-pub mod window;
-
-pub mod vtable_comm;
-
-pub mod vtable;
-
-pub mod environment;
-
-pub mod plugin;
+pub mod backend;
 
 pub mod layouts;
 

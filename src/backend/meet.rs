@@ -3,7 +3,7 @@
 
 use crate::abi::status::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId, Selector, SendMode, Transport};
+use crate::runtime::component::{Done, OpId, Selector, SendMode, Transport};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;

@@ -1,13 +1,13 @@
 //! The null backend: memory works (it is host memory), streams, events and launches are no-ops.
 //! The yardstick for call overhead, and the template for authors. Never chosen by "auto".
 
-use crate::abi::device::*;
-use crate::abi::exec::dtl_range_fn_t;
+use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
+use crate::abi::devices::device::*;
+use crate::abi::devices::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{
+use crate::runtime::component::{
     Device, Exec, ExecGroups, HostExec, Launch, Memory, Place, Presence, Token, Transfer,
 };
 use crate::runtime::copy_text;

@@ -1,16 +1,18 @@
 //! The functions that plugins are handed, and what the layers below are handed in turn. Exports no
 //! symbol: plugins reach these through dtl_host_api_t.
 
+use super::args;
+use super::dispatch::library_ops;
 use super::guard::{Locks, UNTRACED, always};
-use super::{args, backend, dispatch, enums, environment};
-use crate::abi::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t};
-use crate::abi::environment::dtl_environment_desc_t;
+use super::library::{backend, enums, environment};
+use crate::abi::backend::environment::dtl_environment_desc_t;
+use crate::abi::backend::plugin::dtl_host_api_t;
+use crate::abi::backend::vtable::dtl_backend_vtable_t;
+use crate::abi::devices::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
-use crate::abi::plugin::dtl_host_api_t;
 use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
 use crate::abi::status::dtl_status_t;
-use crate::abi::vtable::dtl_backend_vtable_t;
-use crate::backend::native;
+use crate::backend::vtable_backend;
 use crate::error::{Result, fail};
 use crate::runtime::dispatch::DEFAULT;
 use crate::runtime::registry::Backend;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 static HOST: dtl_host_api_t = dtl_host_api_t {
     struct_size: size_of::<dtl_host_api_t>() as u32,
     abi_version: DTL_ABI_VERSION,
-    abi_version_min: native::OLDEST_ABI,
+    abi_version_min: vtable_backend::OLDEST_ABI,
     reserved: 0,
     backend_register: Some(host_register),
     set_error: Some(backend::dtl_backend_set_error),
@@ -83,7 +85,7 @@ unsafe extern "C" fn host_register(
             if tables.main.abi_version == compiled_for {
                 tables.main.abi_version = spoken;
             }
-            let (backend, made) = native::adapt(name, &tables, Addr::new(self_))?;
+            let (backend, made) = vtable_backend::adapt(name, &tables, Addr::new(self_))?;
             owner = Some(made);
             Ok(backend)
         };
@@ -128,14 +130,14 @@ unsafe extern "C" fn host_dispatch_register(
         let out = args::Out::new(out, "out")?;
         out.set(plugins::register_handler(|| {
             // SAFETY: the caller's contract is dtl_dispatch_register's.
-            unsafe { dispatch::register(inside, DEFAULT, (keys, key_count), handler) }
+            unsafe { library_ops::register(inside, DEFAULT, (keys, key_count), handler) }
         })?);
         Ok(())
     })
 }
 
 unsafe extern "C" fn host_dispatch_unregister(registration: dtl_registration_t) -> dtl_status_t {
-    dispatch::dtl_dispatch_unregister(DEFAULT, registration)
+    library_ops::dtl_dispatch_unregister(DEFAULT, registration)
 }
 
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {

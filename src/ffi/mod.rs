@@ -1,10 +1,24 @@
 //! C in, C out: each entry validates, makes one safe call, converts. Decides nothing.
 //!
-//! The comments on the functions are the text of `dtl.h`; the modules' order is the header's.
+//! The comments on the functions are the text of `dtl.h`; the order of the modules is the header's.
 //!
-//! What every message calls is put into a section of its own (`.text.hot.dtl`), here and in kind
-//! `mpi`, so that it lies side by side in two pages instead of seven: after a large message the
-//! processor has to look each of them up again.
+//! Entries on the path of every message are put into a section of their own (`.text.hot.dtl`), here
+//! and in kind `mpi`. They then lie side by side in two pages instead of seven: after a large
+//! message the processor has to fetch each page again.
+//!
+//! In reading order:
+//! - `guard`: the wrappers that every entry runs in
+//! - `args`: conversion of C arguments
+//! - `blocks`: counts and displacements of collectives
+//! - `library`: init, backends, devices
+//! - `memory`: allocation, copies, arrays
+//! - `exec`: streams, events, kernels
+//! - `dispatch`: where an operation runs
+//! - `comm`: communicators
+//! - `rma`: windows
+//! - `topology`: placement of ranks
+//! - `clock`: the clock
+//! - `host`: the table of functions for plugins and for the layers below
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
 
 mod args;
@@ -12,78 +26,18 @@ mod blocks;
 mod guard;
 pub mod host;
 
-pub mod runtime;
-
-pub mod trace;
-
-pub mod enums;
-
-pub mod backend;
-
-pub mod environment;
-
-pub mod plugin;
-
-pub mod device;
+pub mod library;
 
 pub mod memory;
-pub mod memory_host;
-pub mod memory_stream;
 
-pub mod pool;
-
-pub mod transfer;
-
-pub mod array;
-
-pub mod stream;
-
-pub mod transfer_async;
-
-pub mod event;
-
-pub mod executor;
-
-pub mod module;
-
-pub mod kernel;
-
-pub mod policy;
-pub mod policy_submit;
+pub mod exec;
 
 pub mod dispatch;
-mod dispatch_own;
-mod dispatch_query;
-mod elements;
-
-mod collective_args;
-
-pub mod types;
 
 pub mod comm;
 
-pub mod threads;
-
-pub mod mpi;
-
-pub mod p2p;
-pub mod p2p_on;
-pub mod p2p_start;
-
-pub mod request;
-
-pub mod collective;
-
-pub mod collective_start;
-
-pub mod group;
-
-pub mod window;
-
-pub mod window_access;
+pub mod rma;
 
 pub mod topology;
-
-pub mod cart;
 
 pub mod clock;

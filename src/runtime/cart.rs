@@ -1,7 +1,7 @@
 //! Grids of ranks: arithmetic alone, no communicator. Row-major, as MPI's Cartesian topologies: the
 //! last dimension varies fastest.
 
-use crate::abi::comm::DTL_PROC_NULL;
+use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::error::{Result, fail};
 
 /// Number of ranks of a grid.

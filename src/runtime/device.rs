@@ -4,7 +4,7 @@
 //! whose own notion is process-wide cannot leak one thread's choice into another.
 
 use super::registry::{self, Backend};
-use crate::abi::device::dtl_device_info_t;
+use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
 use crate::sys::handles::epoch::Guard;
@@ -153,7 +153,7 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::backend::{Device, Presence};
+    use crate::runtime::component::{Device, Presence};
     use crate::sys::handles::epoch;
 
     struct One;

@@ -1,10 +1,9 @@
 //! Init, finalize, fork: whether calls may pass.
 
-use super::asked::ASKED;
+use super::hot_globals::ASKED;
+use super::memory::host_alloc;
 use super::settings::{self, Settings};
-use super::{
-    Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry, trace,
-};
+use super::{Shutdown, array, dispatch, environment, explain, log, plugins, registry, trace};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::handles::epoch;
@@ -248,7 +247,7 @@ fn set_gate(state: u32) -> Result<()> {
     // The shortest calls need to enter without a fence, and are not traced; the others do not look
     // at the pass.
     let has_pass = state == open_state::OPEN && epoch::is_cheap();
-    if GATE.set_with_pass(state, if has_pass { plain::home().id } else { 0 }) {
+    if GATE.set_with_pass(state, if has_pass { host_alloc::home().id } else { 0 }) {
         return Ok(());
     }
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))

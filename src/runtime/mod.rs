@@ -1,34 +1,54 @@
 //! The safe middle: nouns, registry, choice, generic algorithms. Names no backend, holds no unsafe.
+//!
+//! In reading order:
+//! - `lifecycle`: init, finalize, fork: whether calls may pass
+//! - `hot_globals`: flags that every message reads, in one cache line
+//! - `settings`: environment variables and the configuration of dtl_init
+//! - `log`: log lines
+//! - `explain`: the record of automatic choices
+//! - `launch`: rank, size and job as the launcher passes them
+//! - `component`: the traits that backends implement
+//! - `registry`: the backends, and which one a name means
+//! - `plugins`: plugin files and what became of them
+//! - `environment`: environments that backends and kernels require
+//! - `enums`: extensible enumerations
+//! - `device`: devices, and the current one of a thread
+//! - `memory`: allocation, the ledger, copies
+//! - `array`: arrays and DLPack
+//! - `exec`: streams, events, executors, kernels
+//! - `dispatch`: which handler does an operation
+//! - `policy`: which resource runs a task
+//! - `comm`: communicators
+//! - `cart`: arithmetic of Cartesian grids
+//! - `topology`: where ranks and threads run
+//! - `trace`: records of calls, for files and tools
+//! - `self_test`: quick conformance test of a backend
+//! - `append_only_table`: tables that are read without a lock
 #![forbid(unsafe_code)]
 
+pub mod append_only_table;
 pub mod array;
-mod asked;
-pub mod backend;
 pub mod cart;
-pub mod chunks;
 pub mod comm;
+pub mod component;
 pub mod device;
 pub mod dispatch;
 pub mod enums;
 pub mod environment;
 pub mod exec;
 pub mod explain;
+mod hot_globals;
 pub mod launch;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
-pub mod plain;
 pub mod plugins;
 pub mod policy;
-pub mod pool;
-pub mod probe;
 pub mod registry;
 pub mod self_test;
 pub mod settings;
 pub mod topology;
 pub mod trace;
-pub mod transfer;
-
 use crate::abi::handle::dtl_request_t;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
@@ -44,17 +64,29 @@ pub struct Shutdown {
 
 /// Shutdown functions of all kinds of objects, users of an object before the object.
 pub const SHUTDOWN: &[Shutdown] = &[
-    Shutdown { destroy_all: comm::window::destroy_all, forget_all: comm::window::forget_all },
-    Shutdown { destroy_all: comm::message::destroy_all, forget_all: comm::message::forget_all },
-    Shutdown { destroy_all: comm::request::destroy_all, forget_all: comm::request::forget_all },
-    Shutdown { destroy_all: comm::attribute::destroy_all, forget_all: comm::attribute::forget_all },
+    Shutdown { destroy_all: comm::rma::destroy_all, forget_all: comm::rma::forget_all },
+    Shutdown {
+        destroy_all: comm::p2p::matched_message::destroy_all,
+        forget_all: comm::p2p::matched_message::forget_all,
+    },
+    Shutdown {
+        destroy_all: comm::p2p::request::destroy_all,
+        forget_all: comm::p2p::request::forget_all,
+    },
+    Shutdown {
+        destroy_all: comm::open::attribute::destroy_all,
+        forget_all: comm::open::attribute::forget_all,
+    },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: policy::destroy_all, forget_all: policy::forget_all },
-    Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
+    Shutdown { destroy_all: exec::handles::destroy_all, forget_all: exec::handles::forget_all },
     Shutdown { destroy_all: dispatch::destroy_all, forget_all: dispatch::forget_all },
     Shutdown { destroy_all: array::destroy_all, forget_all: array::forget_all },
-    Shutdown { destroy_all: pool::destroy_all, forget_all: pool::forget_all },
+    Shutdown {
+        destroy_all: memory::mem_pool::destroy_all,
+        forget_all: memory::mem_pool::forget_all,
+    },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
     Shutdown { destroy_all: plugins::settle, forget_all: plugins::settle },
     Shutdown { destroy_all: trace::close, forget_all: trace::forget },
@@ -67,16 +99,16 @@ type Noun = (&'static str, fn(u64) -> bool);
 const NOUNS: [Noun; 16] = [
     ("", |_| false),
     ("backend", registry::is_live),
-    ("stream", exec::objects::is_live::<exec::stream::Stream>),
-    ("event", exec::objects::is_live::<exec::event::Event>),
-    ("executor", exec::objects::is_live::<exec::executor::Executor>),
-    ("kernel", exec::objects::is_live::<exec::kernel::Kernel>),
+    ("stream", exec::handles::is_live::<exec::stream::Stream>),
+    ("event", exec::handles::is_live::<exec::event::Event>),
+    ("executor", exec::handles::is_live::<exec::executor::Executor>),
+    ("kernel", exec::handles::is_live::<exec::kernel::Kernel>),
     ("communicator", comm::is_live),
-    ("request", |id| comm::request::is_alive(dtl_request_t { id })),
-    ("message", comm::message::is_live),
-    ("pool", pool::is_live),
-    ("window", comm::window::is_live),
-    ("module", exec::objects::is_live::<exec::module::Module>),
+    ("request", |id| comm::p2p::request::is_alive(dtl_request_t { id })),
+    ("message", comm::p2p::matched_message::is_live),
+    ("pool", memory::mem_pool::is_live),
+    ("window", comm::rma::is_live),
+    ("module", exec::handles::is_live::<exec::module::Module>),
     ("array", array::is_live),
     ("policy", policy::is_live),
     ("dispatcher", dispatch::is_live),
@@ -136,9 +168,9 @@ pub fn for_ever(text: &CStr) -> &'static CStr {
 
 /// A kind description with nothing in it.
 #[must_use]
-pub fn zeroed_kind_info() -> crate::abi::device::dtl_mem_kind_info_t {
-    crate::abi::device::dtl_mem_kind_info_t {
-        struct_size: size_of::<crate::abi::device::dtl_mem_kind_info_t>() as u32,
+pub fn zeroed_kind_info() -> crate::abi::devices::device::dtl_mem_kind_info_t {
+    crate::abi::devices::device::dtl_mem_kind_info_t {
+        struct_size: size_of::<crate::abi::devices::device::dtl_mem_kind_info_t>() as u32,
         reserved: 0,
         properties: 0,
         alignment: 0,

@@ -3,11 +3,12 @@
 
 use super::exec::event::Event;
 use super::exec::executor::Executor;
-use super::exec::pool::Body;
+use super::exec::host::thread_pool::Body;
 use super::exec::stream::Stream;
+use super::memory::transfer;
 use super::registry::Backend;
-use super::{device, memory, transfer, zeroed_kind_info};
-use crate::abi::vtable::DTL_BACKEND_NO_COMPUTE;
+use super::{device, memory, zeroed_kind_info};
+use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::handles::epoch;

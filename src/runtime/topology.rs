@@ -3,7 +3,7 @@
 
 use super::comm::Comm;
 use super::launch;
-use crate::abi::topology::*;
+use crate::abi::comm::topology::*;
 use crate::error::{Result, fail};
 use crate::sys::os::hwinfo;
 

@@ -7,6 +7,13 @@
 //! - `compute`: reductions, atomic operations on user memory, teams of threads, calls of functions
 //!   that the program provides.
 //! - `os`: descriptors, sockets, processes, shared memory, the loader, the hardware.
+//!
+//! In reading order:
+//! - `sync`: atomics, locks, waiting, time
+//! - `handles`: objects by handle, and when they are freed
+//! - `memory`: regions, the host allocator
+//! - `compute`: reductions, atomics on user memory, thread teams
+//! - `os`: descriptors, processes, shared memory, the loader
 
 pub mod compute;
 pub mod handles;

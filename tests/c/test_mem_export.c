@@ -18,7 +18,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* What lies where in a handle: src/runtime/memory/handle.rs and src/backend/host/blocks.rs say so. */
+/* What lies where in a handle: src/runtime/memory/ipc_handle.rs and src/backend/host/blocks.rs say so. */
 enum { FORMAT, SUM, NODE, KIND, SIZE, ALIGN_AND_NAME, NAME, NAME_2, PID_AND_DESCRIPTOR, STARTED, NAMESPACE, NONCE, USER, REST };
 
 static dtl_backend_t host;

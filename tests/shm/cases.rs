@@ -5,9 +5,9 @@ use crate::forbid::{forbid, forbid_as_told};
 use crate::large;
 use crate::parts;
 use crate::rank::*;
-use dtl::abi::comm::DTL_ANY_SOURCE;
+use dtl::abi::comm::communicator::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
-use dtl::runtime::backend::{OpId, Selector, SendMode};
+use dtl::runtime::component::{OpId, Selector, SendMode};
 use dtl::sys::memory::buf::Region;
 use std::time::Duration;
 

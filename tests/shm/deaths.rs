@@ -3,7 +3,7 @@
 use crate::cases::barrier;
 use crate::rank::*;
 use dtl::abi::status::*;
-use dtl::runtime::backend::OpId;
+use dtl::runtime::component::OpId;
 
 /// Rank 1 is killed while rank 0 has taken messages of it and has a synchronous send to it.
 pub(crate) fn killed_while_taken() {

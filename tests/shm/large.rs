@@ -5,7 +5,7 @@ use crate::cases::{barrier, exchange};
 use crate::forbid::forbid;
 use crate::rank::*;
 use dtl::abi::status::*;
-use dtl::runtime::backend::{OpId, SendMode};
+use dtl::runtime::component::{OpId, SendMode};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@ use crate::forbid::forbid;
 use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
-use dtl::runtime::backend::{Offer, PART_WORDS, Part, PartKey};
+use dtl::runtime::component::{Offer, PART_WORDS, Part, PartKey};
 use dtl::sys::compute::shared_atomics;
 use dtl::sys::memory::buf::{Region, Scratch};
 use dtl::sys::sync::robust_rwlock::SharedLock;

@@ -1,9 +1,9 @@
 //! What the cases share: opening, waiting with a limit, buffers with known contents.
 
-use dtl::abi::comm::DTL_ANY_SOURCE;
+use dtl::abi::comm::communicator::DTL_ANY_SOURCE;
 use dtl::backend::shm::Shm;
 use dtl::error::Result;
-use dtl::runtime::backend::{
+use dtl::runtime::component::{
     Comm, Done, OpId, OpenArgs, Selector, SendMode, SharedMemory, Transport,
 };
 use dtl::sys::memory::buf::{Addr, Region, Scratch};

@@ -8,7 +8,7 @@ use super::File;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct Graph {
-    /// For each module (`runtime::comm::p2p`) those that it names.
+    /// For each module (`runtime::comm::p2p::send_recv`) those that it names.
     edges: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn braced(text: &str) -> Option<&str> {
     None
 }
 
-/// `src/runtime/comm/p2p.rs` is `runtime::comm::p2p`.
+/// `src/runtime/comm/p2p/send_recv.rs` is `runtime::comm::p2p::send_recv`.
 fn module_of(path: &str) -> String {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
     path.trim_end_matches("/mod").replace('/', "::")

@@ -7,7 +7,7 @@ use super::memory::{Block, Origin, address};
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Exports, Extent, Ticket};
+use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::host_pages::page_size;

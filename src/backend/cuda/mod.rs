@@ -1,11 +1,19 @@
 //! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is loaded when this backend
 //! is first needed. The code that other drivers' backends have too is in [`super::driver`].
 //!
-//! Reading order: `symbols` has the functions of the driver (`cuda_sys` their types), `errors` its
-//! results, `driver` the devices and their contexts, `device` their properties, `event` CUevents,
-//! `stream` CUstreams, `memory` allocations, `mem_export` memory that other processes and devices
-//! reach, `transfer` copies, `modules` kernels, `external_stream` a stream for another library's
-//! work.
+//! In reading order:
+//! - `cuda_sys`: declarations of cuda.h
+//! - `symbols`: functions of the driver
+//! - `errors`: results of the driver
+//! - `driver`: devices and contexts
+//! - `device`: properties of devices
+//! - `event`: CUevents
+//! - `stream`: CUstreams
+//! - `external_stream`: streams of other libraries
+//! - `memory`: allocation
+//! - `mem_export`: memory for other processes and devices
+//! - `transfer`: copies
+//! - `modules`: kernels
 
 #[rustfmt::skip]
 pub mod cuda_sys;
@@ -22,7 +30,7 @@ pub mod symbols;
 mod transfer;
 
 use super::driver::DeviceBackend;
-use crate::runtime::backend::{Availability, Presence};
+use crate::runtime::component::{Availability, Presence};
 use crate::runtime::settings;
 use std::path::Path;
 use std::sync::Arc;

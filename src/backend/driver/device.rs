@@ -1,9 +1,9 @@
 //! Devices: the list, and the current one of each thread.
 
 use super::{DeviceBackend, Driver};
-use crate::abi::device::dtl_device_info_t;
+use crate::abi::devices::device::dtl_device_info_t;
 use crate::error::Result;
-use crate::runtime::backend::Device;
+use crate::runtime::component::Device;
 use std::sync::Arc;
 
 impl<D: Driver> Device for Arc<DeviceBackend<D>> {

@@ -3,10 +3,10 @@
 //! driver's event does.
 
 use super::{DeviceBackend, Driver, Record, Stream, token};
-use crate::abi::exec::DTL_EVENT_NO_TIMING;
+use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Exec, ExecGroups, HostExec, Token};
+use crate::runtime::component::{Exec, ExecGroups, HostExec, Token};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;

@@ -1,11 +1,14 @@
 //! Backends over a vendor's driver: code that `cuda` and `opencl` share. A backend implements
-//! [`Driver`], [`Queue`] and [`Event`], and its own memory and copies; devices, streams, events and
-//! modules are here.
+//! [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
 //!
-//! Reading order: `try_once` is a value that is made at its first use, `blocks` lists allocations,
-//! `stream_callbacks` keeps failures of queued work and runs host callbacks, `stream` is a queue
-//! with both, `exec` has the handles of streams and events, `device` the devices of a thread,
-//! `modules` the handles of modules and kernels.
+//! In reading order:
+//! - `try_once`: a value made at its first use
+//! - `blocks`: list of allocations
+//! - `stream_callbacks`: failures of queued work, host callbacks
+//! - `stream`: a queue with both
+//! - `exec`: handles of streams and events
+//! - `device`: devices of a thread
+//! - `modules`: handles of modules and kernels
 
 mod blocks;
 mod device;
@@ -20,10 +23,10 @@ pub use exec::stream_of;
 pub use stream::{Command, Record, Stream};
 pub use try_once::TryOnce;
 
-use crate::abi::device::dtl_device_info_t;
+use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{
+use crate::runtime::component::{
     Availability, Memory, ModuleLaunch, Presence, Source, Token, Transfer, Wanted,
 };
 use crate::runtime::registry::Backend;

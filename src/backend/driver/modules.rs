@@ -2,7 +2,7 @@
 
 use super::{DeviceBackend, Driver, Kernel, Module, stream_of, token};
 use crate::error::Result;
-use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::component::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use std::sync::Arc;
 
 type KernelOf<D> = <<D as Driver>::Module as Module<D>>::Kernel;

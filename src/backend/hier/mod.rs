@@ -1,8 +1,11 @@
-//! Kind "hier": one communicator over several nodes, of two others: shared memory inside each node,
-//! and a kind that crosses nodes between them. Not a way to move bytes itself.
+//! Kind "hier": one communicator over several nodes, of two others: shared memory inside each
+//! node, and a kind that crosses nodes between them. Not a way to move bytes itself. Opening is
+//! here.
 //!
-//! Opening is here, with `nodes` (which ranks share a node; they exchange their words by
-//! `backend::meet`); `router` sends each message its way, `transport` is what runtime calls.
+//! In reading order:
+//! - `nodes`: which ranks share a node
+//! - `router`: which transport carries a message
+//! - `transport`: the interface to `runtime`
 
 mod nodes;
 mod router;
@@ -12,7 +15,7 @@ mod transport;
 
 use super::meet;
 use crate::error::{Result, fail, status_name};
-use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::component::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;

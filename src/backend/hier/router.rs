@@ -11,11 +11,11 @@
 //! Nothing here waits; the lock is in `transport`.
 
 use super::nodes::Nodes;
-use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::operations::Operations;
+use crate::backend::op_table::Operations;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{
+use crate::runtime::component::{
     Done, Filling, Liveness, Matched, OpId, Remote, Selector, SendMode, Transport,
 };
 use crate::sys::memory::buf::Region;

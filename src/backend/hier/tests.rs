@@ -3,10 +3,10 @@
 use super::nodes::Nodes;
 use super::router::Way;
 use super::transport::Endpoint;
-use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
-use crate::backend::local;
-use crate::runtime::backend::{Done, OpId, OpenArgs, Selector, SendMode, Transport};
+use crate::backend::inproc;
+use crate::runtime::component::{Done, OpId, OpenArgs, Selector, SendMode, Transport};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 type Rank = Box<dyn Transport>;
 
 fn fabric(size: i32) -> Vec<Rank> {
-    let [_, threads] = local::backends();
+    let [_, threads] = inproc::backends();
     threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open")
 }
 
 fn kinds() -> [Arc<Backend>; 2] {
-    let [alone, threads] = local::backends();
+    let [alone, threads] = inproc::backends();
     [threads, alone].map(Arc::new)
 }
 

@@ -3,7 +3,7 @@
 use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{
+use crate::runtime::component::{
     CrossMemory, Diagnostics, Done, Filling, Groups, Liveness, Matched, OpId, Pipeline, Properties,
     RecvMode, Remote, Selector, SendMode, Transport, poll_of,
 };

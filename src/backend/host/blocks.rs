@@ -14,7 +14,7 @@ use crate::abi::status::{
 use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::backend::os_error::{memory_error, os_error};
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Exports, Extent, Ticket};
+use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::Addr;
 use crate::sys::memory::host_pages::page_size;

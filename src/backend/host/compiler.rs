@@ -4,7 +4,7 @@
 use crate::abi::status::*;
 use crate::backend::kernel_cache::{Inputs, Made, too_large, unwritten, write};
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::Source;
+use crate::runtime::component::Source;
 use crate::runtime::settings;
 use crate::sys::os::secure_path;
 use crate::sys::os::subprocess::{self, Hear};

@@ -9,12 +9,12 @@
 //! it makes.
 
 use super::compiler::{Compiler, OBJECT};
-use crate::abi::exec::dtl_kernel_context_t;
+use crate::abi::devices::exec::dtl_kernel_context_t;
 use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, DTL_ERROR_UNAVAILABLE, dtl_status_t};
 use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::kernel_cache::{self, KernelCache};
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::component::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::enums::describe;
 use crate::runtime::exec::kernel::KernelFn;
 use crate::runtime::settings;

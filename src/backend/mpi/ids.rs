@@ -4,9 +4,9 @@
 //! are equal and two of them can be left out. The lowest bit marks a send. The next bit marks a
 //! persistent operation; the word then holds the address of its record (`persistent`).
 
-use super::functions::Handle;
+use super::library::functions::Handle;
 use super::persistent::Kept;
-use crate::runtime::backend::OpId;
+use crate::runtime::component::OpId;
 use crate::sys::compute::foreign_test::{OTHER as KEPT, SEND, request_in};
 
 /// The word of a request.

@@ -1,10 +1,10 @@
 //! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which
 //! tag, and of which memory.
 
-use super::functions::{Count, Handle};
-use super::session::Mpi;
+use super::library::functions::{Count, Handle};
+use super::library::mpi_library::Mpi;
 use crate::error::{Result, fail};
-use crate::runtime::backend::SendMode;
+use crate::runtime::component::SendMode;
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::ptr::null_mut;

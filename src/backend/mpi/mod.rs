@@ -1,46 +1,51 @@
-//! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
+//! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build
+//! time.
 //!
-//! `find` (which library; `launcher`: which fits) -> `functions` and `constants` (what it has;
-//! values in `abi`) -> `session` (started, entered, ended; `errors`) -> `adopt` (which
-//! communicator) -> `transport` with `ids`, `ending`, `odd`, `node` and `persistent` (MPI's own
-//! messages), `collective`, `large` and `op` (its collectives), `window` (its one-sided
-//! operations), or `wire` (the library's, for time limits). Both start requests in `message` and
-//! read them in `status`.
+//! Messages are MPI's own (`transport`), or the library's over MPI (`framed`) for communicators
+//! with time limits.
+//!
+//! In reading order:
+//! - `library`: the loaded MPI
+//! - `comm_import`: which of MPI's communicators
+//! - `comm`: copies of communicators
+//! - `locality`: which ranks share a node
+//! - `transport`: MPI's own messages
+//! - `message`: sends and receives of any size
+//! - `ids`: a request as a word
+//! - `op_extras`: state of the few operations that are more than an MPI_Request
+//! - `completion`: how an operation ends
+//! - `status`: contents of a status
+//! - `persistent`: persistent requests
+//! - `stale_messages`: messages that nobody received
+//! - `coll`: MPI's own collectives
+//! - `window`: MPI's own windows
+//! - `framed`: the library's messages over MPI
 
-pub mod abi;
-mod adopt;
-mod collective;
-mod comms;
-pub mod constants;
-mod ending;
-mod errors;
-pub mod find;
-pub mod functions;
+pub mod coll;
+mod comm;
+mod comm_import;
+mod completion;
+mod framed;
 mod ids;
-mod large;
-pub mod launcher;
-mod leftover;
-mod level;
+pub mod library;
+mod locality;
 mod message;
-mod node;
-mod odd;
-mod op;
+mod op_extras;
 mod persistent;
-pub mod session;
+mod stale_messages;
 mod status;
 mod transport;
 mod window;
-mod wire;
 
-pub use adopt::place_of;
+pub use self::comm_import::place_of;
 
-use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
+use self::library::functions::Handle;
+use self::library::mpi_library::{Hold, ThreadLevel};
+use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
 use crate::abi::word::DTL_OP_MAX;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::component::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::registry::Backend;
-use functions::Handle;
-use session::{Hold, ThreadLevel};
 use std::ffi::c_int;
 use transport::Endpoint;
 
@@ -63,7 +68,9 @@ pub fn backend() -> Backend {
 impl Presence for Mpi {
     /// Finds and loads the library, so that anything it lacks is reported here. Does not start it.
     fn available(&self) -> Availability {
-        session::loaded().map(session::Mpi::explain).map_err(|error| error.text().to_owned())
+        library::mpi_library::loaded()
+            .map(library::mpi_library::Mpi::explain)
+            .map_err(|error| error.text().to_owned())
     }
 
     /// "comm.direct": without a time limit, messages are MPI's own. What MPI does with one that is
@@ -83,35 +90,35 @@ impl Comm for Opener {
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
-        let mpi = session::loaded()?;
+        let mpi = library::mpi_library::loaded()?;
         mpi.explain();
-        let comm = adopt::choose(mpi, args)?;
+        let comm = comm_import::choose(mpi, args)?;
         connect(mpi, comm, args)
     }
 }
 
 /// Opens a transport over a communicator of MPI's; collective over its ranks.
 fn connect(
-    mpi: &'static session::Mpi,
+    mpi: &'static library::mpi_library::Mpi,
     comm: Handle,
     args: &OpenArgs,
 ) -> Result<Box<dyn Transport>> {
     let is_borrowed = args.flags & DTL_COMM_NO_DUP != 0;
     let turn = mpi.enter()?;
-    let copy = comms::duplicate(mpi, comm)?;
+    let copy = comm::duplicate(mpi, comm)?;
     // A rank that takes turns must not stay inside MPI while another of its threads is waited for.
     let own = args.own_algorithms || mpi.level() == ThreadLevel::Serialized;
-    if !comms::or_free(mpi, &[copy], agree(mpi, copy, own))? {
-        let user = if is_borrowed { Ok(comm) } else { comms::duplicate(mpi, copy) };
-        let user = comms::or_free(mpi, &[copy], user)?;
+    if !comm::or_free(mpi, &[copy], agree(mpi, copy, own))? {
+        let user = if is_borrowed { Ok(comm) } else { comm::duplicate(mpi, copy) };
+        let user = comm::or_free(mpi, &[copy], user)?;
         return Ok(Box::new(Endpoint::open(mpi, user, copy, is_borrowed)?));
     }
-    comms::or_free(mpi, &[copy], leftover::discard(mpi, &[copy]))?;
+    comm::or_free(mpi, &[copy], stale_messages::discard(mpi, &[copy]))?;
     drop(turn);
     if !is_borrowed {
-        return wire::open(mpi, copy);
+        return framed::open(mpi, copy);
     }
-    mpi.free_soon(session::Left::Comm(copy))?;
+    mpi.free_soon(library::mpi_library::Left::Comm(copy))?;
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
         "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): \
@@ -122,7 +129,7 @@ fn connect(
 }
 
 /// Whether `own` is true on any rank; collective, with the same result on all.
-fn agree(mpi: &session::Mpi, comm: Handle, own: bool) -> Result<bool> {
+fn agree(mpi: &library::mpi_library::Mpi, comm: Handle, own: bool) -> Result<bool> {
     let mut any = c_int::from(own);
     let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
     let Some(max) = mpi.k.op(DTL_OP_MAX) else {

@@ -5,13 +5,13 @@
 //!
 //! Not here: how they are waited for and withdrawn, which is as for all others (`transport`).
 
-use super::functions::{Count, Handle};
 use super::ids;
+use super::library::functions::{Count, Handle};
+use super::library::mpi_library::{Left, Mpi};
 use super::message::LARGE;
-use super::session::{Left, Mpi};
 use super::transport::Endpoint;
 use crate::error::Result;
-use crate::runtime::backend::{OpId, Selector};
+use crate::runtime::component::{OpId, Selector};
 use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};

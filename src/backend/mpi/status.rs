@@ -5,10 +5,10 @@
 //! place: `Counter::of` lets MPI write numbers into a status and checks whether they are there.
 //! Where they are not, the function is called.
 
-use super::functions::Status;
-use super::session::Mpi;
+use super::library::functions::Status;
+use super::library::mpi_library::Mpi;
 use crate::abi::status::DTL_SUCCESS;
-use crate::runtime::backend::Done;
+use crate::runtime::component::Done;
 
 /// Where this MPI's statuses keep what. Small: it stands among what every message reads.
 #[derive(Clone, Copy, Debug)]

@@ -3,26 +3,26 @@
 //! messages travel on one, with nothing but their tag, the library's on the other.
 //!
 //! An operation's word is MPI's request itself (`ids`): nothing is allocated or locked. What is
-//! more than a request is in `odd`.
+//! more than a request is in `op_extras`.
 //!
-//! Not here: how an operation ends (`ending`), communicators with time limits (`wire`), collectives
-//! (`collective`), which MPI (`find`, `session`).
+//! Not here: how an operation ends (`completion`), communicators with time limits (`framed`),
+//! collectives (`collective`), which MPI (`discovery`, `mpi_library`).
 
-use super::comms::{duplicate, or_free, place_in};
-use super::ending;
-use super::functions::{Handle, Status};
+use super::comm::{duplicate, or_free, place_in};
+use super::completion;
 use super::ids::{id_of, request_of};
-use super::leftover;
+use super::library::functions::{Handle, Status};
+use super::library::mpi_library::{Hold, Left, Mpi};
+use super::locality::Node;
 use super::message::{self, LARGE, tag_limit};
-use super::node::Node;
-use super::odd::{Odd, Oddities};
+use super::op_extras::{Odd, Oddities};
 use super::persistent;
-use super::session::{Hold, Left, Mpi};
+use super::stale_messages;
 use super::status::Reader;
 use super::window;
-use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{
+use crate::runtime::component::{
     Diagnostics, Done, ForeignTest, Groups, Matched, Named, OpId, PersistentOps, Properties,
     RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
 };
@@ -81,7 +81,7 @@ impl Endpoint {
     ) -> Result<Self> {
         let both = [inner, user];
         let ours = both.get(..2 - usize::from(is_borrowed)).unwrap_or(&both);
-        let opened = leftover::discard(mpi, ours)
+        let opened = stale_messages::discard(mpi, ours)
             .and_then(|()| Endpoint::over(mpi, user, inner, is_borrowed));
         or_free(mpi, ours, opened)
     }
@@ -533,7 +533,7 @@ impl ThreadCheck for Endpoint {
 
 impl Diagnostics for Endpoint {
     fn failure_text(&self) -> Option<String> {
-        ending::said()
+        completion::said()
     }
 
     fn memory_text(&self) -> Option<String> {

@@ -8,14 +8,14 @@
 //! Only where all threads may call MPI: a thread has to move MPI on while the program computes, and
 //! calls wait here.
 
-use super::functions::{Handle, Status};
+use super::library::functions::{Handle, Status};
+use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
 use super::message::Bytes;
-use super::session::{Hold, Mpi, OVER_TEXT};
 use super::transport::Endpoint;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{OpId, Reach, Spot, Swap, Window, WindowPart};
 use crate::runtime::comm::types::Reduction;
+use crate::runtime::component::{OpId, Reach, Spot, Swap, Window, WindowPart};
 use crate::runtime::log;
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Addr, Region, Scratch};

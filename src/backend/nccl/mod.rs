@@ -1,9 +1,13 @@
 //! Kind "nccl": collectives of the memory of NVIDIA's devices by NCCL, beside a communicator of
 //! another kind. The library is loaded when the program first requests this kind.
 //!
-//! Reading order: `symbols` has the functions of NCCL (`nccl_sys` their types), `errors` its
-//! results, `find` opens the library; `comm` is one rank's part of a communicator of NCCL,
-//! `collectives` starts our collectives on it.
+//! In reading order:
+//! - `nccl_sys`: declarations of nccl.h
+//! - `symbols`: functions of NCCL
+//! - `errors`: results
+//! - `find`: opens the library
+//! - `comm`: one rank of a communicator
+//! - `collectives`: collectives
 
 #![allow(non_upper_case_globals, reason = "constants have NCCL's names, in patterns too")]
 
@@ -17,10 +21,10 @@ pub mod symbols;
 
 use super::cuda::Cuda;
 use super::cuda::external_stream::ExternalStream;
-use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
+use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{
+use crate::runtime::component::{
     Availability, Comm, DeviceComm, DeviceComms, OpenArgs, Presence, Transport,
 };
 use crate::runtime::registry::Backend;

@@ -2,7 +2,7 @@
 
 use super::driver::{Card, Driver};
 use super::symbols::*;
-use crate::abi::device::dtl_device_info_t;
+use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::word::DTL_DEVICE_CPU;
 use crate::backend::driver::{Devices, Driver as _};
 use crate::error::Result;

@@ -12,7 +12,7 @@ use super::symbols::*;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::backend::driver::{self, Command, Stream};
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::ModuleLaunch;
+use crate::runtime::component::ModuleLaunch;
 use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::ptr;

@@ -8,11 +8,11 @@
 use super::OpenCl;
 use super::driver::{Card, Driver};
 use super::symbols::*;
-use crate::abi::device::*;
+use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _, room_for};
 use crate::error::{Result, fail};
-use crate::runtime::backend::Memory;
+use crate::runtime::component::Memory;
 use crate::runtime::copy_text;
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};

@@ -1,12 +1,21 @@
-//! OpenCL: devices of every driver that the machine's loader finds, memory that they share with the
-//! host by pointer, copies, streams, events, kernels from source. The loader is opened when this
-//! backend is first needed. The code that other drivers' backends have too is in
+//! OpenCL: devices of every driver that the machine's loader finds, memory that they share with
+//! the host by pointer, copies, streams, events, kernels from source. The loader is opened when
+//! this backend is first needed. The code that other drivers' backends have too is in
 //! [`super::driver`].
 //!
-//! Reading order: `symbols` has the functions of the loader (`opencl_sys` their types), `errors`
-//! their results, `driver` the platforms and devices, `device` the properties of devices, `event`
-//! and `queue` OpenCL's events and command queues, `memory` allocations, `transfer` copies,
-//! `source`, `program` and `kernel` what is compiled.
+//! In reading order:
+//! - `opencl_sys`: declarations of CL/cl_ext.h
+//! - `symbols`: functions of the loader
+//! - `errors`: results
+//! - `driver`: platforms, devices, contexts
+//! - `device`: properties of devices
+//! - `event`: events
+//! - `queue`: command queues
+//! - `memory`: allocation
+//! - `transfer`: copies
+//! - `source`: text for the compiler
+//! - `program`: compiled programs
+//! - `kernel`: kernels and launches
 
 mod device;
 mod driver;
@@ -24,7 +33,7 @@ mod transfer;
 
 use super::driver::DeviceBackend;
 use crate::abi::word::DTL_DEVICE_GPU;
-use crate::runtime::backend::{Availability, Presence};
+use crate::runtime::component::{Availability, Presence};
 use crate::runtime::settings;
 use std::fs;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Source, Wanted};
+use crate::runtime::component::{Source, Wanted};
 use crate::runtime::enums::describe;
 use crate::runtime::exec::signature;
 use crate::sys::memory::buf::Addr;

@@ -6,7 +6,7 @@
 //! place of the line, and so does that of a file that comes with the source.
 
 use crate::error::{Result, fail};
-use crate::runtime::backend::SourceFile;
+use crate::runtime::component::SourceFile;
 
 /// The header that every source may include.
 const HEADER_NAME: &str = "dtl_kernel.h";

@@ -11,7 +11,7 @@ use super::memory::Block;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_MANAGED};
 use crate::backend::driver::{Command, Driver as _, stream_of};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Place, Token, Transfer};
+use crate::runtime::component::{Place, Token, Transfer};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 

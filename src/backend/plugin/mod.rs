@@ -1,13 +1,19 @@
 //! Plugin files: from a path to a plugin that can register its backends.
 //!
-//! Here: loading the file, calling its entry, versions and texts. Before it is loaded, `elf` looks
-//! at it; `layout` compares structs. What was tried and how it ended is kept by `runtime::plugins`.
+//! Here: loading the file, calling its entry, versions and texts. What was tried and how it ended
+//! is kept by `runtime::plugins`.
+//!
+//! In reading order:
+//! - `elf`: checks of the file
+//! - `layout`: comparison of struct layouts
 
 mod elf;
 mod layout;
 
-use super::native;
-use crate::abi::plugin::{dtl_host_api_t, dtl_layout_t, dtl_plugin_entry_fn_t, dtl_plugin_t};
+use super::vtable_backend;
+use crate::abi::backend::plugin::{
+    dtl_host_api_t, dtl_layout_t, dtl_plugin_entry_fn_t, dtl_plugin_t,
+};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::from_c;
@@ -70,14 +76,15 @@ impl Plugin for Loaded {
     }
 
     fn load(&self) -> Result<()> {
-        let before = native::begin();
+        let before = vtable_backend::begin();
         // SAFETY: the plugin promised the header's contract for it; `host` lives for ever.
         match unsafe { (self.load)(self.host) } {
             DTL_SUCCESS => {
-                drop(native::take_error_text()); // of something that it tried and could do without
+                // Text of a call that it tried and could do without.
+                drop(vtable_backend::take_error_text());
                 Ok(())
             }
-            status => Err(native::foreign_error("its load", status, before)),
+            status => Err(vtable_backend::foreign_error("its load", status, before)),
         }
     }
 }
@@ -92,11 +99,11 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     let Some(entry) = entry else {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_entry_v1 is NULL");
     };
-    let before = native::begin();
+    let before = vtable_backend::begin();
     // SAFETY: the header's contract: `out` has 4096 writable bytes, aligned to 8.
     let status = unsafe { entry(host, room.as_mut_ptr().cast()) };
     if status != DTL_SUCCESS {
-        return Err(native::foreign_error("its entry", status, before));
+        return Err(vtable_backend::foreign_error("its entry", status, before));
     }
     let beyond = room.iter().skip(size_of::<dtl_plugin_t>() / 8).position(|&word| word != 0);
     if let Some(at) = beyond {

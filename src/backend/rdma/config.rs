@@ -1,10 +1,10 @@
 //! Configuration of an rdma communicator: `dtl_rdma_config_t`, with the environment's values for
 //! the fields that it leaves unset. Its rules, and the defaults with their reasons, are in that
-//! struct's text: `src/abi/rdma.rs`.
+//! struct's text: `src/abi/comm/rdma.rs`.
 
-use super::meet::How;
-use super::slots::{LANES, RAILS};
-use crate::abi::rdma::*;
+use super::bootstrap::meet::How;
+use super::protocol::eager_slots::{LANES, RAILS};
+use crate::abi::comm::rdma::*;
 use crate::error::{Result, fail};
 use crate::from_c;
 use crate::runtime::settings;

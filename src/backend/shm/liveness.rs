@@ -6,9 +6,9 @@
 //! after fruitless polls and every few milliseconds. The rank that sees it publishes it in the
 //! shared state words.
 
-use super::engine::{Arrival, Engine, Operation, Receive};
-use super::segment::State;
-use crate::runtime::backend::OpId;
+use super::memory::segment::State;
+use super::protocol::engine::{Arrival, Engine, Operation, Receive};
+use crate::runtime::component::OpId;
 use crate::sys::sync::clock::now_ns;
 
 /// Fruitless polls between two looks at the clock.

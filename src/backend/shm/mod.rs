@@ -1,42 +1,28 @@
 //! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
 //!
-//! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`; `absence`: who cannot) ->
-//! `segment` (the memory). Running: `transport` (what runtime calls) -> `engine` with `reading`,
-//! `writing`, `streaming`, `helping` and `taking` (protocol) -> `ring` (records), `claims` and
-//! `cells`, beside them `board` (small collectives) and `part` (memory of windows) and `copies`
-//! (the program's own, copied by the kernel), with `peer` (the state of each rank) and `liveness`
-//! (who is gone).
+//! In reading order:
+//! - `bootstrap`: how the ranks of a job find each other
+//! - `memory`: the segment and its parts
+//! - `protocol`: messages
+//! - `peer`: the state of each rank
+//! - `liveness`: ranks that are gone
+//! - `transport`: the interface to `runtime`
 
-mod absence;
-mod board;
 mod bootstrap;
-mod cells;
-mod claims;
-mod copies;
-mod engine;
-mod helping;
-mod identity;
 mod liveness;
-mod part;
+pub mod memory;
 mod peer;
-mod prompt;
-mod reading;
-mod ring;
-mod segment;
-mod streaming;
-mod taking;
+pub mod protocol;
 mod transport;
-mod wire;
-mod writing;
+pub use self::memory::segment::MOST_RANKS;
 
-pub use segment::MOST_RANKS;
-
-use super::matching::Matcher;
+use self::protocol::engine::Engine;
+use super::match_queues::Matcher;
 use super::os_error;
-use super::sparse::BYTES_PER_RANK;
+use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Availability, Comm, OpId, OpenArgs, Presence, Transport};
+use crate::runtime::component::{Availability, Comm, OpId, OpenArgs, Presence, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
 use crate::sys::os::fd;
@@ -44,7 +30,6 @@ use crate::sys::os::poller::{Poller, Wanted};
 use crate::sys::os::process::{self, PidFd};
 use crate::sys::os::shm_segment::Memory;
 use bootstrap::{Meeting, Place};
-use engine::Engine;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
@@ -54,14 +39,14 @@ pub const FIXED_BYTES: usize = size_of::<Engine>();
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
 /// Memory for each rank with messages, without its rings and without waiting messages.
 pub const PARTNER_BYTES: usize =
-    size_of::<peer::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
+    size_of::<peer::Link>() + Matcher::<OpId, protocol::engine::Arrival>::SOURCE_BYTES;
 /// Shared memory of the ring of one direction between two ranks.
-pub const RING_BYTES: usize = ring::STRIDE;
+pub const RING_BYTES: usize = memory::ring::STRIDE;
 
 /// The most ranks of a communicator that has a board.
-pub const BOARD_RANKS: usize = super::board::MOST_RANKS;
+pub const BOARD_RANKS: usize = super::coll_mailbox::MOST_RANKS;
 /// Room for a rank's data on it.
-pub const BOARD_ROOM: usize = super::board::ROOM;
+pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
 
 /// The kind "shm".
 pub struct Shm;
@@ -112,7 +97,7 @@ impl Comm for Shm {
         let mode = Mode::parse(std::env::var("DTL_CMA").ok().as_deref())?;
         let opener = transport::enter()?;
         let number = i32::try_from(job.rank).unwrap_or(i32::MAX);
-        let (identity, claim) = identity::take(&job.name, number, args.is_only_open);
+        let (identity, claim) = bootstrap::job_id::take(&job.name, number, args.is_only_open);
         let unlimited = args.timeout_ns == 0 || args.timeout_ns == u64::MAX;
         let timeout_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
         let place = Place { identity: &identity, rank: job.rank, size: job.size, timeout_ns };
@@ -124,7 +109,7 @@ impl Comm for Shm {
         let is_other = |error: &Error| error.status() == DTL_ERROR_ALREADY_EXISTS;
         let claim = ready.inspect_err(|error| match is_other(error) {
             true => {}
-            false => absence::excuse(&place, error),
+            false => bootstrap::startup_failure::excuse(&place, error),
         })?;
         let mut prepared = None;
         let meeting = bootstrap::meet(&place, &mut |meeting| {
@@ -187,11 +172,11 @@ impl Job {
         if rank >= size {
             return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not below the size {size}");
         }
-        if size > segment::MOST_RANKS {
+        if size > memory::segment::MOST_RANKS {
             return fail!(
                 DTL_ERROR_LIMIT,
                 "{size} ranks: kind \"shm\" has at most {}",
-                segment::MOST_RANKS
+                memory::segment::MOST_RANKS
             );
         }
         Ok(Job { name, rank, size })
@@ -223,7 +208,7 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Pol
     if meeting.segment.has_boards() {
         // The board of the communicator to be opened. Here, as a failure after the meeting would be
         // one on this rank only.
-        board::commit_first(&meeting.segment)?;
+        memory::coll_mailbox::commit_first(&meeting.segment)?;
     }
     meeting.segment.set_processors(rank);
     Ok((peers, poller, Probe::publish(&meeting.segment, rank, mode)?))
@@ -273,7 +258,7 @@ fn try_reading(
 }
 
 fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
-    let kib = ring::FRAGMENT >> 10;
+    let kib = memory::ring::FRAGMENT >> 10;
     match how {
         Ok(()) => format!(
             "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender \

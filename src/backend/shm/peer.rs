@@ -1,12 +1,12 @@
 //! A rank's state for the others: for each one whether it lives and whether its memory can be read;
 //! for those that it exchanges messages with, the ring ends and the queues.
 
-use super::cells::Cells;
-use super::reading::Long;
-use super::ring::{Consumer, Producer};
-use super::segment::{Segment, State};
+use super::memory::cells::Cells;
+use super::memory::ring::{Consumer, Producer};
+use super::memory::segment::{Segment, State};
+use super::protocol::rx::Long;
 use crate::error::{Result, fail};
-use crate::runtime::backend::OpId;
+use crate::runtime::component::OpId;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::process::{self, PidFd};
 use std::collections::VecDeque;

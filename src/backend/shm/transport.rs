@@ -1,16 +1,16 @@
 //! The communicator as `runtime` sees it: the engine behind one short lock, and the door for forked
 //! children.
 
-use super::board;
-use super::copies::Copies;
-use super::engine::{Engine, Operation};
-use super::identity::Claim;
-use super::part::Parts;
+use super::bootstrap::job_id::Claim;
+use super::memory::cma_copies::Copies;
+use super::memory::coll_mailbox;
+use super::memory::segment::State;
+use super::memory::shared_region::Parts;
 use super::peer::{Mode, Probe};
-use super::segment::State;
-use crate::backend::board::Places;
+use super::protocol::engine::{Engine, Operation};
+use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{
+use crate::runtime::component::{
     Board, CrossMemory, Done, Filling, Groups, Liveness, Matched, Member, Offer, OpId, Part,
     PartKey, Pipeline, Properties, RecvMode, Remote, Selector, SendMode, SharedMemory, Transport,
     poll_of,
@@ -257,7 +257,7 @@ impl SharedMemory for Endpoint {
         // As of a part: pages may be long in coming, and other threads' messages do not wait for
         // them.
         self.with(|_| Ok(())).ok()?;
-        board::reserve(self.parts.segment(), &mut self.boards.lock(), own)
+        coll_mailbox::reserve(self.parts.segment(), &mut self.boards.lock(), own)
     }
 
     fn release_place(&self, place: u32) {
@@ -266,7 +266,7 @@ impl SharedMemory for Endpoint {
 
     fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
         let (segment, own) = (self.parts.segment(), usize::try_from(self.rank).unwrap_or(0));
-        let open = || board::open(segment, &mut self.boards.lock(), own, context, members);
+        let open = || coll_mailbox::open(segment, &mut self.boards.lock(), own, context, members);
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
     }
 

@@ -1,55 +1,35 @@
 //! Communicators: all that a C program calls on one, implemented by what a transport does.
 //!
-//! `table` has them by their handles. `open` finds or makes one on a `link`, `group` makes one from
-//! another. `p2p` sends and receives, `probing` looks for messages, `message` keeps what was probed
-//! and taken, `request` what is in flight (`persistent`: what is started again), `wait` waits for
-//! it. `coll` begins collectives and picks from `algorithms`, `schedule` has what they list, `flat`
-//! those of a few bytes between ranks that share memory; `plan` shows what would run. `staging` has
-//! messages of memory that the host cannot reach, `gated` sends that wait for an event. `window` is
-//! memory that other ranks read and change. `recorder` and `report` record which rank is in which
-//! operation; `absence` has the live ranks that do not take part (`left`: those that destroyed it);
-//! `posted` is memory of the library with the operation posted into it; `progress` moves everything
-//! on while a call waits.
+//! Here: the communicator itself, [`Comm`].
+//!
+//! In reading order:
+//! - `types`: dtypes and reduction operations
+//! - `id_table`: objects under small numbers
+//! - `open`: opening, groups, handles
+//! - `p2p`: messages and requests
+//! - `coll`: collectives
+//! - `rma`: windows
+//! - `progress`: progress of all communicators while a call waits
+//! - `diagnostics`: flight recorder, hang report, dry run
 
-mod absence;
-pub mod agree;
-mod algorithms;
-pub mod attribute;
-mod call;
 pub mod coll;
-mod direct;
-mod flat;
-pub mod group;
-mod kind;
-mod left;
-mod life;
-mod link;
-mod members;
-pub mod message;
-mod numbered;
+pub mod diagnostics;
+mod id_table;
 pub mod open;
-mod over;
 pub mod p2p;
-mod persistent;
-pub mod plan;
-mod posted;
-pub mod probing;
 mod progress;
-mod recorder;
-pub mod report;
-pub mod request;
-mod schedule;
-mod staging;
-mod standing;
-mod steps;
-mod table;
+pub mod rma;
 pub mod types;
-pub mod wait;
-pub mod window;
-mod withdrawing;
-
-use super::backend::{Done, Member, NativeCollectives, Reductions, Selector, Transport};
-use crate::abi::comm::*;
+use self::coll::algorithms::levels::Levels;
+use self::open::comm_handles::TABLE;
+pub use self::open::comm_handles::{
+    TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
+};
+use self::open::comm_state::{Standing, State};
+use self::open::rank_map::Members;
+use self::open::shared_transport::{Class, Link};
+use super::component::{Done, Member, NativeCollectives, Reductions, Selector, Transport};
+use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -60,19 +40,11 @@ use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::biased_trylock::Turn;
 use crate::sys::sync::clock::Deadline;
 use crate::sys::sync::lock::Mutex;
-use algorithms::levels::Levels;
-use link::{Class, Link};
-use members::Members;
-use standing::{Standing, State};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
-use table::TABLE;
-pub use table::{
-    TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
-};
 
 /// A communicator. Every message needs one cache line, from the way to the transport to the
 /// recorder's first list; most calls need the line before as well.
@@ -86,7 +58,7 @@ pub struct Comm {
     /// Collectives so far.
     sequence: AtomicU32,
     /// Collectives of a device's memory, of a kind that has them.
-    device: Option<Box<coll::device::Part>>,
+    device: Option<Box<coll::coll_device::Part>>,
     /// Bits of what `dtl_explain` was already given on the path of device buffers (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
@@ -99,7 +71,7 @@ pub struct Comm {
     members: Option<Box<Members>>,
     /// How to poll the transport's operations directly (`foreign_test`), if it publishes that.
     asking: Option<Arc<Asking>>,
-    recorder: recorder::Recorder,
+    recorder: diagnostics::flight_recorder::Recorder,
     /// The transport's.
     native_collectives: Option<Within<dyn NativeCollectives, Link>>,
     reductions: Option<&'static Reductions>,
@@ -108,18 +80,18 @@ pub struct Comm {
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
     /// Where the ranks share memory, and are few: their board.
-    flat: Option<flat::Flat>,
+    flat: Option<coll::small_coll::Flat>,
     /// Why collectives are refused, once one has failed.
     broken: Mutex<Option<String>>,
     /// Step lists for reuse.
-    spare: Mutex<Vec<schedule::Schedule>>,
-    reports: Arc<report::Reports>,
+    spare: Mutex<Vec<coll::schedule::Schedule>>,
+    reports: Arc<diagnostics::hang_report::Reports>,
     /// Parent and collective that made it, if another communicator did.
-    origin: Option<Box<absence::Origin>>,
-    shrinking: Mutex<agree::Shrinking>,
+    origin: Option<Box<open::absence::Origin>>,
+    shrinking: Mutex<open::agree::Shrinking>,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
-    chosen: [AtomicU32; call::KINDS.len()],
-    attributes: attribute::Attributes,
+    chosen: [AtomicU32; diagnostics::op_desc::KINDS.len()],
+    attributes: open::attribute::Attributes,
 }
 
 const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, recorder) == 104);
@@ -145,7 +117,7 @@ impl Comm {
             context,
             standing: Standing::new(size),
             members: members.map(Box::new),
-            recorder: recorder::Recorder::new(),
+            recorder: diagnostics::flight_recorder::Recorder::new(),
             size,
             rank,
             timeout_ns,
@@ -160,9 +132,9 @@ impl Comm {
             reports: Arc::default(),
             origin: None,
             shrinking: Mutex::default(),
-            chosen: [const { AtomicU32::new(0) }; call::KINDS.len()],
+            chosen: [const { AtomicU32::new(0) }; diagnostics::op_desc::KINDS.len()],
             explained: AtomicU8::new(0),
-            attributes: attribute::Attributes::default(),
+            attributes: open::attribute::Attributes::default(),
         };
         comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
         comm
@@ -176,8 +148,10 @@ impl Comm {
             let members: Vec<Member> = (0..self.size).zip(places).map(member).collect();
             let shared = self.link.shared_memory.as_ref();
             let board = shared.and_then(|shared| shared.part().board(self.context, &members));
-            self.flat =
-                board.transpose()?.map(|board| flat::Flat::new(board, self.size)).transpose()?;
+            self.flat = board
+                .transpose()?
+                .map(|board| coll::small_coll::Flat::new(board, self.size))
+                .transpose()?;
         }
         Ok(self)
     }
@@ -274,7 +248,7 @@ impl Comm {
 
     #[inline(always)]
     fn word(&self, class: Class, tag: i32) -> u64 {
-        link::word(self.context, class, tag)
+        open::shared_transport::word(self.context, class, tag)
     }
 
     /// The match bits of a message of the program, whose tag is already checked.
@@ -292,7 +266,7 @@ impl Comm {
     #[inline(always)]
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
         let source = if source == DTL_ANY_SOURCE { source } else { self.outer(source) };
-        let ignore = if tag == DTL_ANY_TAG { link::TAG_BITS } else { 0 };
+        let ignore = if tag == DTL_ANY_TAG { open::shared_transport::TAG_BITS } else { 0 };
         Selector { source, word: self.word(class, tag.max(0)), ignore }
     }
 
@@ -379,7 +353,7 @@ impl Drop for Comm {
     fn drop(&mut self) {
         // Nobody uses it any more. None is left, unless a call was starting one for longer than
         // `destroy` waited.
-        request::end_all(self);
+        p2p::request::end_all(self);
         progress::remove(self);
     }
 }

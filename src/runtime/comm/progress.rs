@@ -3,11 +3,12 @@
 //!
 //! Not for the operation that the call waits for: polling moves that on.
 
-use super::link::Link;
-use super::request;
-use super::{Comm, report, window};
+use super::diagnostics::hang_report;
+use super::open::shared_transport::Link;
+use super::p2p::request;
+use super::{Comm, rma};
 use crate::abi::handle::dtl_request_t;
-use crate::runtime::asked::ASKED;
+use crate::runtime::hot_globals::ASKED;
 use crate::sys::os::thread::spawn_scoped;
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::backoff::Backoff;
@@ -260,7 +261,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     meanwhile(call, || {
         move_needy();
         move_running(request::serve);
-        window::progress::serve_some();
+        rma::rma_progress::serve_some();
     })
 }
 
@@ -310,7 +311,7 @@ fn move_needy() {
     for comm in OPEN.turns().iter().flatten() {
         if comm.link.transport.properties().needs_progress {
             comm.link.transport.progress();
-            report::serve(comm);
+            hang_report::serve(comm);
         }
     }
 }
@@ -322,29 +323,29 @@ fn move_needy() {
 pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.live();
     let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
-    comms.iter().for_each(|comm| report::serve(comm));
+    comms.iter().for_each(|comm| hang_report::serve(comm));
     running.iter().for_each(|handle| move_on(*handle));
     // Those made from one another share their transport.
     comms.sort_by_key(|comm| Arc::as_ptr(&comm.link));
     comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));
     for _ in 0..ROUNDS_BEFORE_OPEN {
         comms.iter().for_each(|comm| comm.link.transport.progress());
-        window::progress::serve_some();
+        rma::rma_progress::serve_some();
     }
 }
 
 /// Moves the others on, and answers other ranks' queries. Call now and then in a long wait.
 pub(super) fn others(waiting: &Comm) {
-    report::serve(waiting);
+    hang_report::serve(waiting);
     if OPEN.len() > 1 {
         // Without the lock: a registered transport may open a communicator of its own.
         for comm in OPEN.turns().iter().flatten() {
             if !std::ptr::eq(comm.as_ref(), waiting) {
                 comm.link.transport.progress();
-                report::serve(comm);
+                hang_report::serve(comm);
             }
         }
     }
     running();
-    window::progress::serve_some();
+    rma::rma_progress::serve_some();
 }

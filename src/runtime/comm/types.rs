@@ -1,8 +1,8 @@
 //! Element types and reduction operations: what a number means, and which go together. Built-in
 //! ones are in `sys::compute::reduce`; the program's own are kept here, under numbers of
-//! `numbered`.
+//! `id_table`.
 
-use super::numbered::{self, Found, Numbered};
+use super::id_table::{self, Found, Numbered};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::compute::reduce::{self, Kernels, user::UserOp};
@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString};
 /// Longest name in bytes.
 const NAME_LIMIT: usize = 63;
 
-static DTYPES: Numbered<Dtype> = Numbered::new(numbered::FIRST);
+static DTYPES: Numbered<Dtype> = Numbered::new(id_table::FIRST);
 /// The numbers are disjoint from those of dtypes, so that an operation passed as a dtype is
 /// refused, and the reverse.
 static OPS: Numbered<Op> = Numbered::new(FIRST_OP);
@@ -236,7 +236,7 @@ fn given(number: Option<i32>, nouns: &str) -> Result<i32> {
         None => fail!(
             DTL_ERROR_LIMIT,
             "this process has made {} {nouns}, no more are possible: make them once and keep them",
-            numbered::LIMIT
+            id_table::LIMIT
         ),
     }
 }
@@ -291,7 +291,7 @@ const DTYPE_OF_SIZE: i32 = 1 << 22;
 /// Portable number of a user-defined operation: this plus its flags. Above all numbers of
 /// operations.
 const OP_OF_FLAGS: i32 = 1 << 24;
-const _: () = assert!(FIRST_OP + numbered::LIMIT as i32 <= OP_OF_FLAGS);
+const _: () = assert!(FIRST_OP + id_table::LIMIT as i32 <= OP_OF_FLAGS);
 
 /// Returns the portable number of a dtype.
 pub(super) fn portable_dtype(dtype: dtl_dtype_t) -> i32 {

@@ -2,23 +2,28 @@
 //! run.
 //!
 //! The rules are numbered in the header at dtl_dispatch_key_t. Readers find everything in
-//! [`Tables`], which are made anew when a handler comes or goes and published as a whole: they take
-//! no lock, and predicates run without one.
+//! [`Tables`], a snapshot that is built anew when a handler comes or goes and published as a
+//! whole: they take no lock, and predicates run without one.
 //!
-//! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the
-//! library queries the default dispatcher, [`running`] for the handlers that a thread is in,
-//! [`text`] for the texts that people read.
+//! In reading order:
+//! - `bitmap_index`: finds the keys that fit a query
+//! - `snapshot`: immutable tables, and the order of the rules
+//! - `library_ops`: queries of the library's own operations
+//! - `nesting`: the handlers that the calling thread is in
+//! - `builtin_rules`: the built-in rules as text
+//! - `text`: keys and queries as text
 
-mod own;
-pub mod route;
-mod running;
-pub mod sieve;
-pub mod tables;
+pub mod bitmap_index;
+mod builtin_rules;
+pub mod library_ops;
+mod nesting;
+pub mod snapshot;
 pub mod text;
 
+use self::bitmap_index::{Slots, template};
 use super::invalid_handle;
 use super::registry::Backend;
-use crate::abi::dispatch::*;
+use crate::abi::devices::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
@@ -27,11 +32,10 @@ use crate::sys::handles::handle_ref::HazardRef;
 use crate::sys::handles::handle_table::Table;
 use crate::sys::handles::rcu::Published;
 use crate::sys::sync::lock::Mutex;
-use sieve::{Slots, template};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use tables::{Quick, Tables};
+pub use self::snapshot::{Quick, Tables};
 
 /// Type byte of dispatcher handles.
 pub const TAG: u8 = 14;
@@ -250,7 +254,7 @@ impl Dispatcher {
     /// The handler of a query.
     pub fn choose<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<&'g Registration> {
         let Some(found) = self.look(inside, query)? else {
-            tables::check_words(query.operation, slots(query))
+            snapshot::check_words(query.operation, slots(query))
                 .map_err(|error| error.within("query"))?;
             return fail!(
                 DTL_ERROR_NOT_FOUND,
@@ -367,7 +371,7 @@ impl Dispatcher {
             .get(&epoch::enter(), DEFAULT.id)
             .is_some_and(|default| std::ptr::eq(default, self))
         {
-            route::note(writer.registered.iter().map(Arc::as_ref));
+            library_ops::note(writer.registered.iter().map(Arc::as_ref));
         }
     }
 
@@ -419,14 +423,14 @@ impl Writer {
             let keys = same.flat_map(|known| &known.keys);
             let count =
                 keys.chain(&new.keys).filter(|other| other.operation == key.operation).count();
-            if count > sieve::MOST {
+            if count > bitmap_index::MOST {
                 return fail!(
                     DTL_ERROR_LIMIT,
                     "{count} keys of operation {}: a dispatcher takes {} with predicates and {} \
                      without",
                     text::word(key.operation),
-                    sieve::MOST,
-                    sieve::MOST
+                    bitmap_index::MOST,
+                    bitmap_index::MOST
                 );
             }
         }
@@ -480,7 +484,7 @@ pub fn destroy_all() {
             dispatcher.clear(&inside);
         }
     }
-    route::forget();
+    library_ops::forget();
 }
 
 /// In a forked child: the handlers are the parent's.
@@ -492,5 +496,5 @@ pub fn forget_all() {
     for id in REGISTRATIONS.handles() {
         std::mem::forget(REGISTRATIONS.remove(&inside, id));
     }
-    route::forget();
+    library_ops::forget();
 }

@@ -1,9 +1,11 @@
 //! Texts for people: keys, queries and choices.
 
-use super::sieve::{self, Slots};
-use super::tables::{Entry, Operation};
-use super::{Action, Dispatcher, Query, REGISTRATIONS, Registration, own, slots, template};
-use crate::abi::dispatch::DTL_DISPATCH_ANY;
+use super::bitmap_index::{self, Slots};
+use super::snapshot::{Entry, Operation};
+use super::{
+    Action, Dispatcher, Query, REGISTRATIONS, Registration, builtin_rules, slots, template,
+};
+use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
@@ -79,15 +81,15 @@ fn walk(text: &mut String, operation: &Operation, query: &Query) {
     if let Some(default) = &operation.default {
         let _ = writeln!(text, "default: \"{}\"{}", default.name, what(default));
         if matches!(default.action, Action::Own) {
-            own::ways(query).iter().for_each(|(key, how)| {
+            builtin_rules::ways(query).iter().for_each(|(key, how)| {
                 let _ = writeln!(text, "  {} {how}", of_key(key));
             });
         }
     }
     // What the open slots of the query could have led to.
     for chain in [&operation.predicated, &operation.plain] {
-        for entry in chain.entries().filter(|entry| sieve::may_fit(&entry.key, &asked)) {
-            if !sieve::fits(&entry.key, &asked) {
+        for entry in chain.entries().filter(|entry| bitmap_index::may_fit(&entry.key, &asked)) {
+            if !bitmap_index::fits(&entry.key, &asked) {
                 let of = &entry.registration;
                 let _ =
                     writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));

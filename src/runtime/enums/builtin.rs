@@ -3,7 +3,7 @@
 use super::{All, Enumeration, UNDEFINED, attrs, value_of};
 use crate::abi::enums::*;
 use crate::abi::word::*;
-use crate::runtime::chunks::Chunks;
+use crate::runtime::append_only_table::Chunks;
 use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result, fail};
-use crate::runtime::chunks::{CHUNK, Chunks};
+use crate::runtime::append_only_table::{CHUNK, Chunks};
 use crate::runtime::lifecycle;
 use crate::sys::compute::fnv;
 use crate::sys::sync::lock::Mutex;

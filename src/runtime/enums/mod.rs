@@ -1,10 +1,13 @@
-//! Extensible enumerations: names for the 64-bit words of kinds, schedules and the like. Everything
-//! lives as long as the process and is never changed, so what exists is read without a lock; locks
-//! are taken to add something, to find a member by its name and to list.
+//! Extensible enumerations: names for the 64-bit words of kinds, schedules and the like.
+//! Everything lives as long as the process and is never changed, so what exists is read without a
+//! lock; locks are taken to add something, to find a member by its name and to list.
 //!
-//! Here: enumerations and members. `builtin`: those of the library. `attrs`: fields of templates
-//! and attributes. `instances`: one word for equal attributes. `json`: words as text and back.
-//! `schedule`: what goes with one.
+//! In reading order:
+//! - `builtin`: the library's own enumerations
+//! - `attrs`: fields of templates, attributes of instances
+//! - `instances`: one word for equal attributes
+//! - `json`: words as JSON and back
+//! - `schedule`: memory kind and schedule that follow from a schedule
 
 pub mod attrs;
 mod builtin;
@@ -14,10 +17,10 @@ pub mod schedule;
 
 pub use instances::{get, instance};
 
+use super::append_only_table::{CHUNK, Chunks};
 use crate::abi::enums::{DTL_ENUM_WITH_UNDEFINED, dtl_enum_t};
 use crate::abi::word::{DTL_MEMORY_UNDEFINED, dtl_enum_word_t};
 use crate::error::{Error, Result, fail};
-use crate::runtime::chunks::{CHUNK, Chunks};
 use crate::sys::sync::lock::RwLock;
 use attrs::{Attr, Field};
 use std::collections::BTreeMap;

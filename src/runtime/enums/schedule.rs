@@ -1,7 +1,7 @@
 //! Defaults of schedules: the kind of memory allocated in one, and the schedule of work inside it.
 
 use super::{builtin, describe, existing};
-use crate::abi::device::*;
+use crate::abi::devices::device::*;
 use crate::abi::enums::{DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE, dtl_enum_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};

@@ -1,7 +1,11 @@
 //! Environments: the registered ones, their users, and the order in which they start and end.
 //!
-//! Here: the list, and questions about it. `version` compares, `plan` finds the order, `life`
-//! starts and ends. One lock guards all; it is never held while a program's function is called.
+//! One lock guards the list; it is never held while a program's function is called.
+//!
+//! In reading order:
+//! - `version`: comparison of versions
+//! - `plan`: order of starting
+//! - `life`: starting and ending
 
 mod life;
 mod plan;
@@ -11,7 +15,7 @@ pub use life::{Held, finalize_all, release, require};
 pub use version::{Need, check as check_version};
 
 use super::{for_ever, plugins, registry};
-use crate::abi::environment::*;
+use crate::abi::backend::environment::*;
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
 use crate::sys::memory::buf::{Addr, Block};

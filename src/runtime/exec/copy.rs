@@ -4,16 +4,17 @@
 //! copy_async slot is used where one side is the backend's memory; without one the caller waits for
 //! the stream and then copies (a backend's callbacks may not call the backend again).
 
-use super::objects;
+use super::handles;
 use super::stream::Stream;
-use crate::abi::device::DTL_PREFETCH_HOST;
+use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
-use crate::runtime::backend::Token;
-use crate::runtime::dispatch::route;
+use crate::runtime::component::Token;
+use crate::runtime::dispatch::library_ops;
+use crate::runtime::memory::transfer;
 use crate::runtime::memory::{Located, locate};
 use crate::runtime::registry::Backend;
-use crate::runtime::{trace, transfer};
+use crate::runtime::trace;
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
         return stream.run(move || transfer::copy(&epoch::enter(), dst, src));
     };
     // A handler of the program's runs in no backend's callback, either.
-    if !route::is_taken(DTL_OPERATION_COPY) || !route::may_copy(inside, &to, &from) {
+    if !library_ops::is_taken(DTL_OPERATION_COPY) || !library_ops::may_copy(inside, &to, &from) {
         if let Some(result) = by_backend(stream, token, &to, &from) {
             return result;
         }
@@ -93,7 +94,7 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
 /// Queues moving memory near a device; what cannot move stays.
 pub fn prefetch(inside: &Guard, stream: &Stream, region: Region, device: i32) -> Result<()> {
     if device != DTL_PREFETCH_HOST {
-        objects::check_device(stream.home(), device)?;
+        handles::check_device(stream.home(), device)?;
     }
     if region.is_empty() {
         return Ok(());

@@ -5,12 +5,12 @@
 //!
 //! Not here: recording on a stream (`stream`), which has access to both sides.
 
+use super::deferred_errors::{Mark, Trail};
 use super::fence::{Fence, Waited};
-use super::trail::{Mark, Trail};
-use super::{current, exec_of, same_home};
-use crate::abi::exec::DTL_EVENT_NO_TIMING;
+use super::{exec_of, reentrancy, same_home};
+use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Exec, Token};
+use crate::runtime::component::{Exec, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::sync::backoff::Backoff;
@@ -281,7 +281,7 @@ impl Foreign {
     fn check_caller(&self, exec: &dyn Exec) -> Result<()> {
         match self.mark() {
             Some(mark) if mark.is_behind_caller() && !exec.event_query(self.token)? => {
-                current::refused()
+                reentrancy::refused()
             }
             _ => Ok(()),
         }

@@ -1,13 +1,15 @@
 //! Executors: host functions and loops, run inline, on one thread, on a pool or by a backend.
 //!
-//! Not here: how a pool shares a loop (`pool`), how a reduction stays deterministic (`reduce`).
+//! Not here: how a pool shares a loop (`thread_pool`), how a reduction stays deterministic
+//! (`reduce`).
 
 use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
-use super::pool::{self, Body, Pool, run_in_order};
-use super::queue::{Queue, Work};
-use super::{host_of, outcome, ticket};
-use crate::abi::exec::*;
+use super::host::closure_table;
+use super::host::host_stream::{Queue, Work};
+use super::host::thread_pool::{self, Body, Pool, run_in_order};
+use super::{host_of, outcome};
+use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
@@ -138,7 +140,7 @@ impl Executor {
         &self,
         range: (u64, u64),
         grain: u64,
-        body: pool::RangeFn,
+        body: thread_pool::RangeFn,
         user: Addr,
     ) -> Result<()> {
         let (begin, end) = range;
@@ -178,7 +180,7 @@ impl Executor {
     fn run_by_backend(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
         let failure = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&failure);
-        let piece = ticket::Body::new(Arc::new(move |from, to| match body.call(from, to) {
+        let piece = closure_table::Body::new(Arc::new(move |from, to| match body.call(from, to) {
             Ok(()) => DTL_SUCCESS,
             Err(error) => {
                 let status = error.status();
@@ -187,7 +189,8 @@ impl Executor {
             }
         }));
         let host = host_of(&self.home)?;
-        let result = host.parallel_for((begin, end), grain, Some(ticket::piece), piece.user());
+        let result =
+            host.parallel_for((begin, end), grain, Some(closure_table::piece), piece.user());
         let failure = failure.lock().take();
         failure.map_or(result, Err)
     }
@@ -252,14 +255,14 @@ pub fn check_range(begin: u64, end: u64) -> Result<()> {
 }
 
 fn pool_size(threads: u32) -> Result<u32> {
-    if threads > pool::LARGEST {
+    if threads > thread_pool::LARGEST {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "a pool of {threads} threads is larger than the {} allowed; 0 chooses a size",
-            pool::LARGEST
+            thread_pool::LARGEST
         );
     }
-    Ok(if threads == 0 { pool::default_size() } else { threads })
+    Ok(if threads == 0 { thread_pool::default_size() } else { threads })
 }
 
 fn call(function: TaskFn, user: Addr) -> Result<()> {

@@ -102,8 +102,8 @@ impl Fence {
     /// Waits until it is done, the deadline passes (TIMEOUT) or `canceled` is set and
     /// [`Fence::nudge`] called. INVALID_STATE: the calling thread does the work before it.
     pub fn wait(&self, deadline: Deadline, canceled: &AtomicBool) -> Result<Waited> {
-        if !self.is_done() && super::current::is(self.queue.load(Ordering::Relaxed)) {
-            return super::current::refused();
+        if !self.is_done() && super::reentrancy::is(self.queue.load(Ordering::Relaxed)) {
+            return super::reentrancy::refused();
         }
         for _ in 0..SPINS {
             if self.is_done() {

@@ -6,9 +6,10 @@
 //!
 //! Not here: queueing (`stream`), what kernels have of their modules (`module`).
 
+use super::host::thread_pool;
 use super::module::Part;
-use super::{Limits, failed, pool};
-use crate::abi::exec::*;
+use super::{Limits, failed};
+use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
 use crate::error::{Error, Result, fail};
@@ -173,11 +174,11 @@ impl Grid {
             return self.run_blocks(1, blocks);
         }
         let grid = Arc::new(self);
-        pool::machine().run(
+        thread_pool::machine().run(
             1,
             blocks,
             0,
-            pool::Body::Shared(Arc::new(move |from, to| grid.run_blocks(from, to))),
+            thread_pool::Body::Shared(Arc::new(move |from, to| grid.run_blocks(from, to))),
         )
     }
 

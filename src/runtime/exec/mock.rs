@@ -1,12 +1,12 @@
 //! Backends for the tests of this folder: one without an exec component, and one whose streams
 //! run at once and whose optional slots can be left out.
 
-use crate::abi::device::dtl_device_info_t;
-use crate::abi::exec::dtl_range_fn_t;
+use crate::abi::devices::device::dtl_device_info_t;
+use crate::abi::devices::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result};
-use crate::runtime::backend::{Device, Exec, ExecGroups, HostExec, Launch, Presence, Token};
+use crate::runtime::component::{Device, Exec, ExecGroups, HostExec, Launch, Presence, Token};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;

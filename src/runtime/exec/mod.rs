@@ -6,33 +6,45 @@
 //! out are in [`stream`] and [`event`]. Nothing here creates a thread before there is work for it.
 //!
 //! Where next: [`stream`] for the life of a piece of work, [`executor`] for host loops.
+//!
+//! In reading order:
+//! - `fence`: completion of one piece of work
+//! - `stream`: streams: the library's queue or a backend's
+//! - `event`: events: the library's or a backend's
+//! - `copy`: copies and fills in stream order
+//! - `deferred_errors`: failures of work that the library does in a backend's stream
+//! - `executor`: host functions and loops
+//! - `host`: the library's own threads
+//! - `kernel`: kernels from functions
+//! - `signature`: signatures of kernel arguments
+//! - `module`: kernels from source
+//! - `reentrancy`: the stream or executor that runs the calling thread's work
+//! - `handles`: handles of all of these, and their shutdown
+//! - `mock`: fake backends for the tests
 
 pub mod copy;
-mod current;
+mod deferred_errors;
 pub mod event;
 pub mod executor;
 pub mod fence;
+pub mod handles;
+pub mod host;
 pub mod kernel;
 pub mod module;
-pub mod objects;
-pub mod pool;
-pub mod queue;
-pub mod reduce;
+mod reentrancy;
 pub mod signature;
 pub mod stream;
-mod ticket;
-mod trail;
 
 #[cfg(test)]
 mod mock;
 #[cfg(test)]
 mod tests;
 
-use crate::abi::device::dtl_device_info_t;
+use super::component::{Exec, HostExec};
+use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::last_error::Mark;
-use crate::runtime::backend::{Exec, HostExec};
 use crate::runtime::device;
 use crate::runtime::registry::Backend;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::kernel::Kernel;
 use super::signature::{self, Argument};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::component::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::{environment, log};

@@ -1,6 +1,6 @@
 //! Signatures of kernels: a letter for each argument, and the check of a launch's sizes against it.
 //!
-//! Where next: `dtl_kernel_get` in `ffi::module` has the letters for people.
+//! Where next: `dtl_kernel_get` in `exec::module` has the letters for people.
 
 use crate::error::{Error, Result, fail};
 

@@ -9,19 +9,21 @@
 //! | launch | the grid is run on the host, as a host callback |
 //! | event_* | the record waits for the stream |
 //!
-//! Where next: [`super::queue`] for the library's own, [`super::event`] for the other end.
+//! Where next: [`super::host::host_stream`] for the library's own, [`super::event`] for the other
+//! end.
 
+use super::deferred_errors::{Mark, Trail};
 use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
+use super::host::closure_table;
+use super::host::host_stream::{Queue, Work};
 use super::kernel::{Code, Grid, Kernel, check_shape};
-use super::queue::{Queue, Work};
-use super::trail::{Mark, Trail};
-use super::{Limits, current, exec_of, outcome, same_home, ticket};
-use crate::abi::exec::dtl_launch_t;
+use super::{Limits, exec_of, outcome, reentrancy, same_home};
+use crate::abi::devices::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Exec, Launch, ModuleLaunch, Token};
+use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
@@ -171,7 +173,7 @@ impl Stream {
     /// Query for a backend without events. It waits for the stream, as a record does there. If work
     /// of the stream itself calls it, that work is still running, so the result is false.
     fn query_by_waiting(&self, foreign: &Foreign) -> bool {
-        !current::is(foreign.trail.id()) && self.finish(foreign).is_ok()
+        !reentrancy::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }
 
     /// Marks the stream's present end with an event.
@@ -307,8 +309,8 @@ impl Stream {
         self.note_work();
         let exec = exec_of(&self.home)?;
         let (trail, number) = (Arc::clone(&foreign.trail), foreign.trail.begin());
-        let (function, user) = ticket::issue(Box::new(move || {
-            let result = current::during(trail.id(), work);
+        let (function, user) = closure_table::issue(Box::new(move || {
+            let result = reentrancy::during(trail.id(), work);
             let status = result.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS);
             trail.end(number, result);
             status
@@ -322,7 +324,7 @@ impl Stream {
                 Ok(())
             });
         queued.inspect_err(|_| {
-            if ticket::withdraw(user) {
+            if closure_table::withdraw(user) {
                 foreign.trail.end(number, Ok(()));
             }
         })

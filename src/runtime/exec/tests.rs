@@ -1,18 +1,19 @@
 //! Streams, events, executors and kernels through their Rust faces. No unsafe: user pointers carry
 //! numbers, callbacks write to statics of the test.
 
+use super::Limits;
 use super::event::Event;
 use super::executor::Executor;
+use super::host::reduce::{self, Reduction};
+use super::host::thread_pool;
+use super::host::thread_pool::{Body, Pool};
 use super::kernel::{Kernel, check_shape};
 use super::mock::{home_of, mock, named, plain};
-use super::pool::{Body, Pool};
-use super::reduce::{self, Reduction};
 use super::stream::Stream;
-use super::{Limits, pool};
-use crate::abi::exec::*;
+use crate::abi::devices::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
-use crate::runtime::backend::ExecGroups;
+use crate::runtime::component::ExecGroups;
 use crate::sys::compute::kernel_args::ArgPack;
 use crate::sys::memory::buf::{Addr, Scratch};
 use crate::sys::sync::lock::Mutex;
@@ -514,7 +515,7 @@ fn executors_tell_what_they_are() {
     let info = |kind, threads| Executor::create(plain(), kind, threads).unwrap().info().unwrap();
     assert_eq!(info(DTL_EXECUTOR_POOL, 5).max_parallelism, 5);
     assert_eq!(info(0, 0).kind, DTL_EXECUTOR_POOL);
-    assert_eq!(info(0, 0).max_parallelism, pool::default_size());
+    assert_eq!(info(0, 0).max_parallelism, thread_pool::default_size());
     assert_eq!(info(DTL_EXECUTOR_SEQUENTIAL, 5).max_parallelism, 1);
     let of_backend = Executor::create(home_of(&mock(HOST, false)), 0, 0).unwrap().info().unwrap();
     assert_eq!((of_backend.kind, of_backend.suggested_parallelism), (DTL_EXECUTOR_BACKEND, 3));

@@ -9,11 +9,11 @@
 //! and cudaMalloc, so a cached "host" could be wrong by the next call, and the host would read
 //! device memory.
 
-use super::{Allocation, hidden};
+use super::{Allocation, device_only};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::DTL_MEMORY_PINNED;
 use crate::error::Result;
-use crate::runtime::backend::Found;
+use crate::runtime::component::Found;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Addr, Region};
@@ -45,7 +45,7 @@ pub fn add(backend: &Backend) {
     }
     if let Some(place) = drivers.iter_mut().find(|place| **place == 0) {
         *place = id;
-        hidden::add_source();
+        device_only::add_source();
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -55,7 +55,7 @@ pub fn remove(backend: dtl_backend_t) {
     let mut drivers = DRIVERS.write();
     if let Some(place) = drivers.iter_mut().find(|place| **place == backend.id) {
         *place = 0;
-        hidden::remove_source();
+        device_only::remove_source();
         COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }

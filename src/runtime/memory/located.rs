@@ -1,10 +1,10 @@
 //! Owner, kind and bounds of a range that was passed to a copy or fill.
 
-use super::{Allocation, LEDGER, find, find_any, foreign, kind_info};
-use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
+use super::{Allocation, LEDGER, external, find, find_any, kind_info};
+use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::word::DTL_MEMORY_HOST;
 use crate::error::{Result, fail};
-use crate::runtime::backend::Place;
+use crate::runtime::component::Place;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::zeroed_kind_info;
 use crate::sys::handles::epoch::Guard;
@@ -109,7 +109,7 @@ fn touched(
         }
     }
     let found = over().filter(&counts);
-    Ok(found.or_else(|| foreign::first_within(region.addr(), last).filter(&counts)))
+    Ok(found.or_else(|| external::first_within(region.addr(), last).filter(&counts)))
 }
 
 /// Finds memory in the library's ledger and lists that overlaps the range, without driver queries.

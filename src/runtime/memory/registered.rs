@@ -2,12 +2,12 @@
 //! devices (`dtl_mem_register_host`), and memory of any kind from another allocator
 //! (`dtl_mem_adopt`).
 
-use super::foreign::{self, Entry};
+use super::external::{self, Entry};
 use super::usage::RangeUser;
-use super::{Allocation, drivers, hidden, kind_info, overlapping};
+use super::{Allocation, device_only, drivers, kind_info, overlapping};
 use crate::abi::word::{DTL_MEMORY_PINNED, dtl_enum_word_t};
 use crate::error::{Result, fail};
-use crate::runtime::backend::Found;
+use crate::runtime::component::Found;
 use crate::runtime::enums::describe as name_of;
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, log};
@@ -63,7 +63,7 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
         return Err(error);
     }
     let known = Allocation::of_others(&backend, device, DTL_MEMORY_PINNED, region.len() as u64);
-    let entry = foreign::enter(region.addr(), known);
+    let entry = external::enter(region.addr(), known);
     if let Some(registered) = LIST.lock().get_mut(&first) {
         registered.entry = Some(entry);
     }
@@ -88,7 +88,7 @@ pub fn adopt(
         check_with_driver(&backend, device, kind, region)?;
     }
     reserve(&backend, region, Origin::Adopted)?;
-    let entry = foreign::enter(
+    let entry = external::enter(
         region.addr(),
         Allocation::of_others(&backend, device, kind, region.len() as u64),
     );
@@ -124,7 +124,7 @@ fn check_with_driver(
         );
     }
     // DEVICE and SHARED are both device memory; the driver does not distinguish them.
-    let is_hidden = |kind| hidden::is_hidden(backend, kind);
+    let is_hidden = |kind| device_only::is_hidden(backend, kind);
     if known != kind && !(is_hidden(known) && is_hidden(kind)) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -211,7 +211,7 @@ fn take(backend: &Arc<Backend>, addr: Addr, origin: Origin) -> Result<Registered
     let entry = list.get(&addr.get()).filter(is_it).and_then(|found| found.entry);
     if let Some((entry, gone)) = entry.and_then(|entry| Some((entry, list.remove(&addr.get())?))) {
         drop(list);
-        foreign::leave(entry);
+        external::leave(entry);
         return Ok(gone);
     }
     drop(list);
@@ -250,7 +250,7 @@ fn forget(gone: &Registered) -> Result<()> {
 pub fn destroy_all() {
     for (_, left) in std::mem::take(&mut *LIST.lock()) {
         if let Some(entry) = left.entry {
-            foreign::leave(entry);
+            external::leave(entry);
         }
         if let Err(error) = forget(&left) {
             log::warning!("unregistering {} bytes of host memory: {error}", left.region.len());

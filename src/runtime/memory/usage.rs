@@ -1,7 +1,7 @@
 //! How much of a backend's memory there is, and whether more may be taken.
 
+use super::host_alloc;
 use crate::error::{Result, fail};
-use crate::runtime::plain;
 use crate::runtime::registry::Backend;
 use crate::sys::memory::heap;
 use std::ops::Deref;
@@ -74,7 +74,7 @@ impl Usage {
     /// `with_plain`: the peak is that of the plain memory and this together.
     pub(super) fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::count_bytes(plain::NO_POOL, bytes as i64);
+            heap::count_bytes(host_alloc::NO_POOL, bytes as i64);
         }
         let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Usage {
     /// One was given back.
     pub(super) fn shrank(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::count_bytes(plain::NO_POOL, -(bytes as i64));
+            heap::count_bytes(host_alloc::NO_POOL, -(bytes as i64));
         }
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.live_count.fetch_sub(1, Ordering::Release);

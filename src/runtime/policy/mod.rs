@@ -1,25 +1,37 @@
 //! Dynamic selection: policies, which choose a resource for each task.
 //!
-//! `rule` chooses, over `counts` (whose turn it is), `loads` (how many tasks each has) and `tune`
-//! (where a task is fastest); `resources` and `streams` describe the candidates; `submit` takes a
-//! task to its resource and `flight` keeps those that have not ended. What needs no more than a
-//! choice, a call and a count is done by `quick` and `quick_end` with the task between them,
-//! outside of the epoch: neither allocates, locks, nor can panic.
+//! A short task takes three steps: choose, call, count. `quick` and `quick_end` do the first and
+//! the last; the task runs between them, outside of the epoch. Neither allocates, locks, nor can
+//! panic.
 //!
 //! How each policy decides: docs/explanation/dynamic-selection.md. Not here: streams and events
 //! (`exec`).
+//!
+//! In reading order:
+//! - `resources`: kinds of resources, and which can be used
+//! - `streams`: streams as resources
+//! - `usage`: selections per resource, and the next turn
+//! - `loads`: tasks per resource
+//! - `selector`: how a policy chooses
+//! - `tuning_run`: runs of a task that is tuned, and their times
+//! - `auto_tune`: chooses the resource that was fastest
+//! - `in_flight`: tasks that have not ended
+//! - `submit`: from a task to its resource, and waits
 
-mod counts;
-mod flight;
+mod auto_tune;
+mod in_flight;
 mod loads;
 mod resources;
-mod rule;
+mod selector;
 mod streams;
 pub mod submit;
-mod trial;
-mod tune;
+mod tuning_run;
+mod usage;
 
-use crate::abi::policy::*;
+use self::in_flight::Flights;
+use self::selector::{Chooser, CustomRule};
+use self::usage::Counts;
+use crate::abi::devices::policy::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
 use crate::sys::handles::epoch::{self, Guard, Running, Visit};
@@ -28,16 +40,13 @@ use crate::sys::handles::handle_table::Table;
 use crate::sys::sync::atomic_update::AtomicUpdate;
 use crate::sys::sync::lock::Mutex;
 use crate::sys::sync::tsc::Stopwatch;
-use counts::Counts;
-use flight::Flights;
 use resources::{Resource, close_streams, info_names};
-use rule::{Chooser, CustomRule};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+pub use self::auto_tune::Run;
+pub use self::selector::{End, Rule};
 pub use resources::{ALL_INFO, Adapter, CustomKind, Given, Kind, List, check_count};
-pub use rule::{End, Rule};
-pub use tune::Run;
 
 /// Type byte of policy handles.
 const TAG: u8 = 13;

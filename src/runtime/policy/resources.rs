@@ -1,14 +1,14 @@
 //! Resources of policies: their kinds, their defaults, and which of them can be used.
 //!
-//! Not here: how a task gets to its resource (`submit`) and how its end is learnt (`flight`).
+//! Not here: how a task gets to its resource (`submit`) and how its end is learnt (`in_flight`).
 
 use super::streams;
+use crate::abi::devices::policy::*;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
-use crate::abi::policy::*;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
-use crate::runtime::exec::objects;
+use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Addr;
@@ -196,8 +196,8 @@ impl Kind {
         let given = Given { value: given.value, user: Addr::new(given.user) };
         let stream = match self {
             Kind::Streams(_) => {
-                let id = objects::stream_id(inside, dtl_stream_t { id: core })?;
-                Some(objects::pin::<Stream>(inside, id)?)
+                let id = handles::stream_id(inside, dtl_stream_t { id: core })?;
+                Some(handles::pin::<Stream>(inside, id)?)
             }
             _ => None,
         };
@@ -333,7 +333,7 @@ pub(super) fn info_names(info: u64) -> String {
 
 /// Ends streams that a policy made for itself. Outside of the epoch: it waits for their work.
 pub(super) fn close_streams(streams: &[u64]) {
-    let take = |&id| objects::remove_stream(&epoch::enter(), id).ok().flatten();
+    let take = |&id| handles::remove_stream(&epoch::enter(), id).ok().flatten();
     let gone: Vec<_> = streams.iter().filter_map(take).collect();
     gone.iter().for_each(|stream| stream.close());
 }

@@ -4,7 +4,7 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
 use crate::runtime::exec::event::Event;
-use crate::runtime::exec::objects;
+use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::handles::epoch::Guard;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<Vec<u64>> {
     let mut made = Vec::new();
     if backend.id != 0 {
-        let backend = objects::home(inside, backend)?;
+        let backend = handles::home(inside, backend)?;
         add_streams(&backend, &mut made).inspect_err(|_| drop_streams(inside, &made))?;
         return Ok(made);
     }
@@ -24,7 +24,7 @@ pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<V
         if backend.device.is_none() || backend.auto_priority == i32::MIN {
             continue;
         }
-        let home = objects::home(inside, backend.handle());
+        let home = handles::home(inside, backend.handle());
         let there = home.and_then(|home| add_streams(&home, &mut made));
         if let Err(error) = there {
             reasons.push(error.text().to_owned());
@@ -39,14 +39,14 @@ pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<V
 fn add_streams(backend: &Arc<Backend>, made: &mut Vec<u64>) -> Result<()> {
     let devices = if backend.device.is_some() { backend.device()?.count()? } else { 1 };
     for device in 0..devices {
-        made.push(objects::insert(Stream::create(Arc::clone(backend), device, 0)?)?);
+        made.push(handles::insert(Stream::create(Arc::clone(backend), device, 0)?)?);
     }
     Ok(())
 }
 
 fn drop_streams(inside: &Guard, streams: &[u64]) {
     for &id in streams {
-        if let Ok(Some(stream)) = objects::remove_stream(inside, id) {
+        if let Ok(Some(stream)) = handles::remove_stream(inside, id) {
             stream.close(); // nothing was queued on it
         }
     }

@@ -4,16 +4,16 @@
 //! Everything here runs outside of the epoch with a share of the policy, so tasks and tables may
 //! block and call back in. No lock is held while foreign code runs.
 
-use super::flight::{Ended, Landed, Watch, time_since};
+use super::in_flight::{Ended, Landed, Watch, time_since};
 use super::resources::{CustomKind, Given, Kind, Resource, slot_failed};
 use super::{Picked, Policy, Ready};
+use crate::abi::devices::policy::*;
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
-use crate::abi::policy::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::event::Event;
-use crate::runtime::exec::objects;
+use crate::runtime::exec::handles;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch;
@@ -519,7 +519,7 @@ fn watch(left: &dtl_waitable_t) -> Result<Watch> {
 }
 
 fn event_left(event: dtl_event_t) -> Result<Arc<Event>> {
-    objects::pin::<Event>(&epoch::enter(), event.id).map_err(refused)
+    handles::pin::<Event>(&epoch::enter(), event.id).map_err(refused)
 }
 
 #[cold]

@@ -1,12 +1,19 @@
 //! Tracing: records what the library does and how long it takes, for a file and for another tool.
 //!
 //! From a call to the file: `ffi/guard.rs` finds the library in state TRACED (the only check while
-//! nothing is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records of them and
-//! puts them into the thread's own journal; `file` takes them out, in a thread of its own every
+//! nothing is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records of them
+//! and puts them into the thread's own queue; `file` takes them out, in a thread of its own every
 //! tenth of a second, and writes them as Chrome's trace JSON. Work inside of calls is recorded by
 //! [`span`] for a part of a call, [`about`] for what the call is about, [`operation_begin`] for
-//! what goes on after its call has returned. All of these are one load and one branch while nothing
-//! is traced.
+//! what goes on after its call has returned. All of these are one load and one branch while
+//! nothing is traced.
+//!
+//! In reading order:
+//! - `names`: names of events as numbers
+//! - `args`: arguments of events, and records
+//! - `thread`: the calls of a thread and its queue of records
+//! - `text`: records as lines of JSON
+//! - `file`: the file and the thread that writes it
 
 mod args;
 mod file;

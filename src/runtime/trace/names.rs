@@ -4,7 +4,7 @@
 //! Reading takes no lock: the thread that writes the file reads names, and a forked child, which
 //! has a copy of everything but that thread, must not find a lock in its hands.
 
-use crate::runtime::chunks::Chunks;
+use crate::runtime::append_only_table::Chunks;
 use crate::runtime::for_ever;
 use crate::sys::sync::lock::Mutex;
 use std::ffi::{CStr, CString};

@@ -1,6 +1,6 @@
 //! Calls of a user's C functions that communicators make, as safe functions.
 
-use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
+use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::sys::memory::buf::Addr;

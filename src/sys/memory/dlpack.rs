@@ -4,7 +4,7 @@
 //! tracks who owns the memory behind it.
 
 use super::buf::Addr;
-use crate::abi::array::*;
+use crate::abi::devices::array::*;
 use crate::abi::word::*;
 use crate::sys::handles::epoch;
 use std::ffi::c_void;

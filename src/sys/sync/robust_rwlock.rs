@@ -1,5 +1,5 @@
 //! Locks in memory that processes share, which record their holders, so that a waiter can see that
-//! a holder has died, and take over. Nothing here waits: the caller (`runtime::comm::window`)
+//! a holder has died, and take over. Nothing here waits: the caller (`runtime::comm::rma`)
 //! decides how to wait, and how to handle a failure.
 //!
 //! **Shared or exclusive.** One word has the rank that writes and the number of those that share.

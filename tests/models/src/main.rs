@@ -52,7 +52,7 @@ fn check((name, body): Model) -> bool {
 fn main() {
     let wanted = std::env::args().nth(1).unwrap_or_default();
     let models = [
-        backend::board_model::ALL,
+        backend::coll_mailbox_model::ALL,
         backend::shm::model::ALL,
         sys::model::ALL,
         sys::memory::heap::ALL,

@@ -84,10 +84,10 @@ const TABLE_BEGIN: &str = "\
 //! DTL_LAYOUTS has the rows that plugins carry; `backend::plugin::layout` compares the two.
 //! `from_c` checks `struct_size` against the ends of the versions.
 
-use super::{
-    array::*, comm::*, device::*, dispatch::*, enums::*, environment::*, exec::*, handle::*,
-    plugin::*, policy::*, rdma::*, runtime::*, topology::*, trace::*, vtable::*, window::*,
-};
+use super::backend::{environment::*, plugin::*, vtable::*};
+use super::comm::{communicator::*, rdma::*, topology::*, window::*};
+use super::devices::{array::*, device::*, dispatch::*, exec::*, policy::*};
+use super::{enums::*, handle::*, runtime::*, trace::*};
 use std::mem::offset_of;
 
 /// A struct of the header.

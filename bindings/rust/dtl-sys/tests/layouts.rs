@@ -4,11 +4,18 @@
 
 // The library's table names its structs by the modules that declare them. Here all of these modules
 // are the crate, so the table below describes the crate's structs.
-use dtl_sys::{
-    self as array, self as comm, self as device, self as dispatch, self as enums,
-    self as environment, self as exec, self as handle, self as plugin, self as policy,
-    self as rdma, self as runtime, self as topology, self as trace, self as vtable, self as window,
-};
+mod backend {
+    pub use dtl_sys::{self as environment, self as plugin, self as vtable};
+}
+mod comm {
+    pub use dtl_sys::{self as communicator, self as rdma, self as topology, self as window};
+}
+mod devices {
+    pub use dtl_sys::{
+        self as array, self as device, self as dispatch, self as exec, self as policy,
+    };
+}
+use dtl_sys::{self as enums, self as handle, self as runtime, self as trace};
 #[expect(unused_imports, reason = "the first of these imports has every name")]
 #[path = "../../../../src/abi/layouts.rs"]
 mod layouts;

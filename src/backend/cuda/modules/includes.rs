@@ -7,7 +7,7 @@
 //! precompiled headers) is compiled each time, because its inputs cannot be determined.
 
 use crate::backend::kernel_cache::Inputs;
-use crate::runtime::backend::Source;
+use crate::runtime::component::Source;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs;

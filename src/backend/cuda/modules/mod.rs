@@ -1,10 +1,14 @@
 //! Modules: code that the driver loads for one device, and the kernels in it. A kernel belongs to
 //! the device's primary context.
 //!
-//! Reading order: `source` compiles CUDA C++ or takes it from the cache, `nvrtc` is the compiler
-//! (`nvrtc_sys` its types), `includes` lists the files that the compiler reads, `ptx` finds the
-//! parameters of kernels in PTX, `image` checks binaries of the caller, `module_load` passes code
-//! to the driver.
+//! In reading order:
+//! - `source`: compiles CUDA C++ or finds it in the cache
+//! - `nvrtc_sys`: declarations of nvrtc.h
+//! - `nvrtc`: the compiler
+//! - `includes`: files that the compiler reads
+//! - `ptx`: parameters of kernels in PTX
+//! - `image`: checks of binaries
+//! - `module_load`: passes code to the driver
 
 mod image;
 mod includes;
@@ -20,7 +24,7 @@ use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::driver::{self, Driver as _, Stream};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{ModuleLaunch, Source, Wanted};
+use crate::runtime::component::{ModuleLaunch, Source, Wanted};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::Addr;
 use ptx::Entries;

@@ -12,7 +12,7 @@ use crate::abi::status::*;
 use crate::backend::symbol_table::function_table;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::SourceFile;
+use crate::runtime::component::SourceFile;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::dl;

@@ -9,7 +9,7 @@ use super::ptx::{self, Entries};
 use crate::abi::status::DTL_ERROR_COMPILE_FAILED;
 use crate::backend::kernel_cache::{Inputs, KernelCache, Made, write};
 use crate::error::{Error, Result};
-use crate::runtime::backend::Source;
+use crate::runtime::component::Source;
 use crate::runtime::{log, settings};
 use std::ffi::{CStr, CString};
 use std::fmt::Write as _;

@@ -1,23 +1,33 @@
-//! Collectives. One value, [`CollArgs`], describes a call; it is built once, from what C passes,
-//! and goes through the stages until one of them handles it.
+//! Collectives. One value, [`CollArgs`], describes a call; it is built once, from the C arguments,
+//! and goes through the stages of `coll_start` until one of them handles it.
 //!
-//! In reading order: `algorithms::args` is that value, and `algorithms::table` has a row for each
-//! collective; `call` describes it to records. `start` has the stages and what a call waits for.
-//! The stages: `device` (a library of the devices' own), `staging` (host memory that stands for
-//! device memory), `native` (collectives of the transport), and last the steps of `algorithms`, or
-//! the board (`flat`). `exec` brings a collective to its end.
+//! In reading order:
+//! - `algorithms`: the arguments, the table of collectives, the algorithms
+//! - `coll_start`: checks, and the stages
+//! - `coll_device`: stage: a library for device memory
+//! - `coll_staging`: stage: host copies of device memory
+//! - `coll_native`: stage: the transport's own collectives
+//! - `small_coll`: a few bytes over mailboxes in shared memory
+//! - `schedule`: rounds of sends, receives and local steps
+//! - `schedule_builder`: receiver of an algorithm's steps
+//! - `coll_exec`: a collective in progress, to its end
+//! - `describe`: records of collectives
 
-mod call;
-pub(super) mod device;
-pub(super) mod exec;
-pub(super) mod native;
-pub(super) mod staging;
-mod start;
+pub(super) mod algorithms;
+pub(super) mod coll_device;
+pub(super) mod coll_exec;
+pub(super) mod coll_native;
+pub(super) mod coll_staging;
+mod coll_start;
+mod describe;
+pub(super) mod schedule;
+pub(super) mod schedule_builder;
+pub(super) mod small_coll;
 
-pub use super::algorithms::args::{Buffer, CollArgs, Neighbors};
-pub(super) use super::algorithms::table::rows;
-pub use super::algorithms::table::{Extent, Root, Row};
-pub use super::kind::Kind;
-pub use native::allreduce as native_allreduce;
-pub(super) use start::meet;
-pub use start::{Begun, CallMode, begin, wait};
+pub use self::algorithms::args::{Buffer, CollArgs, Neighbors};
+pub(super) use self::algorithms::table::rows;
+pub use self::algorithms::table::{Extent, Root, Row};
+pub use self::coll_native::allreduce as native_allreduce;
+pub(super) use self::coll_start::meet;
+pub use self::coll_start::{Begun, CallMode, begin, wait};
+pub use super::diagnostics::op_kind::Kind;

@@ -7,7 +7,7 @@
 //! `size_class` has sizes, `stats` counts, `relaxed_cell` is what descriptions are made of. Design:
 //! docs/explanation/host-memory.md.
 //!
-//! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `runtime::pool`
+//! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `memory::mem_pool`
 //! choose them.
 
 mod os;

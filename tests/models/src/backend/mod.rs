@@ -1,8 +1,8 @@
 //! What the modelled files find under `crate::backend`.
 
-#[path = "../../../../src/backend/local/bell.rs"]
-mod bell;
-#[path = "../../../../src/backend/board.rs"]
-pub mod board;
-pub mod board_model;
+#[path = "../../../../src/backend/coll_mailbox.rs"]
+pub mod coll_mailbox;
+pub mod coll_mailbox_model;
 pub mod shm;
+#[path = "../../../../src/backend/inproc/wakeup.rs"]
+mod wakeup;

@@ -4,7 +4,7 @@ pub mod comm;
 pub mod policy;
 
 /// What a board gives.
-pub mod backend {
+pub mod component {
     use crate::sys::memory::buf::Region;
 
     #[derive(Clone, Copy)]

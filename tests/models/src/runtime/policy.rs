@@ -3,15 +3,15 @@
 
 #[path = "../../../../src/runtime/policy/loads.rs"]
 mod loads;
-#[path = "../../../../src/runtime/policy/trial.rs"]
-mod trial;
+#[path = "../../../../src/runtime/policy/tuning_run.rs"]
+mod tuning_run;
 
 use crate::Model;
 use loads::Loads;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
-use trial::{Report, Trial};
+use tuning_run::{Report, Trial};
 
 pub const ALL: &[Model] = &[
     ("loads: two that select stay even", two_stay_even),

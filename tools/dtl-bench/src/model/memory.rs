@@ -3,7 +3,7 @@
 
 use super::count::Counts;
 use super::wanted::Kind;
-use dtl::tooling::schedules::{Job, Plan, STEP_BYTES, comm_bytes, frames, hier, rdma, shm};
+use dtl::tooling::schedules::{Job, Plan, STEP_BYTES, comm_bytes, hier, p2p_protocol, rdma, shm};
 
 /// The most ranks of kind shm.
 pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
@@ -31,7 +31,9 @@ impl Memory {
     pub(crate) fn of(kind: Kind, job: &Job, counts: &Counts) -> Memory {
         let ranks = u64::from(job.ranks.unsigned_abs());
         let (fixed, each, partner) = match kind {
-            Kind::Mpi => (frames::FIXED_BYTES, frames::RANK_BYTES, frames::PARTNER_BYTES),
+            Kind::Mpi => {
+                (p2p_protocol::FIXED_BYTES, p2p_protocol::RANK_BYTES, p2p_protocol::PARTNER_BYTES)
+            }
             Kind::Rdma => (rdma::FIXED_BYTES, rdma::RANK_BYTES, rdma::PARTNER_BYTES),
             Kind::Shm => {
                 (shm::FIXED_BYTES, shm::RANK_BYTES, shm::PARTNER_BYTES + 2 * shm::RING_BYTES)

@@ -5,8 +5,8 @@
 //! is written too early, read too early or freed too early is an unordered access to its bytes,
 //! which loom refuses.
 
-use super::cells::{self, Cells, Pool};
-use super::ring::{Consumer, Kind, Payload, Producer, STRIDE};
+use super::memory::cells::{self, Cells, Pool};
+use super::memory::ring::{Consumer, Kind, Payload, Producer, STRIDE};
 use crate::Model;
 use crate::sys::os::shm_segment::Memory;
 use loom::thread;
@@ -28,7 +28,10 @@ fn ends() -> (Producer, Consumer, Arc<Memory>) {
 }
 
 /// Waits for the next record.
-fn next<R>(consumer: &mut Consumer, look: impl FnOnce(&Consumer, &super::ring::Record) -> R) -> R {
+fn next<R>(
+    consumer: &mut Consumer,
+    look: impl FnOnce(&Consumer, &super::memory::ring::Record) -> R,
+) -> R {
     loop {
         if let Some(record) = consumer.peek().expect("a record") {
             let seen = look(consumer, &record);

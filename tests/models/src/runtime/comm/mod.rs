@@ -1,17 +1,11 @@
-//! The library's flight recorder and the life of its requests.
+//! The library's flight recorder and the state of its requests.
 
-#[path = "../../../../../src/runtime/comm/call.rs"]
-mod call;
-#[path = "../../../../../src/runtime/comm/kind.rs"]
-mod kind;
-#[path = "../../../../../src/runtime/comm/life.rs"]
-mod life;
+pub mod diagnostics;
 pub mod model;
-#[path = "../../../../../src/runtime/comm/recorder.rs"]
-mod recorder;
+pub mod p2p;
 
 /// First number of a user-defined dtype or operation, of which the models have none.
-pub mod numbered {
+pub mod id_table {
     pub const FIRST: i32 = 4096;
 }
 

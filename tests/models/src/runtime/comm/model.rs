@@ -1,8 +1,8 @@
 //! Models of the flight recorder and of the life of a request.
 
-use super::call::{Call, Kind};
-use super::life::{Life, Standing};
-use super::recorder::Recorder;
+use super::diagnostics::flight_recorder::Recorder;
+use super::diagnostics::op_desc::{Call, Kind};
+use super::p2p::request::state::{Life, Standing};
 use crate::Model;
 use crate::sys::sync::lock::Mutex;
 use loom::cell::UnsafeCell;

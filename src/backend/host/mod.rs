@@ -1,0 +1,246 @@
+//! The host: one CPU device, memory of the process, copies by the CPU. Always available.
+//!
+//! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`);
+//! kernels from source are compiled in [`modules`].
+//!
+//! In reading order:
+//! - `blocks`: memory of kind SHARED
+//! - `compiler`: the machine's C compiler
+//! - `modules`: kernels from C source
+
+mod blocks;
+mod compiler;
+mod modules;
+
+use crate::abi::devices::device::*;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::component::{Availability, Device, Exports, Memory, Place, Presence, Transfer};
+use crate::runtime::enums::describe;
+use crate::runtime::registry::Backend;
+use crate::runtime::{copy_text, explain};
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::{heap, host_pages};
+use crate::sys::os::hwinfo;
+use crate::sys::sync::lock::Mutex;
+use blocks::Blocks;
+use std::collections::BTreeMap;
+
+/// Every host allocation starts on a cache line.
+const ALIGNMENT: u64 = heap::ALIGNMENT;
+const PAGE: u64 = 4096;
+
+/// The backend named "host".
+#[must_use]
+pub fn backend() -> Backend {
+    let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
+    backend.device = Some(Box::new(Host));
+    backend.memory = Some(Box::new(HostMemory { shared: Blocks::new(), edges: Mutex::default() }));
+    backend.plain_memory = true;
+    backend.transfer = Some(Box::new(Host));
+    backend.modules = Some(Box::new(modules::HostModules::default()));
+    backend
+}
+
+struct Host;
+
+impl Presence for Host {
+    fn available(&self) -> Availability {
+        Ok(())
+    }
+}
+
+impl Device for Host {
+    fn count(&self) -> Result<i32> {
+        Ok(1)
+    }
+
+    fn set(&self, _device: i32) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&self) -> Result<i32> {
+        Ok(0)
+    }
+
+    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+        out.kind = DTL_DEVICE_CPU;
+        out.total_bytes = hwinfo::memory().1;
+        out.compute_units = hwinfo::usable_cores();
+        (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
+        copy_text(&mut out.name, &hwinfo::cpu_name());
+        Some(Ok(()))
+    }
+
+    fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
+        Some(Ok(hwinfo::memory()))
+    }
+
+    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
+        None
+    }
+
+    fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
+        Some(Ok((1, 0))) // kDLCPU
+    }
+}
+
+/// Page-locked memory has pages of its own: unlocking it must not unlock its neighbours.
+fn pages(size: u64, align: u64) -> (u64, u64) {
+    (size.next_multiple_of(PAGE), align.max(PAGE))
+}
+
+/// Page-locked and shared memory. The other kinds are plain memory of the process.
+struct HostMemory {
+    shared: Blocks,
+    /// How many registered ranges begin or end in a page: it stays locked until the last of them
+    /// goes.
+    edges: Mutex<BTreeMap<u64, u32>>,
+}
+
+impl HostMemory {
+    /// The pages that a range begins and ends in.
+    fn edges(region: Region) -> [u64; 2] {
+        let first = region.addr().get() as u64;
+        [first / PAGE, (first + region.len() as u64 - 1) / PAGE]
+    }
+}
+
+impl Memory for HostMemory {
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+        check_kind(kind)?;
+        if kind == DTL_MEMORY_SHARED {
+            return self.shared.alloc(size, align);
+        }
+        let (room, align) = pages(size, align);
+        let Some(addr) = host_pages::alloc(room, align) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {size} bytes of host memory aligned to {align}"
+            );
+        };
+        lock(addr, room).inspect_err(|_| host_pages::free(addr, room, align))?;
+        Ok(addr)
+    }
+
+    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+        if kind == DTL_MEMORY_SHARED {
+            return self.shared.free(addr);
+        }
+        let (room, align) = pages(size, align);
+        host_pages::unlock(addr, room);
+        host_pages::free(addr, room, align);
+        Ok(())
+    }
+
+    fn register(&self, region: Region) -> Option<Result<()>> {
+        let (addr, size) = (region.addr(), region.len() as u64);
+        if let Some(hole) = host_pages::first_hole(addr, size) {
+            return Some(fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{size} bytes at {addr:?}: there is no memory at {hole:#x}; register what the \
+                 program has"
+            ));
+        }
+        let mut edges = self.edges.lock();
+        if let Err(error) = lock(addr, size) {
+            return Some(Err(error));
+        }
+        HostMemory::edges(region).into_iter().for_each(|page| *edges.entry(page).or_default() += 1);
+        Some(Ok(()))
+    }
+
+    fn unregister(&self, region: Region) -> Option<Result<()>> {
+        let mut edges = self.edges.lock();
+        let mut is_last = |page: u64| {
+            let left = edges.get_mut(&page).map_or(0, |count| {
+                *count = count.saturating_sub(1);
+                *count
+            });
+            if left == 0 {
+                edges.remove(&page);
+            }
+            left == 0
+        };
+        // Pages between the two are this range's alone.
+        let [first, last] = HostMemory::edges(region);
+        let (first_goes, last_goes) = (is_last(first), is_last(last));
+        let (begin, end) = (first + u64::from(!first_goes), last + u64::from(last_goes));
+        if begin < end {
+            let addr = Addr::new(std::ptr::without_provenance_mut((begin * PAGE) as usize));
+            host_pages::unlock(addr, (end - begin) * PAGE);
+        }
+        Some(Ok(()))
+    }
+
+    fn kind_info(
+        &self,
+        kind: dtl_enum_word_t,
+        out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
+        if let Err(error) = check_kind(kind) {
+            return Some(Err(error));
+        }
+        out.alignment = ALIGNMENT;
+        out.properties = DTL_MEMORY_HOST_ACCESSIBLE
+            | DTL_MEMORY_DEVICE_ACCESSIBLE
+            | DTL_MEMORY_UNIFIED
+            | DTL_MEMORY_ATOMICS
+            | DTL_MEMORY_THREAD_SAFE;
+        let name = match kind {
+            DTL_MEMORY_PINNED => "host (page-locked where the limit allows)",
+            DTL_MEMORY_SHARED => "host (other processes of the node can map it)",
+            _ => "host",
+        };
+        copy_text(&mut out.name, name);
+        if kind != DTL_MEMORY_PINNED {
+            out.properties |= DTL_MEMORY_PAGEABLE;
+        }
+        if kind == DTL_MEMORY_SHARED {
+            out.properties |= DTL_MEMORY_EXPORTABLE;
+            out.alignment = PAGE;
+        }
+        Some(Ok(()))
+    }
+
+    fn exports(&self) -> Option<&dyn Exports> {
+        Some(&self.shared)
+    }
+}
+
+/// The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
+fn lock(addr: Addr, size: u64) -> Result<()> {
+    host_pages::lock(addr, size)
+        .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
+}
+
+/// The host's "device memory" is host memory: programs written for a device run unchanged.
+fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
+    let known = [
+        DTL_MEMORY_HOST,
+        DTL_MEMORY_DEVICE,
+        DTL_MEMORY_PINNED,
+        DTL_MEMORY_MANAGED,
+        DTL_MEMORY_SHARED,
+    ];
+    if known.contains(&kind) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "backend host has no memory kind {}: use HOST, DEVICE, PINNED, MANAGED or SHARED",
+        describe(kind)
+    )
+}
+
+impl Transfer for Host {
+    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+        dst.region.copy_from(src.region);
+        Ok(())
+    }
+
+    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+        dst.region.fill(value);
+        Some(Ok(()))
+    }
+}

@@ -1,0 +1,121 @@
+//! Boards between the threads of this process. What a board is: `component::board`. Here is the
+//! memory; `wakeup` wakes who sleeps until a post is there.
+
+use super::wakeup::Bell;
+use crate::backend::coll_mailbox::{self, Board, Places, ROOM};
+use crate::error::{Result, fail};
+use crate::runtime::component::{self, Member, Post};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::Memory;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The places of a fabric. They take no memory before the first board.
+pub(super) struct Boards {
+    ranks: usize,
+    room: OnceLock<Option<Room>>,
+}
+
+struct Room {
+    memory: Arc<Memory>,
+    bells: Vec<Arc<Bell>>,
+}
+
+impl Boards {
+    pub(super) fn new(ranks: usize) -> Self {
+        Boards { ranks, room: OnceLock::new() }
+    }
+
+    /// `None`: there are too many ranks, or too few.
+    fn room(&self) -> Option<&Room> {
+        let make = || {
+            let memory =
+                Memory::private(coll_mailbox::PLACES * coll_mailbox::place_bytes(self.ranks))
+                    .ok()?;
+            Some(Room {
+                memory,
+                bells: (0..coll_mailbox::PLACES).map(|_| Arc::default()).collect(),
+            })
+        };
+        let has_boards = (2..=coll_mailbox::MOST_RANKS).contains(&self.ranks);
+        if has_boards { self.room.get_or_init(make).as_ref() } else { None }
+    }
+
+    /// Reserves a place for a rank's sheet.
+    pub(super) fn reserve(
+        &self,
+        places: &mut Places,
+        has_left: impl Fn(usize) -> bool,
+    ) -> Option<u32> {
+        self.room()?;
+        let (place, _) = places.reserve(has_left)?;
+        u32::try_from(place).ok()
+    }
+
+    /// The board of some ranks, for `own`.
+    pub(super) fn open(
+        &self,
+        places: &mut Places,
+        own: usize,
+        context: u32,
+        members: &[Member],
+    ) -> Option<Result<Box<dyn component::Board>>> {
+        let room = self.room()?;
+        // The bell of the first member's place, which all members can compute. Boards may share a
+        // bell.
+        let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
+        let Some(bell) = bell else {
+            return Some(fail!(
+                DTL_ERROR_INTERNAL,
+                "there is no such place for a board: {members:?}"
+            ));
+        };
+        let sheets = || room.memory.span(0, room.memory.len());
+        let board = places.open([sheets(), sheets()], (self.ranks, own), context, members);
+        Some(board.map(|board| Box::new(Local { board, bell: Arc::clone(bell) }) as _))
+    }
+}
+
+struct Local {
+    board: Board,
+    bell: Arc<Bell>,
+}
+
+impl component::Board for Local {
+    fn room(&self) -> usize {
+        ROOM
+    }
+
+    #[inline]
+    fn post(&self, number: u64, what: u32, data: Region) -> bool {
+        let is_up = self.board.post(number, what, data);
+        if is_up {
+            self.bell.ring();
+        }
+        is_up
+    }
+
+    #[inline]
+    fn look(&self, rank: i32, number: u64) -> Option<Post> {
+        self.board.look(rank, number)
+    }
+
+    #[inline]
+    fn finish(&self, number: u64, met: bool) {
+        self.board.finish(number, met);
+    }
+
+    fn leave(&self) {
+        self.board.leave();
+        self.bell.ring();
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.board.has_left(rank)
+    }
+
+    fn rest(&self, rank: i32, number: u64, limit: Duration) -> bool {
+        self.bell.sleep(|| self.board.look(rank, number).is_some(), limit);
+        true
+    }
+}

@@ -1,0 +1,110 @@
+//! Memory of one rank that all ranks of this process load and store: they have the same addresses,
+//! so it may be the program's own. Here is who finds it, and the words beside it.
+
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{self, Offer, PART_WORDS, PartKey};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::sync::lock::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+
+const WORDS_BYTES: usize = 8 * PART_WORDS;
+
+/// The parts of a fabric.
+#[derive(Default)]
+pub(super) struct Parts(Arc<Mutex<Numbered>>);
+
+#[derive(Default)]
+struct Numbered {
+    last: u64,
+    all: HashMap<u64, Weak<Made>>,
+}
+
+/// A part. It goes with the last rank that has it.
+struct Made {
+    /// What it is found by.
+    number: u64,
+    rank: i32,
+    bytes: Region,
+    words: Span,
+    among: Parts,
+}
+
+struct Part(Arc<Made>);
+
+impl Parts {
+    fn again(&self) -> Parts {
+        Parts(Arc::clone(&self.0))
+    }
+
+    pub(super) fn offer(&self, rank: i32, offer: Offer) -> Result<Box<dyn component::Part>> {
+        let len = if let Offer::Fresh(len) = offer { len } else { 0 };
+        let memory = WORDS_BYTES.checked_add(len).and_then(|len| Memory::reserved(len).ok());
+        let Some(memory) = memory else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {len} bytes for all ranks; free memory or raise the limit (ulimit)"
+            );
+        };
+        let spans = memory.span(0, WORDS_BYTES).zip(memory.span(WORDS_BYTES, len));
+        let Some((words, fresh)) = spans else {
+            return fail!(DTL_ERROR_INTERNAL, "a part lies outside of its memory");
+        };
+        let bytes = if let Offer::Own(bytes) = offer { bytes } else { fresh.region() };
+        let mut numbered = self.0.lock();
+        numbered.last += 1;
+        let made =
+            Arc::new(Made { number: numbered.last, rank, bytes, words, among: self.again() });
+        numbered.all.insert(made.number, Arc::downgrade(&made));
+        Ok(Box::new(Part(made)))
+    }
+
+    pub(super) fn find(&self, rank: i32, key: PartKey) -> Result<Box<dyn component::Part>> {
+        let made = self.0.lock().all.get(&key[0]).and_then(Weak::upgrade);
+        match made.filter(|made| made.rank == rank && key[1] == made.check()) {
+            Some(made) => Ok(Box::new(Part(made))),
+            None => Err(gone(rank)),
+        }
+    }
+}
+
+#[cold]
+fn gone(rank: i32) -> Error {
+    use crate::abi::status::DTL_ERROR_NOT_FOUND;
+    Error::new(
+        DTL_ERROR_NOT_FOUND,
+        format!(
+            "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+             is another job's"
+        ),
+    )
+}
+
+impl Made {
+    /// The second half of its key, which a number that was guessed does not have.
+    fn check(&self) -> u64 {
+        self.words.region().addr().get() as u64
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.among.0.lock().all.remove(&self.number);
+    }
+}
+
+impl component::Part for Part {
+    fn region(&self) -> Region {
+        self.0.bytes
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words.words(0, PART_WORDS).unwrap_or_default()
+    }
+
+    fn key(&self) -> PartKey {
+        [self.0.number, self.0.check()]
+    }
+}

@@ -1,0 +1,184 @@
+//! Tests of the ranks within one process, below the communicators: the transport alone.
+
+use super::comm_self::SelfComm;
+use super::transport::{EAGER, endpoints};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::runtime::component::{
+    Comm, Done, Liveness, Offer, OpId, OpenArgs, PART_WORDS, Selector, SendMode, SharedMemory,
+    Transport,
+};
+use crate::sys::memory::buf::{Region, Scratch};
+use std::sync::atomic::Ordering;
+
+fn buffer(bytes: &[u8]) -> Scratch {
+    // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
+    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) })
+        .expect("memory")
+}
+
+fn bytes(scratch: &Scratch) -> &[u8] {
+    // SAFETY: the tests read a buffer only after the operation on it is over.
+    unsafe { scratch.region().as_slice() }
+}
+
+fn from(source: i32, word: u64) -> Selector {
+    Selector { source, word, ignore: 0 }
+}
+
+fn liveness(comm: &dyn Transport) -> &dyn Liveness {
+    comm.groups().liveness.expect("provided")
+}
+
+fn shared(comm: &dyn Transport) -> &dyn SharedMemory {
+    comm.groups().shared_memory.expect("provided")
+}
+
+fn threads(count: i32) -> Vec<Box<dyn Transport>> {
+    let ends = endpoints(count).expect("threads");
+    ends.into_iter().map(|end| Box::new(end) as _).collect()
+}
+
+fn open_self() -> Box<dyn Transport> {
+    let args = OpenArgs {
+        flags: 0,
+        named: None,
+        launched: None,
+        job: c"".to_owned(),
+        is_only_open: false,
+        timeout_ns: u64::MAX,
+        native: crate::sys::memory::buf::Addr::NULL,
+        own_algorithms: false,
+        over: None,
+    };
+    SelfComm.open(&args).expect("self")
+}
+
+#[test]
+fn self_sends_to_itself_before_and_after_the_receive() {
+    let comm = open_self();
+    for size in [0, 1, EAGER, EAGER + 1, 100_000] {
+        let (data, into) = (buffer(&vec![size as u8 | 1; size]), buffer(&vec![0; size]));
+        for receive_first in [true, false] {
+            into.region().fill(0);
+            let early =
+                receive_first.then(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
+            let send = comm.isend(data.region(), 0, 3, SendMode::Standard).expect("isend");
+            let receive =
+                early.unwrap_or_else(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
+            let done = comm.outcome(receive).expect("test").expect("over");
+            assert_eq!(done, Done { source: 0, status: DTL_SUCCESS, word: 3, size: size as u64 });
+            assert_eq!(comm.outcome(send).expect("test").expect("over").status, DTL_SUCCESS);
+            assert_eq!(bytes(&into), bytes(&data));
+            if send != OpId::COMPLETED {
+                let error = comm.outcome(send).expect_err("stale");
+                assert_eq!(error.status(), DTL_ERROR_INVALID_HANDLE);
+            }
+        }
+    }
+    comm.close().expect("close");
+}
+
+#[test]
+fn truncation_cancel_and_bad_ranks() {
+    let comm = open_self();
+    let (data, into) = (buffer(&[9; 5000]), buffer(&[0; 10]));
+    let send = comm.isend(data.region(), 0, 1, SendMode::Standard).expect("isend");
+    assert_eq!(comm.outcome(send).expect("test"), None);
+    let receive = comm.irecv(into.region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
+    let done = comm.outcome(receive).expect("test").expect("over");
+    assert_eq!((done.status, done.size, bytes(&into)), (DTL_ERROR_TRUNCATED, 5000, &[9; 10][..]));
+    assert!(comm.outcome(send).expect("test").is_some());
+    for op in [
+        comm.isend(data.region(), 0, 1, SendMode::Standard).expect("isend"),
+        comm.irecv(into.region(), from(0, 2)).expect("irecv"),
+    ] {
+        comm.cancel(op).expect("cancel");
+        assert_eq!(comm.outcome(op).expect("test").expect("over").status, DTL_ERROR_CANCELED);
+    }
+    let late = comm.irecv(into.region(), from(0, 1)).expect("irecv");
+    assert_eq!(comm.outcome(late).expect("test"), None, "the cancelled send is gone");
+    assert_eq!(
+        comm.isend(data.region(), 1, 1, SendMode::Standard).expect_err("rank").status(),
+        DTL_ERROR_INVALID_RANK
+    );
+    assert_eq!(
+        comm.irecv(into.region(), from(-7, 1)).expect_err("rank").status(),
+        DTL_ERROR_INVALID_RANK
+    );
+}
+
+#[test]
+fn three_endpoints_exchange() {
+    let ends = threads(3);
+    let data: Vec<_> = (0..3).map(|rank| buffer(&[rank as u8 + 1; 6000])).collect();
+    let into: Vec<_> = (0..3).map(|_| buffer(&[0; 6000])).collect();
+    let sends: Vec<_> = (0..3)
+        .map(|rank| {
+            ends[rank]
+                .isend(data[rank].region(), (rank as i32 + 1) % 3, 1, SendMode::Standard)
+                .expect("isend")
+        })
+        .collect();
+    for rank in 0..3 {
+        let receive =
+            ends[rank].irecv(into[rank].region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
+        let done = ends[rank].outcome(receive).expect("test").expect("over");
+        assert_eq!(done.source, (rank as i32 + 2) % 3);
+        assert_eq!(bytes(&into[rank])[0], done.source as u8 + 1);
+    }
+    for rank in 0..3 {
+        assert!(ends[rank].outcome(sends[rank]).expect("test").is_some());
+    }
+    ends[1].close().expect("close");
+    assert_eq!(
+        (liveness(ends[0].as_ref()).failed_ranks(), liveness(ends[0].as_ref()).failed_count()),
+        (vec![1], 0),
+        "nobody needs it"
+    );
+    let notice = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Notice).expect("isend");
+    assert_eq!(
+        ends[0].outcome(notice).expect("test").expect("over").status,
+        DTL_ERROR_RANK_FAILURE
+    );
+    assert_eq!(liveness(ends[0].as_ref()).failed_count(), 0, "nobody needs a notice to arrive");
+    let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
+    assert_eq!(ends[0].outcome(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
+    assert_eq!(liveness(ends[2].as_ref()).failed_count(), 1);
+}
+
+#[test]
+fn parts_are_found_by_their_keys_while_somebody_has_them() {
+    let ranks = threads(2);
+    let offer =
+        |rank: usize, what| shared(ranks[rank].as_ref()).offer_part(what).expect("provided");
+    let fresh = offer(0, Offer::Fresh(1000)).expect("memory");
+    let mine = buffer(b"program");
+    let own = offer(1, Offer::Own(mine.region())).expect("memory");
+    assert_eq!(
+        (own.region(), fresh.region().len(), fresh.words().len()),
+        (mine.region(), 1000, PART_WORDS)
+    );
+    fresh.words()[PART_WORDS - 1].store(5, Ordering::Relaxed);
+    let found = shared(ranks[1].as_ref()).find_part(0, fresh.key()).expect("there");
+    assert_eq!((found.region(), found.key()), (fresh.region(), fresh.key()));
+    assert_eq!(found.words()[PART_WORDS - 1].load(Ordering::Relaxed), 5);
+    let (key, [number, check]) = (fresh.key(), own.key());
+    for (rank, wrong) in [(0, own.key()), (1, [number, check + 8]), (1, [77, check]), (1, [0, 0])] {
+        assert_eq!(
+            shared(ranks[0].as_ref()).find_part(rank, wrong).err().expect("wrong").status(),
+            DTL_ERROR_NOT_FOUND
+        );
+    }
+    drop(fresh);
+    assert!(shared(ranks[1].as_ref()).find_part(0, key).is_ok(), "one still has it");
+    drop(found);
+    assert_eq!(
+        shared(ranks[1].as_ref()).find_part(0, key).err().expect("gone").status(),
+        DTL_ERROR_NOT_FOUND
+    );
+    for len in [usize::MAX, usize::MAX - 4096, 1 << 60] {
+        let error = offer(0, Offer::Fresh(len)).err().expect("too much");
+        assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY);
+    }
+}

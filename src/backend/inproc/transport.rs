@@ -1,0 +1,476 @@
+//! Messages between ranks of one process: one copy, from the sender's buffer to the receiver's.
+//!
+//! Each rank has a side: its operations, the receives it has posted, the messages that came for it,
+//! and a lock over these. No call holds two sides' locks, so there is no order to keep and ranks
+//! that have nothing to do with each other never meet.
+//!
+//! Whoever comes second, sender or receiver, copies. Small messages are copied under the receiver's
+//! lock. A large one is copied under no lock at all: matching it takes the receive out of the
+//! posted ones (or the message out of the unexpected or probed ones), so `cancel` finds neither and
+//! withdraws neither, and both operations stay unfinished until the copy is done. By the
+//! transport's contract an unfinished operation's buffer is valid, hence both are; a wait that is
+//! given up withdraws its operation first and so waits for the copy.
+
+use super::coll_mailbox::Boards;
+use super::rank_state::{Message, Operation, Side, State, canceled, failed, found, received, sent};
+use super::shared_region::Parts;
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::backend::coll_mailbox::Places;
+use crate::backend::match_queues;
+use crate::backend::peer_map::BYTES_PER_RANK;
+use crate::error::{Result, fail};
+use crate::runtime::component::{
+    Board, Done, Groups, Liveness, Matched, Member, Offer, OpId, Part, PartKey, Properties,
+    RecvMode, Selector, SendMode, SharedMemory, Transport, Wakeup, poll_of,
+};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::os::hwinfo;
+use crate::sys::sync::lock::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+/// Messages up to this size are copied when nobody waits for them, and their sends are over.
+pub(super) const EAGER: usize = 4096;
+
+/// Endpoints of `count` ranks that live in this process, in the order of their ranks.
+pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
+    let ranks = usize::try_from(count).unwrap_or(0);
+    check_room(ranks)?;
+    let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
+    let is_crowded = ranks > hwinfo::affinity().len();
+    let properties = |rank| Properties {
+        needs_progress: false,
+        is_one_node: true,
+        is_oversubscribed: Some(is_crowded),
+        ..Properties::new(rank, count, "copies within this process")
+    };
+    let boards = Boards::new(ranks);
+    let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
+    let fabric = Arc::new(Fabric { size: count, sides, blamed, boards, parts });
+    let endpoint = |rank| Endpoint {
+        rank,
+        fabric: Arc::clone(&fabric),
+        places: Mutex::default(),
+        properties: properties(rank),
+    };
+    Ok((0..count).map(endpoint).collect())
+}
+
+/// Each rank has a table of all others. Thousands of ranks need so much that a limit of this
+/// process may be in the way. All of it is requested at once, so that a failure has its own text.
+fn check_room(ranks: usize) -> Result<()> {
+    let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<Side>());
+    if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {bytes} bytes for the tables of {ranks} ranks");
+    }
+    Ok(())
+}
+
+/// One rank's end.
+pub(super) struct Endpoint {
+    rank: i32,
+    fabric: Arc<Fabric>,
+    places: Mutex<Places>,
+    properties: Properties,
+}
+
+struct Fabric {
+    size: i32,
+    sides: Vec<Side>,
+    /// How many ranks that left have made an operation fail.
+    blamed: AtomicUsize,
+    boards: Boards,
+    parts: Parts,
+}
+
+/// What became of a small message.
+#[derive(PartialEq, Eq)]
+enum Small {
+    Delivered,
+    /// There is no memory for it, or its receiver has left.
+    NotTaken,
+}
+
+impl Fabric {
+    fn side(&self, rank: i32) -> Result<&Side> {
+        match usize::try_from(rank).ok().and_then(|rank| self.sides.get(rank)) {
+            Some(side) => Ok(side),
+            None => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.size - 1),
+        }
+    }
+
+    /// The ranks and their sides.
+    fn all(&self) -> impl Iterator<Item = (i32, &Side)> {
+        (0..self.size).zip(&self.sides)
+    }
+
+    /// Notes that a rank that left was still needed.
+    fn blame(&self, side: &Side) {
+        if !side.blamed.swap(true, Ordering::Relaxed) {
+            self.blamed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Endpoint {
+    fn own(&self) -> Result<&Side> {
+        self.fabric.side(self.rank)
+    }
+
+    fn send_small(&self, target: &Side, data: Region, word: u64) -> Small {
+        let mut state = target.state.lock();
+        if target.has_left() {
+            return Small::NotTaken;
+        }
+        if let Some(posted) = state.matcher.take_posted(self.rank, word) {
+            if let Some(&Operation::Receive { into, .. }) = state.operations.get(posted) {
+                target.finish_locked(&mut state, posted, received(into, data, self.rank, word));
+            }
+            return Small::Delivered;
+        }
+        let Some(copy) = Scratch::copy_of(data) else { return Small::NotTaken };
+        state.matcher.arrive(self.rank, word, Message::Copied(copy));
+        target.wake(&mut state);
+        Small::Delivered
+    }
+
+    /// Copies into the posted receive, or lends the bytes to the receive to come.
+    fn send_large(
+        &self,
+        target: &Side,
+        data: Region,
+        word: u64,
+        (id, mode): (OpId, SendMode),
+    ) -> Result<()> {
+        let mut state = target.state.lock();
+        if target.has_left() {
+            drop(state);
+            return self.send_to_nobody(target, word, (id, mode));
+        }
+        let Some(posted) = state.matcher.take_posted(self.rank, word) else {
+            state.matcher.arrive(self.rank, word, Message::Lent(data, id));
+            target.wake(&mut state);
+            return Ok(());
+        };
+        let receive = state.operations.get_mut(posted);
+        let into = match receive.map(|place| std::mem::replace(place, Operation::Filling)) {
+            Some(Operation::Receive { into, .. }) => into,
+            _ => Region::EMPTY,
+        };
+        drop(state);
+        // Neither can be withdrawn now, so both buffers are valid: see the module's text.
+        target.finish(posted, received(into, data, self.rank, word));
+        self.own()?.finish(id, sent(self.rank, word, data));
+        Ok(())
+    }
+
+    /// Ends a send to a rank that has left.
+    fn send_to_nobody(&self, target: &Side, word: u64, (id, mode): (OpId, SendMode)) -> Result<()> {
+        // Else a question to a rank that left after its part would fail a collective that goes
+        // well.
+        if mode != SendMode::Notice {
+            self.fabric.blame(target);
+        }
+        self.own()?.finish(id, failed(self.rank, word));
+        Ok(())
+    }
+
+    fn named(&self, select: Selector) -> Result<Option<&Side>> {
+        if select.source == DTL_ANY_SOURCE {
+            Ok(None)
+        } else {
+            self.fabric.side(select.source).map(Some)
+        }
+    }
+
+    /// No message is there; whether one can still come.
+    fn nothing_from<T>(&self, source: Option<&Side>) -> Result<Option<T>> {
+        let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
+        self.fabric.blame(source);
+        fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "no message is left from a rank that has left the communicator"
+        )
+    }
+
+    /// Ends a receive (`Operation::Receive` under `id`) with a message, and the send if that waits
+    /// for it.
+    fn give(
+        &self,
+        own: &Side,
+        mut state: MutexGuard<'_, State>,
+        id: OpId,
+        message: match_queues::Message<Message>,
+    ) -> Result<()> {
+        let Some(&Operation::Receive { into, .. }) = state.operations.get(id) else {
+            return Ok(());
+        };
+        match message.what {
+            Message::Copied(copy) => {
+                let done = received(into, copy.region(), message.source, message.word);
+                own.finish_locked(&mut state, id, done);
+            }
+            Message::Lent(bytes, send) => {
+                if let Some(operation) = state.operations.get_mut(id) {
+                    *operation = Operation::Filling;
+                }
+                drop(state);
+                // Neither can be withdrawn now, so both buffers are valid: see the module's text.
+                own.finish(id, received(into, bytes, message.source, message.word));
+                let done = sent(message.source, message.word, bytes);
+                self.fabric.side(message.source)?.finish(send, done);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what other ranks want of this one. Messages that were copied stay receivable.
+    fn end_others(&self) {
+        let mut was_needed = false;
+        for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
+            let mut state = side.state.lock();
+            state
+                .matcher
+                .retain_unexpected(self.rank, |message| matches!(message, Message::Copied(_)));
+            for receive in state.matcher.take_posted_from(self.rank) {
+                was_needed = true;
+                side.finish_locked(&mut state, receive, failed(self.rank, 0));
+            }
+        }
+        if let (true, Ok(own)) = (was_needed, self.own()) {
+            self.fabric.blame(own);
+        }
+    }
+}
+
+impl Transport for Endpoint {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn groups(&self) -> Groups<'_> {
+        Groups {
+            liveness: Some(self),
+            shared_memory: Some(self),
+            wakeup: Some(self),
+            ..Groups::NONE
+        }
+    }
+
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
+        let (target, own) = (self.fabric.side(dest)?, self.own()?);
+        let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
+        if is_small && self.send_small(target, data, word) == Small::Delivered {
+            return Ok(OpId::COMPLETED);
+        }
+        // To a rank that has left; and what there was no memory for is lent, as large messages are.
+        // First the operation: whoever takes the message ends it, perhaps at once.
+        let id = own.state.lock().operations.add(Operation::Send { dest })?;
+        self.send_large(target, data, word, (id, mode))?;
+        Ok(id)
+    }
+
+    fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
+        let named = self.named(select)?;
+        let own = self.own()?;
+        let mut state = own.state.lock();
+        let id = state.operations.add(Operation::Receive { into: data, source: select.source })?;
+        let Some(message) = state.matcher.take_unexpected(&select) else {
+            match named {
+                // A rank marks itself as left before it looks for receives here, under this lock.
+                Some(source) if source.has_left() => {
+                    own.finish_locked(&mut state, id, failed(select.source, 0));
+                    self.fabric.blame(source);
+                }
+                _ => state.matcher.post(select, id),
+            }
+            return Ok(id);
+        };
+        self.give(own, state, id, message)?;
+        Ok(id)
+    }
+
+    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+        let source = self.named(select)?;
+        let state = self.own()?.state.lock();
+        match state.matcher.peek(&select) {
+            Some(message) => Ok(Some(found(message))),
+            None => self.nothing_from(source),
+        }
+    }
+
+    fn take(&self, select: Selector) -> Result<Option<Matched>> {
+        let source = self.named(select)?;
+        let mut state = self.own()?.state.lock();
+        let Some(done) = state.matcher.peek(&select).map(found) else {
+            return self.nothing_from(source);
+        };
+        let message = state.operations.add(Operation::Done(done))?;
+        if let Some(taken) = state.matcher.take_unexpected(&select) {
+            if let Some(place) = state.operations.get_mut(message) {
+                *place = Operation::Taken(taken);
+            }
+        }
+        Ok(Some(Matched { message, done }))
+    }
+
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+        let own = self.own()?;
+        let mut state = own.state.lock();
+        let taken = match state.operations.get_mut(message) {
+            Some(place @ Operation::Taken(_)) => {
+                std::mem::replace(place, Operation::Receive { into: data, source: DTL_ANY_SOURCE })
+            }
+            Some(place @ &mut Operation::Withdrawn(done)) => {
+                *place = Operation::Done(done);
+                return Ok(message);
+            }
+            _ => {
+                return fail!(
+                    DTL_ERROR_INVALID_HANDLE,
+                    "message {:#x} was received or never taken",
+                    message.0
+                );
+            }
+        };
+        if let Operation::Taken(taken) = taken {
+            self.give(own, state, message, taken)?;
+        }
+        Ok(message)
+    }
+
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut test = || -> Result<bool> {
+            let operations = &mut self.own()?.state.lock().operations;
+            match operations.get(op) {
+                None => {
+                    fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0)
+                }
+                Some(&Operation::Done(done)) => {
+                    operations.remove(op);
+                    *told = done;
+                    Ok(true)
+                }
+                Some(_) => Ok(false),
+            }
+        };
+        poll_of(test())
+    }
+
+    /// There is nothing to move: who starts the second half of a message ends it.
+    fn progress(&self) {}
+
+    fn cancel(&self, op: OpId) -> Result<()> {
+        let own = self.own()?;
+        let done = canceled(self.rank, 0);
+        let mut state = own.state.lock();
+        let dest = match state.operations.get(op) {
+            Some(&Operation::Receive { source, .. }) => {
+                if state.matcher.withdraw(source, &op) {
+                    own.finish_locked(&mut state, op, done);
+                }
+                return Ok(());
+            }
+            Some(&Operation::Send { dest }) => dest,
+            Some(_) | None => return Ok(()),
+        };
+        drop(state);
+        if self.fabric.side(dest)?.withdraw(self.rank, op) {
+            own.finish(op, done);
+        }
+        Ok(())
+    }
+
+    /// Leaves: what can no longer complete ends with RANK_FAILURE.
+    fn close(&self) -> Result<()> {
+        let own = self.own()?;
+        let mut state = own.state.lock();
+        if own.left.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // Nobody will receive these.
+        let everything = Selector { source: DTL_ANY_SOURCE, word: 0, ignore: u64::MAX };
+        let mut lost = Vec::new();
+        while let Some(message) = state.matcher.take_unexpected(&everything) {
+            if let Message::Lent(_, send) = message.what {
+                lost.push((message.source, message.word, send));
+            }
+        }
+        drop(state);
+        for (source, word, send) in lost.into_iter().filter(|(source, ..)| *source != self.rank) {
+            self.fabric.blame(own);
+            self.fabric.side(source)?.finish(send, failed(source, word));
+        }
+        self.end_others();
+        Ok(())
+    }
+}
+
+impl Liveness for Endpoint {
+    fn failed_ranks(&self) -> Vec<i32> {
+        self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
+    }
+
+    /// A rank that left after its part is no failure; one that an operation still needed is, and
+    /// then also for ranks that wait for it only through others.
+    fn failed_count(&self) -> usize {
+        self.fabric.blamed.load(Ordering::Relaxed)
+    }
+}
+
+impl SharedMemory for Endpoint {
+    fn reserve_place(&self) -> Option<u32> {
+        let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(Side::has_left);
+        self.fabric.boards.reserve(&mut self.places.lock(), has_left)
+    }
+
+    fn release_place(&self, place: u32) {
+        self.places.lock().release(place);
+    }
+
+    fn board(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn Board>>> {
+        let own = self.rank.unsigned_abs() as usize;
+        self.fabric.boards.open(&mut self.places.lock(), own, context, members)
+    }
+
+    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
+        Some(self.fabric.parts.offer(self.rank, offer))
+    }
+
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
+        self.fabric.parts.find(rank, key)
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.fabric.side(rank).is_ok_and(Side::has_left)
+    }
+
+    /// A rank that leaves ends itself what others want of it.
+    fn look_around(&self) {}
+
+    /// Messages are put where they are received by those who send them.
+    fn catch_up(&self, _rank: i32) {}
+}
+
+impl Wakeup for Endpoint {
+    fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
+        let Ok(own) = self.own() else { return false };
+        let mut state = own.state.lock();
+        if state.events == *seen {
+            state.sleepers += 1;
+            state = own.woken.wait_for(state, limit);
+            state.sleepers -= 1;
+        }
+        *seen = state.events;
+        true
+    }
+}

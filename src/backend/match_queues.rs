@@ -1,0 +1,463 @@
+//! Which receive takes which message: posted receives and unexpected messages of one rank.
+//!
+//! It handles orders, not bytes: `P` is the transport's record of a posted receive, `U` its record
+//! of an unexpected message. Messages of one source are matched in the order in which they arrived,
+//! receives in the order in which they were posted. No more is needed for "never overtake".
+
+use super::peer_map::Sparse;
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::runtime::component::Selector;
+use std::collections::VecDeque;
+
+/// Posted receives and unexpected messages of one rank. It has queues per source, so a receive that
+/// names its source never looks at others' messages. Serial numbers order entries of different
+/// sources. A source's queues are made with its first message or receive.
+pub struct Matcher<P, U> {
+    sources: Sparse<Queues<P, U>>,
+    posted_any: VecDeque<Posted<P>>,
+    next: u64,
+}
+
+/// What there is of one source.
+struct Queues<P, U> {
+    posted: VecDeque<Posted<P>>,
+    unexpected: VecDeque<Message<U>>,
+}
+
+impl<P, U> Matcher<P, U> {
+    /// Memory of a source that something came from, without what waits.
+    pub const SOURCE_BYTES: usize = size_of::<Queues<P, U>>();
+}
+
+impl<P, U> Default for Queues<P, U> {
+    fn default() -> Self {
+        Queues { posted: VecDeque::new(), unexpected: VecDeque::new() }
+    }
+}
+
+/// A receive with its place in the order of receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Posted<P> {
+    serial: u64,
+    /// What it takes.
+    pub select: Selector,
+    /// What the transport keeps of it.
+    pub what: P,
+}
+
+/// An unexpected message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Message<U> {
+    serial: u64,
+    /// Who sent it.
+    pub source: i32,
+    /// Its match word.
+    pub word: u64,
+    /// What the transport keeps of it.
+    pub what: U,
+}
+
+impl<P: PartialEq, U> Matcher<P, U> {
+    /// For messages of `ranks` sources.
+    #[must_use]
+    pub fn new(ranks: usize) -> Self {
+        Matcher { sources: Sparse::new(ranks), posted_any: VecDeque::new(), next: 0 }
+    }
+
+    #[inline]
+    fn queues(&self, source: i32) -> Option<&Queues<P, U>> {
+        self.sources.get(usize::try_from(source).ok()?)
+    }
+
+    #[inline]
+    fn queues_mut(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
+        self.sources.get_mut(usize::try_from(source).ok()?)
+    }
+
+    /// The queues of a source that has something now.
+    #[inline]
+    fn make_queues(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
+        self.sources.make(usize::try_from(source).ok()?)
+    }
+
+    /// The receives that name this source (or any); `None`: there never were any.
+    #[inline]
+    fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<Posted<P>>> {
+        match source {
+            DTL_ANY_SOURCE => Some(&mut self.posted_any),
+            source => self.queues_mut(source).map(|queues| &mut queues.posted),
+        }
+    }
+
+    #[inline]
+    fn serial(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Queues a receive; call [`Matcher::take_unexpected`] first.
+    #[inline]
+    pub fn post(&mut self, select: Selector, what: P) {
+        let posted = self.place(select, what);
+        self.put(posted);
+    }
+
+    /// Gives a receive its place in the order, without queueing it.
+    #[inline]
+    pub fn place(&mut self, select: Selector, what: P) -> Posted<P> {
+        Posted { serial: self.serial(), select, what }
+    }
+
+    /// Queues a receive at the place that it was given; call [`Matcher::take_unexpected`] first.
+    #[inline]
+    pub fn put(&mut self, posted: Posted<P>) {
+        let queue = match posted.select.source {
+            DTL_ANY_SOURCE => Some(&mut self.posted_any),
+            source => self.make_queues(source).map(|queues| &mut queues.posted),
+        };
+        let Some(queue) = queue else { return };
+        if queue.back().is_none_or(|last| last.serial < posted.serial) {
+            queue.push_back(posted);
+        } else {
+            let later = queue.iter().rev().take_while(|other| other.serial > posted.serial).count();
+            queue.insert(queue.len() - later, posted);
+        }
+    }
+
+    /// Where the first receive that takes this message is.
+    #[inline]
+    fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
+        let first = |queue: &VecDeque<Posted<P>>| {
+            let front = queue.front()?;
+            if front.select.takes(source, word) {
+                return Some((front.serial, 0));
+            }
+            later_posted(queue, source, word)
+        };
+        let named = self.queues(source).and_then(|queues| first(&queues.posted));
+        match (named, first(&self.posted_any)) {
+            (Some((a, index)), Some((b, _))) if a < b => Some((false, index)),
+            (_, Some((_, index))) => Some((true, index)),
+            (Some((_, index)), None) => Some((false, index)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether there is a receive that takes a message of any source.
+    #[must_use]
+    pub fn waits_for_any(&self) -> bool {
+        !self.posted_any.is_empty()
+    }
+
+    /// Whether there is neither a receive that a message of this source may belong to, nor a
+    /// message of it.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self, source: i32) -> bool {
+        let is_empty =
+            |queues: &Queues<P, U>| queues.posted.is_empty() && queues.unexpected.is_empty();
+        self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
+    }
+
+    /// Whether a receive waits for this message.
+    #[must_use]
+    pub fn is_wanted(&self, source: i32, word: u64) -> bool {
+        self.find_posted(source, word).is_some()
+    }
+
+    /// Takes the receive that this message belongs to.
+    #[inline]
+    pub fn take_posted(&mut self, source: i32, word: u64) -> Option<P> {
+        self.take_placed(source, word).map(|posted| posted.what)
+    }
+
+    /// Takes the receive that this message belongs to, with its place: [`Matcher::put`] puts it
+    /// back if the message does not come after all.
+    #[inline]
+    pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
+        let (any, index) = self.find_posted(source, word)?;
+        take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
+    }
+
+    /// Queues a message; call [`Matcher::take_posted`] first.
+    pub fn arrive(&mut self, source: i32, word: u64, what: U) {
+        let message = Message { serial: self.serial(), source, word, what };
+        if let Some(queues) = self.make_queues(source) {
+            queues.unexpected.push_back(message);
+        }
+    }
+
+    /// Where the message that this receive gets is: the first that arrived among those it takes.
+    #[inline]
+    fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
+        let first = |queues: &Queues<P, U>| {
+            let queue = &queues.unexpected;
+            let found = queue.iter().position(|message| select.takes(message.source, message.word));
+            found.and_then(|index| {
+                queue.get(index).map(|message| (message.serial, message.source, index))
+            })
+        };
+        let found = if select.source == DTL_ANY_SOURCE {
+            self.sources.values().filter_map(first).min_by_key(|(serial, ..)| *serial)
+        } else {
+            self.queues(select.source).and_then(first)
+        };
+        found.map(|(_, source, index)| (source, index))
+    }
+
+    /// The message that this receive would get; it stays.
+    #[must_use]
+    pub fn peek(&self, select: &Selector) -> Option<&Message<U>> {
+        let (source, index) = self.find_unexpected(select)?;
+        self.queues(source)?.unexpected.get(index)
+    }
+
+    /// Takes the message that this receive gets.
+    #[inline]
+    pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
+        let (source, index) = self.find_unexpected(select)?;
+        take(&mut self.queues_mut(source)?.unexpected, index)
+    }
+
+    /// Withdraws a posted receive that names this source (or any); false if it is not (or no more)
+    /// posted.
+    pub fn withdraw(&mut self, source: i32, what: &P) -> bool {
+        let Some(queue) = self.posted_mut(source) else { return false };
+        let index = queue.iter().position(|posted| posted.what == *what);
+        index.and_then(|index| queue.remove(index)).is_some()
+    }
+
+    /// Takes all receives that name this source, in order.
+    pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
+        let queue = self
+            .queues_mut(source)
+            .map(|queues| std::mem::take(&mut queues.posted))
+            .unwrap_or_default();
+        queue.into_iter().map(|posted| posted.what).collect()
+    }
+
+    /// Drops the unexpected messages of a source for which `keep` returns false.
+    pub fn retain_unexpected(&mut self, source: i32, keep: impl Fn(&U) -> bool) {
+        if let Some(queues) = self.queues_mut(source) {
+            queues.unexpected.retain(|message| keep(&message.what));
+        }
+    }
+
+    /// Takes the unexpected message of a source that `is` recognises.
+    pub fn remove_unexpected(
+        &mut self,
+        source: i32,
+        is: impl Fn(&U) -> bool,
+    ) -> Option<Message<U>> {
+        let queue = &mut self.queues_mut(source)?.unexpected;
+        let index = queue.iter().position(|message| is(&message.what))?;
+        queue.remove(index)
+    }
+}
+
+/// The first receive that takes this message, and its serial number, where it is not the first of
+/// all.
+#[inline(never)]
+fn later_posted<P>(queue: &VecDeque<Posted<P>>, source: i32, word: u64) -> Option<(u64, usize)> {
+    let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
+    found.map(|(index, posted)| (posted.serial, index))
+}
+
+/// Takes one out of a queue: mostly the first.
+#[inline]
+fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
+    if index == 0 { queue.pop_front() } else { queue.remove(index) }
+}
+
+#[cfg(test)]
+pub(crate) mod oracle {
+    use super::Selector;
+
+    /// The oracle: two plain lists, searched from the front.
+    #[derive(Default)]
+    pub(crate) struct Naive {
+        pub(crate) posted: Vec<(Selector, u32)>,
+        pub(crate) arrived: Vec<(i32, u64, u32)>,
+    }
+
+    impl Naive {
+        /// The message that a receive would get.
+        pub(crate) fn peek(&self, select: Selector) -> Option<(i32, u64, u32)> {
+            self.arrived.iter().copied().find(|(source, word, _)| select.takes(*source, *word))
+        }
+
+        pub(crate) fn message(&mut self, source: i32, word: u64, id: u32) -> Option<(u32, u32)> {
+            let index = self.posted.iter().position(|(select, _)| select.takes(source, word));
+            if index.is_none() {
+                self.arrived.push((source, word, id));
+            }
+            index.map(|index| (self.posted.remove(index).1, id))
+        }
+
+        pub(crate) fn receive(&mut self, select: Selector, id: u32) -> Option<(u32, u32)> {
+            let index =
+                self.arrived.iter().position(|(source, word, _)| select.takes(*source, *word));
+            if index.is_none() {
+                self.posted.push((select, id));
+            }
+            index.map(|index| (id, self.arrived.remove(index).2))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::oracle::Naive;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn select(source: i32, word: u64, ignore: u64) -> Selector {
+        Selector { source, word, ignore }
+    }
+
+    #[test]
+    fn asking_after_a_silent_source_makes_no_queues() {
+        let mut matcher = Matcher::<u32, u32>::new(100_000);
+        let made = |matcher: &Matcher<u32, u32>| matcher.sources.values().count();
+        assert_eq!(matcher.peek(&select(77, 1, 0)), None);
+        assert!(!matcher.is_wanted(78, 1) && matcher.take_posted_from(79).is_empty());
+        assert!(!matcher.withdraw(80, &6));
+        assert_eq!(made(&matcher), 0);
+        matcher.arrive(77, 1, 5);
+        matcher.post(select(78, 1, 0), 6);
+        assert_eq!(made(&matcher), 2);
+        assert_eq!(matcher.take_unexpected(&select(77, 1, 0)).map(|message| message.what), Some(5));
+        assert_eq!(matcher.take_posted(78, 1), Some(6));
+        matcher.arrive(77, 1, 7);
+        assert_eq!(made(&matcher), 2, "queues are kept");
+    }
+
+    #[test]
+    fn what_waits_for_a_source_or_came_from_it_keeps_it_from_being_idle() {
+        let mut matcher = Matcher::<u32, u32>::new(3);
+        assert!(matcher.is_idle(1));
+        matcher.post(select(DTL_ANY_SOURCE, 5, 0), 1);
+        assert!(!matcher.is_idle(1), "a receive from any rank may take its message");
+        assert_eq!(matcher.take_posted(2, 5), Some(1));
+        matcher.post(select(1, 5, 0), 2);
+        assert!(!matcher.is_idle(1) && matcher.is_idle(2));
+        assert_eq!(matcher.take_posted(1, 5), Some(2));
+        matcher.arrive(1, 6, 7);
+        assert!(!matcher.is_idle(1) && matcher.is_idle(2));
+    }
+
+    #[test]
+    fn receives_match_in_the_order_posted_across_named_and_any() {
+        let mut matcher = Matcher::<u32, ()>::new(2);
+        matcher.post(select(DTL_ANY_SOURCE, 5, 0), 1);
+        matcher.post(select(1, 5, 0), 2);
+        matcher.post(select(DTL_ANY_SOURCE, 5, 0), 3);
+        assert_eq!(matcher.take_posted(1, 6), None);
+        assert_eq!(matcher.take_posted(1, 5), Some(1));
+        assert_eq!(matcher.take_posted(1, 5), Some(2));
+        assert_eq!(matcher.take_posted(0, 5), Some(3));
+        assert!(!matcher.is_wanted(0, 5));
+    }
+
+    #[test]
+    fn messages_match_in_the_order_arrived_and_masks_count() {
+        let mut matcher = Matcher::<u32, char>::new(3);
+        matcher.arrive(2, 0x10, 'a');
+        matcher.arrive(1, 0x11, 'b');
+        matcher.arrive(2, 0x11, 'c');
+        let any = select(DTL_ANY_SOURCE, 0x11, 0);
+        assert_eq!(matcher.take_unexpected(&any).map(|m| (m.source, m.what)), Some((1, 'b')));
+        let masked = select(DTL_ANY_SOURCE, 0, 0xFF);
+        assert_eq!(matcher.take_unexpected(&masked).map(|m| (m.word, m.what)), Some((0x10, 'a')));
+        assert_eq!(matcher.take_unexpected(&select(1, 0x11, 0)), None);
+        assert_eq!(matcher.take_unexpected(&select(2, 0x11, 0)).map(|m| m.what), Some('c'));
+    }
+
+    #[test]
+    fn withdrawal_and_failure() {
+        let mut matcher = Matcher::<u32, u8>::new(2);
+        matcher.post(select(0, 1, 0), 1);
+        matcher.post(select(0, 1, 0), 2);
+        matcher.post(select(DTL_ANY_SOURCE, 1, 0), 3);
+        assert!(
+            !matcher.withdraw(1, &1) && !matcher.withdraw(DTL_ANY_SOURCE, &1),
+            "it names rank 0"
+        );
+        assert!(matcher.withdraw(0, &1) && !matcher.withdraw(0, &1));
+        assert_eq!(matcher.take_posted_from(0), [2]);
+        assert!(!matcher.withdraw(0, &3) && matcher.withdraw(DTL_ANY_SOURCE, &3));
+        matcher.arrive(0, 1, 7);
+        matcher.arrive(0, 1, 8);
+        matcher.retain_unexpected(0, |&what| what != 7);
+        assert_eq!(matcher.remove_unexpected(0, |&what| what == 7).map(|m| m.what), None);
+        assert_eq!(matcher.remove_unexpected(0, |&what| what == 8).map(|m| m.what), Some(8));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Message(i32, u64),
+        Receive(i32, u64, u64),
+        Withdraw(u32),
+        PutBack(i32, u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let source = prop_oneof![Just(DTL_ANY_SOURCE), 0..3_i32];
+        prop_oneof![
+            4 => (0..3_i32, 0..4_u64).prop_map(|(source, word)| Step::Message(source, word)),
+            4 => (source, 0..4_u64, 0..4_u64).prop_map(|(s, word, ignore)| Step::Receive(s, word,
+                ignore)),
+            1 => (0..3_i32, 0..4_u64).prop_map(|(source, word)| Step::PutBack(source, word)),
+            1 => (0..200_u32).prop_map(Step::Withdraw),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_two_plain_lists(steps in proptest::collection::vec(step(), 0..200)) {
+            let mut matcher = Matcher::<u32, u32>::new(3);
+            let mut naive = Naive::default();
+            for (id, step) in (0_u32..).zip(steps) {
+                match step {
+                    Step::Message(source, word) => {
+                        let wanted = matcher.is_wanted(source, word);
+                        let got = matcher.take_posted(source, word).map(|posted| (posted, id));
+                        prop_assert_eq!(wanted, got.is_some());
+                        if got.is_none() {
+                            matcher.arrive(source, word, id);
+                        }
+                        prop_assert_eq!(got, naive.message(source, word, id));
+                    }
+                    Step::Receive(source, word, ignore) => {
+                        let select = select(source, word, ignore);
+                        let seen = matcher.peek(&select).map(|m| (m.source, m.word, m.what));
+                        prop_assert_eq!(seen, naive.peek(select));
+                        let got = matcher.take_unexpected(&select).map(|message| (id,
+                            message.what));
+                        if got.is_none() {
+                            matcher.post(select, id);
+                        }
+                        prop_assert_eq!(got, naive.receive(select, id));
+                    }
+                    Step::PutBack(source, word) => {
+                        let taken = matcher.take_placed(source, word);
+                        let first = naive.posted.iter().find(|(select, _)| select.takes(source,
+                            word));
+                        prop_assert_eq!(taken.map(|posted| posted.what), first.map(|(_, id)| *id));
+                        taken.into_iter().for_each(|posted| matcher.put(posted));
+                    }
+                    Step::Withdraw(id) => {
+                        let found = naive.posted.iter().position(|(_, posted)| *posted == id);
+                        let source = found.map(|index| naive.posted.remove(index).0.source);
+                        for other in [DTL_ANY_SOURCE, 0, 1, 2].into_iter()
+                            .filter(|other| Some(*other) != source) {
+                            prop_assert!(!matcher.withdraw(other, &id));
+                        }
+                        let withdrawn = source.is_some_and(|source| matcher.withdraw(source, &id));
+                        prop_assert_eq!(withdrawn, source.is_some());
+                    }
+                }
+            }
+        }
+    }
+}

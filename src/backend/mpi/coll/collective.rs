@@ -1,0 +1,405 @@
+//! MPI's own collectives: the arguments of ours in MPI's terms.
+//!
+//! Data that is only moved travels as bytes. Blocks of different sizes become counts and
+//! displacements from the first of them in memory. What `int` does not count is in `large_count`.
+
+use super::large_count;
+use super::reduce_op;
+use crate::backend::mpi::ids::id_of;
+use crate::backend::mpi::library::functions::{Count, Handle};
+use crate::backend::mpi::message::{self, Bytes};
+use crate::backend::mpi::op_extras::Odd;
+use crate::backend::mpi::transport::Endpoint;
+use crate::error::{Result, fail};
+use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
+use crate::runtime::comm::types::Reduction;
+use crate::runtime::component::{Named, NativeCollectives, OpId, Reductions, Transport};
+use crate::sys::memory::buf::{Addr, Region, Scratch};
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+/// Most bytes or elements that MPI's older counts hold.
+pub(in crate::backend::mpi) const MOST: usize = c_int::MAX as usize;
+
+/// Whether MPI's counts hold it. All ranks must decide alike, so only arguments that are equal on
+/// all ranks count. The sizes of different blocks are not known on every rank; those collectives
+/// find a unit in which their counts fit.
+fn takes(endpoint: &Endpoint, args: &CollArgs) -> bool {
+    let is_various = args.row.is_varied() && !args.row.reduces;
+    let has = is_various || bytes(args, endpoint.size) <= MOST || large_count::take(endpoint, args);
+    has && !(endpoint.is_intel && has_empty_block(args))
+}
+
+/// What this rank has to count up to.
+pub(in crate::backend::mpi) fn bytes(args: &CollArgs, size: c_int) -> usize {
+    let ranks = size.unsigned_abs() as usize;
+    let counted = |extent, buffer: &Buffer| match extent {
+        Extent::Nothing => 0,
+        // This rank's own part of such may be in place, where it does not count.
+        _ if args.row.is_varied() => buffer.span(),
+        Extent::All => args.bytes.saturating_mul(ranks),
+        _ => args.bytes,
+    };
+    counted(args.row.send, &args.send).max(counted(args.row.recv, &args.recv))
+}
+
+/// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB
+/// beside it, MPI_Iallgatherv). All ranks pass the same sizes.
+fn has_empty_block(args: &CollArgs) -> bool {
+    args.kind == Kind::Allgatherv && args.recv.ranges().iter().any(|block| block.is_empty())
+}
+
+impl NativeCollectives for Endpoint {
+    fn takes(&self, args: &CollArgs) -> bool {
+        takes(self, args)
+    }
+
+    fn run(&self, args: &CollArgs) -> Option<Result<()>> {
+        let is_large = bytes(args, self.size) > MOST;
+        if (is_large || self.is_intel) && !takes(self, args) {
+            return None;
+        }
+        let _turn = match self.mpi.enter() {
+            Ok(turn) => turn,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut kept = Kept::default();
+        Some(Call { endpoint: self, request: None, kept: &mut kept, is_large }.make(args))
+    }
+
+    fn start(&self, args: &CollArgs) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        let (mut request, mut kept) = (0, Kept::default());
+        let is_large = bytes(args, self.size) > MOST;
+        let mut call =
+            Call { endpoint: self, request: Some(&mut request), kept: &mut kept, is_large };
+        call.make(args)?;
+        if !kept.0.is_empty() {
+            self.odd.add(request, Odd::Keeps(kept));
+        }
+        Ok(id_of(request, false))
+    }
+
+    fn reductions(&self) -> Option<&'static Reductions> {
+        Some(reduce_op::mpis_own(self.mpi))
+    }
+
+    #[unsafe(link_section = ".text.hot.dtl")]
+    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
+        if self.mpi.is_multiple() {
+            self.allreduce_on(from, into, count, by)
+        } else {
+            self.allreduce_with_care(from, into, count, by)
+        }
+    }
+
+    fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>> {
+        self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>)
+    }
+}
+
+/// One call of MPI: the form that waits, or the one that gives a request.
+pub(in crate::backend::mpi) struct Call<'a> {
+    pub(in crate::backend::mpi) endpoint: &'a Endpoint,
+    pub(in crate::backend::mpi) request: Option<&'a mut Handle>,
+    pub(in crate::backend::mpi) kept: &'a mut Kept,
+    /// Whether `int` does not hold its bytes.
+    is_large: bool,
+}
+
+/// What MPI reads until a collective is over.
+#[derive(Default)]
+pub(in crate::backend::mpi) struct Kept(Vec<Item>);
+
+#[allow(dead_code, reason = "read by MPI only")]
+pub(in crate::backend::mpi) enum Item {
+    List(Vec<c_int>),
+    Counts(Vec<Count>),
+    Places(Vec<isize>),
+    Data(Scratch),
+}
+
+impl Kept {
+    /// Its memory does not move with it.
+    pub(in crate::backend::mpi) fn push(&mut self, item: Item) {
+        self.0.push(item);
+    }
+}
+
+/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of
+/// them.
+macro_rules! mpi {
+    ($self:ident, $now:ident, $later:ident $(, $arg:expr)*) => {{
+        let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
+        let code = match $self.request.as_deref_mut() {
+            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
+            // are kept as long; counts fit, by `takes`.
+            None => unsafe { (mpi.call.$now)($($arg,)* comm) },
+            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists
+            // are kept as long; counts fit, by `takes`; the request is a writable word.
+            Some(request) => unsafe { (mpi.call.$later)($($arg,)* comm, request) },
+        };
+        mpi.check(stringify!($now), code)
+    }};
+}
+
+/// Blocks of memory as counts and displacements, in a unit.
+struct Spread {
+    base: *mut c_void,
+    counts: *const c_int,
+    places: *const c_int,
+    unit: Handle,
+    is_made: bool,
+}
+
+impl Call<'_> {
+    fn make(&mut self, args: &CollArgs) -> Result<()> {
+        if self.is_large && large_count::can_be_used(self.endpoint.mpi) {
+            return self.make_large(args);
+        }
+        match (args.kind, &args.reduction) {
+            (Kind::Barrier, _) => mpi!(self, MPI_Barrier, MPI_Ibarrier),
+            (Kind::Bcast, _) => {
+                let (at, count, byte) = (at(args.recv.whole()), count(args.bytes), self.byte());
+                mpi!(self, MPI_Bcast, MPI_Ibcast, at, count, byte, args.root)
+            }
+            (_, Some(by)) => self.reduction(args, by),
+            _ if args.row.is_varied() => self.various_blocks(args),
+            _ => self.equal_blocks(args),
+        }
+    }
+
+    pub(in crate::backend::mpi) fn byte(&self) -> Handle {
+        self.endpoint.mpi.k.byte
+    }
+
+    /// The buffer that may be in place.
+    pub(in crate::backend::mpi) fn own(&self, args: &CollArgs, buffer: &Buffer) -> *mut c_void {
+        if args.in_place { self.endpoint.mpi.k.in_place.ptr() } else { at(buffer.whole()) }
+    }
+
+    fn reduction(&mut self, args: &CollArgs, by: &Reduction) -> Result<()> {
+        let (datatype, op) = reduce_op::pair(self.endpoint.mpi, by)?;
+        let elements = |bytes: usize| count(bytes / args.element());
+        let (n, into) = (elements(args.bytes), at(args.recv.whole()));
+        let from = self.own(args, &args.send);
+        match args.kind {
+            Kind::Reduce => {
+                let (from, root) = (self.reduced_from(args)?, args.root);
+                mpi!(self, MPI_Reduce, MPI_Ireduce, from, into, n, datatype, op, root)
+            }
+            Kind::Allreduce => {
+                mpi!(self, MPI_Allreduce, MPI_Iallreduce, from, into, n, datatype, op)
+            }
+            Kind::Scan => mpi!(self, MPI_Scan, MPI_Iscan, from, into, n, datatype, op),
+            Kind::Exscan => mpi!(self, MPI_Exscan, MPI_Iexscan, from, into, n, datatype, op),
+            _ => {
+                let blocks = self.blocks_of(args);
+                let counts = blocks.iter().map(|block| elements(block.len())).collect();
+                let counts = self.keep(counts);
+                let (from, into) = self.scattered_from(args, &blocks)?;
+                mpi!(
+                    self,
+                    MPI_Reduce_scatter,
+                    MPI_Ireduce_scatter,
+                    from,
+                    into,
+                    counts,
+                    datatype,
+                    op
+                )
+            }
+        }
+    }
+
+    /// What a reduce takes. MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more
+    /// than 2 KiB).
+    pub(in crate::backend::mpi) fn reduced_from(&mut self, args: &CollArgs) -> Result<*mut c_void> {
+        let hides = args.in_place && args.root != 0 && !self.endpoint.mpi.is_open_mpi();
+        if hides { self.copied(args.recv.whole()) } else { Ok(self.own(args, &args.send)) }
+    }
+
+    /// The blocks of a reduce_scatter.
+    pub(in crate::backend::mpi) fn blocks_of(&self, args: &CollArgs) -> Vec<Region> {
+        (0..self.endpoint.size).map(|rank| args.send.block(rank, args.bytes)).collect()
+    }
+
+    /// The two buffers of a reduce_scatter.
+    pub(in crate::backend::mpi) fn scattered_from(
+        &mut self,
+        args: &CollArgs,
+        blocks: &[Region],
+    ) -> Result<(*mut c_void, *mut c_void)> {
+        if args.in_place {
+            return self.scattered_in_place(blocks);
+        }
+        // Empty ones are nowhere.
+        let first = blocks.iter().find(|block| !block.is_empty());
+        Ok((first.map_or(null_mut(), |first| at(*first)), at(args.recv.whole())))
+    }
+
+    /// The two buffers of a reduce_scatter in place. Its data begins where the first block that has
+    /// any does, whoever's that is. MPICH copies a rank's own block to there, and ends the process
+    /// if the two overlap: those are passed as a copy.
+    fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
+        let in_place = self.endpoint.mpi.k.in_place.ptr();
+        let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
+            return Ok((in_place, null_mut()));
+        };
+        let rank = self.endpoint.rank.unsigned_abs() as usize;
+        let before: usize = blocks.iter().take(rank).map(|block| block.len()).sum();
+        let own = blocks.get(rank).map_or(0, |own| own.len());
+        if own <= before || rank == 0 || self.endpoint.mpi.is_open_mpi() {
+            return Ok((in_place, at(*first)));
+        }
+        let all = Region::allocated(first.addr(), blocks.iter().map(|block| block.len()).sum());
+        Ok((self.copied(all)?, at(*first)))
+    }
+
+    /// A copy of data that this MPI does not reduce in place, kept until the collective is over.
+    fn copied(&mut self, data: Region) -> Result<*mut c_void> {
+        let Some(copy) = Scratch::new(data.len()) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {} bytes for a reduction in place",
+                data.len()
+            );
+        };
+        copy.region().copy_from(data);
+        let from = copy.region().addr().ptr();
+        self.kept.push(Item::Data(copy));
+        Ok(from)
+    }
+
+    fn equal_blocks(&mut self, args: &CollArgs) -> Result<()> {
+        let (byte, n, root) = (self.byte(), count(args.bytes), args.root);
+        let (from, into) = (self.own(args, &args.send), at(args.recv.whole()));
+        match args.kind {
+            Kind::Gather => mpi!(self, MPI_Gather, MPI_Igather, from, n, byte, into, n, byte, root),
+            Kind::Scatter => {
+                let (from, into) = (at(args.send.whole()), self.own(args, &args.recv));
+                mpi!(self, MPI_Scatter, MPI_Iscatter, from, n, byte, into, n, byte, root)
+            }
+            Kind::Allgather => {
+                mpi!(self, MPI_Allgather, MPI_Iallgather, from, n, byte, into, n, byte)
+            }
+            Kind::Alltoall => mpi!(self, MPI_Alltoall, MPI_Ialltoall, from, n, byte, into, n, byte),
+            other => fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of one size"),
+        }
+    }
+
+    /// Those with a block for each rank on one side and this rank's own part on the other.
+    fn various_blocks(&mut self, args: &CollArgs) -> Result<()> {
+        let (blocks, own) = match args.kind {
+            Kind::Gatherv | Kind::Allgatherv => (&args.recv, &args.send),
+            Kind::Scatterv => (&args.send, &args.recv),
+            Kind::Alltoallv => return self.alltoallv(args),
+            other => return fail!(DTL_ERROR_INTERNAL, "{other:?} has no blocks of several sizes"),
+        };
+        let all = self.spread(blocks)?;
+        let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
+        let own_bytes = if args.in_place { 0 } else { own.whole().len() };
+        let bytes = Bytes::of(self.endpoint.mpi, own_bytes)?;
+        let (at, n, kind, root) = (self.own(args, own), bytes.count, bytes.datatype, args.root);
+        let ended = match args.kind {
+            Kind::Gatherv => mpi! {
+                self, MPI_Gatherv, MPI_Igatherv, at, n, kind, base, counts, places, unit, root
+            },
+            Kind::Scatterv => mpi! {
+                self, MPI_Scatterv, MPI_Iscatterv, base, counts, places, unit, at, n, kind, root
+            },
+            _ => {
+                mpi!(self, MPI_Allgatherv, MPI_Iallgatherv, at, n, kind, base, counts, places, unit)
+            }
+        };
+        bytes.release(self.endpoint.mpi)?;
+        self.end(&all)?;
+        ended
+    }
+
+    fn alltoallv(&mut self, args: &CollArgs) -> Result<()> {
+        let into = self.spread(&args.recv)?;
+        let from = if args.in_place { None } else { Some(self.spread(&args.send)?) };
+        let (base, counts, places, unit) = match &from {
+            Some(from) => (from.base, from.counts, from.places, from.unit),
+            None => (self.endpoint.mpi.k.in_place.ptr(), into.counts, into.places, into.unit),
+        };
+        let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit);
+        let ended = mpi! {
+            self, MPI_Alltoallv, MPI_Ialltoallv,
+            base, counts, places, unit, room, takes, gaps, kind
+        };
+        self.end(&into)?;
+        from.map_or(Ok(()), |from| self.end(&from))?;
+        ended
+    }
+
+    /// The blocks of a buffer; none where the buffer does not count on this rank.
+    pub(in crate::backend::mpi) fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
+        match blocks {
+            Buffer::Blocks(blocks) => blocks,
+            Buffer::Whole(_) => &[],
+        }
+    }
+
+    /// Keeps a list; its address.
+    fn keep(&mut self, list: Vec<c_int>) -> *const c_int {
+        let at = list.as_ptr();
+        self.kept.push(Item::List(list));
+        at
+    }
+
+    fn spread(&mut self, blocks: &Buffer) -> Result<Spread> {
+        let blocks = self.ranges(blocks);
+        let used = || blocks.iter().filter(|block| !block.is_empty());
+        let base = used().map(|block| block.addr()).min().unwrap_or(Addr::NULL);
+        let place =
+            |block: &Region| if block.is_empty() { 0 } else { block.addr().get() - base.get() };
+        let end = used().map(|block| place(block) + block.len()).max().unwrap_or(0);
+        let unit = unit_of(used().flat_map(|block| [place(block), block.len()]), end)?;
+        let in_units = |bytes: usize| count(bytes / unit);
+        let counts = blocks.iter().map(|block| in_units(block.len())).collect();
+        let places = blocks.iter().map(|block| in_units(place(block))).collect();
+        let (counts, places) = (self.keep(counts), self.keep(places));
+        let made =
+            if unit > 1 { Some(message::make_unit(self.endpoint.mpi, count(unit))?) } else { None };
+        Ok(Spread {
+            base: base.ptr(),
+            counts,
+            places,
+            unit: made.unwrap_or(self.byte()),
+            is_made: made.is_some(),
+        })
+    }
+
+    /// Frees a unit that was made; what was started with it goes on.
+    fn end(&self, spread: &Spread) -> Result<()> {
+        if spread.is_made { message::free(self.endpoint.mpi, spread.unit) } else { Ok(()) }
+    }
+}
+
+/// The smallest power of two of bytes in which everything up to `end` can be counted.
+fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
+    if end <= MOST {
+        return Ok(1);
+    }
+    let common = numbers.fold(0, |bits, number| bits | number);
+    let most = 1_usize << common.trailing_zeros().min(30);
+    if end / most <= MOST {
+        return Ok(most);
+    }
+    fail!(
+        DTL_ERROR_LIMIT,
+        "blocks over {end} bytes whose places and sizes are multiples of {most} only: MPI counts \
+         to 2^31; align them to more bytes"
+    )
+}
+
+pub(in crate::backend::mpi) fn at(region: Region) -> *mut c_void {
+    if region.is_empty() { null_mut() } else { region.addr().ptr() }
+}
+
+/// A number that `takes` or `unit_of` has made fit.
+fn count(number: usize) -> c_int {
+    c_int::try_from(number).unwrap_or(c_int::MAX)
+}

@@ -1,0 +1,136 @@
+//! Which of MPI's communicators one of ours is opened over: the world, or one that the program
+//! names by its Fortran handle.
+
+use super::library::abi::Family;
+use super::library::discovery;
+use super::library::functions::Handle;
+use super::library::mpi_library::{self, Mpi};
+use crate::error::{Result, fail};
+use crate::runtime::component::OpenArgs;
+use crate::sys::memory::buf::Addr;
+use std::ffi::c_int;
+
+/// The communicator, checked; MPI is running.
+pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
+    let comm = if args.native.is_null() {
+        mpi.start()?;
+        mpi.k.comm_world
+    } else {
+        mpi.start_running()?;
+        of_fortran(mpi, handle_at(args.native))?
+    };
+    let (rank, size) = place(mpi, comm)?;
+    if let Some(named) = args.named.filter(|named| *named != (rank, size)) {
+        return fail!(
+            DTL_ERROR_INVALID_RANK,
+            "the description names rank {} of {}, but MPI says {rank} of {size}: leave them out \
+             (size 0)",
+            named.0,
+            named.1
+        );
+    }
+    match args.launched {
+        Some((_, launched)) if args.native.is_null() && launched != size => fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "the launcher started {launched} ranks, but MPI_COMM_WORLD has {size}: {} is not the \
+             MPI of this launcher; \
+             use that library's own mpirun, or the launcher's library (DTL_MPI_LIBRARY)",
+            mpi.file
+        ),
+        _ => Ok(comm),
+    }
+}
+
+/// Rank and size in a communicator of a running MPI, named by its Fortran handle.
+pub fn place_of(fint: i32) -> Result<(i32, i32)> {
+    if discovery::present().is_none() {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "no MPI is in this process, thus no communicator of MPI's: call MPI_Init_thread first"
+        );
+    }
+    let mpi = mpi_library::loaded()?;
+    mpi.start_running()?;
+    place(mpi, of_fortran(mpi, fint)?)
+}
+
+fn handle_at(address: Addr) -> i32 {
+    // SAFETY: the caller of dtl_comm_open passes the address of an int32_t.
+    unsafe { address.ptr().cast::<i32>().read_unaligned() }
+}
+
+/// MPI's handle of a Fortran handle, which must be that of an intracommunicator.
+fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
+    let _turn = mpi.enter()?;
+    let comm = convert(mpi, fint);
+    if comm == 0 || comm == mpi.k.comm_null {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "comm {fint} is MPI_COMM_NULL, and this process none of its ranks, or the number is no \
+             communicator's: pass \
+             what MPI_Comm_c2f (libmpi_abi: MPI_Comm_toint) gives"
+        );
+    }
+    let mut is_inter = 0;
+    // SAFETY: a communicator of the program's; a writable local.
+    let code = unsafe { (mpi.call.MPI_Comm_test_inter)(comm, &raw mut is_inter) };
+    mpi.check("MPI_Comm_test_inter", code)?;
+    if is_inter != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "comm {fint} is an intercommunicator: merge it (MPI_Intercomm_merge) first"
+        );
+    }
+    Ok(comm)
+}
+
+fn convert(mpi: &Mpi, fint: c_int) -> Handle {
+    if mpi.family == Family::Mpich {
+        return of_mpich(fint);
+    }
+    match mpi.call.MPI_Comm_fromint.or(mpi.call.MPI_Comm_f2c) {
+        // SAFETY: MPI is running; the conversion accepts any integer.
+        Some(call) => unsafe { call(fint) },
+        None => 0,
+    }
+}
+
+/// Converts a Fortran handle of MPICH, where both handles are the same number; 0: no communicator.
+/// A call with a number that is no communicator's would end the process, so the kind that the
+/// number encodes is checked first.
+fn of_mpich(fint: c_int) -> Handle {
+    const COMMUNICATOR: u32 = 1;
+    let word = u32::from_ne_bytes(fint.to_ne_bytes());
+    let (how, kind) = (word >> 30, word >> 26 & 0xF);
+    if how != 0 && kind == COMMUNICATOR { Handle::from(word) } else { 0 }
+}
+
+fn place(mpi: &Mpi, comm: Handle) -> Result<(i32, i32)> {
+    let (mut rank, mut size) = (0, 0);
+    let _turn = mpi.enter()?;
+    // SAFETY: a communicator; a writable local.
+    mpi.check("MPI_Comm_rank", unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) })?;
+    // SAFETY: a communicator; a writable local.
+    mpi.check("MPI_Comm_size", unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) })?;
+    Ok((rank, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_communicators_of_mpich_pass() {
+        for (fint, passes) in [
+            (0x4400_0000_u32, true), // MPI_COMM_WORLD
+            (0x8400_0002, true),     // a made one
+            (0xC400_0002, true),
+            (0x0400_0000, false), // MPI_COMM_NULL
+            (0x4C00_010D, false), // MPI_BYTE
+            (0, false),
+        ] {
+            assert_eq!(of_mpich(fint as i32) != 0, passes, "{fint:#x}");
+        }
+        assert_eq!(of_mpich(0x8400_0002_u32 as i32), 0x8400_0002);
+    }
+}

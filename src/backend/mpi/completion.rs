@@ -1,0 +1,148 @@
+//! How an operation of MPI's own messages ends.
+
+use super::ids::{self, request_of};
+use super::library::functions::{Handle, Status};
+use super::library::mpi_library::OVER_TEXT;
+use super::op_extras::Odd;
+use super::transport::Endpoint;
+use crate::abi::status::*;
+use crate::error::Result;
+use crate::runtime::component::{Done, OpId};
+use crate::sys::compute::foreign_test::{Answer, Heard, SEND};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::task::Poll;
+
+thread_local! {
+    /// MPI's error text for the operation that failed last in this thread.
+    static SAID: Cell<Option<Box<str>>> = const { Cell::new(None) };
+}
+
+/// Takes MPI's error text for the operation that failed last in this thread.
+pub(super) fn said() -> Option<String> {
+    SAID.take().map(String::from)
+}
+
+impl Endpoint {
+    /// Tests an operation; once it is over its outcome is written to `told`.
+    pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut heard = Heard::nothing();
+        match self.asking.ask(op.0, &mut heard, false) {
+            Answer::Over => {
+                self.tell(op, &heard, told);
+                Poll::Ready(Ok(()))
+            }
+            Answer::Pending => Poll::Pending,
+            Answer::Unasked => self.ask_with_care(op, told),
+        }
+    }
+
+    /// Writes the outcome of a finished operation to `told`: a failure always, a success if
+    /// requested.
+    pub(super) fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
+        if heard.code != 0 {
+            *told = self.end_failed(op, heard.request, heard.code, &heard.status);
+        } else if !told.is_unasked() {
+            if op.0 & SEND != 0 {
+                *told = self.sent();
+            } else {
+                self.reader.tell(self.mpi, &heard.status, told);
+            }
+        }
+    }
+
+    /// Tests an operation on the general path: it may have side state beyond MPI's request, may be
+    /// persistent, or MPI may not be called without a turn. Once it is over its outcome is written
+    /// to `told`.
+    #[cold]
+    #[inline(never)]
+    fn ask_with_care(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let (mut request, is_send) = request_of(op);
+        let Some(_turn) = self.mpi.enter_unless_over()? else {
+            *told = self.gone(request);
+            return Poll::Ready(Ok(()));
+        };
+        let (asked, mut status, mut over) = (request, Status::new(), 0);
+        // Taken before: once it is over, MPI gives its number to a request of another thread.
+        let odd = self.odd.any().then(|| self.odd.take(asked)).flatten();
+        // SAFETY: a request of ours that no other caller tests now; writable locals.
+        let code =
+            unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
+        *told = match (code, over, odd) {
+            (0, 0, odd) => {
+                odd.into_iter().for_each(|odd| self.odd.add(asked, odd));
+                return Poll::Pending;
+            }
+            (0, _, Some(odd)) => self.finish_odd(odd, is_send, &status)?,
+            (0, _, None) => self.done(is_send, &status),
+            _ => self.end_failed(op, request, code, &status),
+        };
+        Poll::Ready(Ok(()))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_failed(&self, op: OpId, mut request: Handle, code: c_int, status: &Status) -> Done {
+        let failed = self.failed("MPI_Test", code, status);
+        let (_, is_send) = request_of(op);
+        let done = if is_send { Done { source: self.rank, ..failed } } else { failed };
+        if request != self.mpi.k.request_null {
+            // SAFETY: a failed request that MPI left to us.
+            unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };
+        }
+        if let Some(kept) = ids::kept(op) {
+            kept.forget(self.mpi);
+        }
+        done
+    }
+
+    pub(super) fn done(&self, is_send: bool, status: &Status) -> Done {
+        if is_send { self.sent() } else { self.reader.done(self.mpi, status) }
+    }
+
+    fn sent(&self) -> Done {
+        Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
+    }
+
+    /// How an operation ended that was in flight in MPI_Finalize.
+    #[cold]
+    fn gone(&self, request: Handle) -> Done {
+        drop(self.odd.take(request));
+        SAID.set(Some(OVER_TEXT.into()));
+        Done { source: self.rank, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }
+    }
+
+    /// Outcome of an operation that MPI reports as failed.
+    #[cold]
+    pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
+        let error = self.mpi.failure(call, code);
+        SAID.set(Some(error.text().into()));
+        let done = self.done(false, status);
+        if self.mpi.class(code) != self.mpi.k.err_truncate {
+            return Done { status: error.status(), ..done };
+        }
+        // MPICH and its family report how much has arrived, not how much was sent.
+        let size = if self.mpi.is_open_mpi() { done.size } else { 0 };
+        Done { status: DTL_ERROR_TRUNCATED, size, ..done }
+    }
+
+    /// Ends what was more than a request.
+    #[cold]
+    fn finish_odd(&self, odd: Odd, is_send: bool, status: &Status) -> Result<Done> {
+        let done = self.done(is_send, status);
+        match odd {
+            Odd::Canceled => {
+                let mut canceled = 0;
+                // SAFETY: the status of a request that is over.
+                let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
+                self.mpi.check("MPI_Test_cancelled", code)?;
+                Ok(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } })
+            }
+            Odd::Roomy { room, into } => {
+                into.copy_from(room.region());
+                Ok(Done { status: DTL_ERROR_TRUNCATED, size: room.region().len() as u64, ..done })
+            }
+            Odd::Keeps(_) => Ok(done),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! MPI as a wire, for communicators with time limits or the library's own algorithms: `frames`
+//! makes messages of it that can be withdrawn, whatever MPI can.
+
+use super::comm::place_in;
+use super::library::functions::{Handle, Status};
+use super::library::mpi_library::{Hold, Left, Mpi, OVER_TEXT};
+use super::message::{self, tag_limit};
+use super::status::Reader;
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
+use crate::abi::status::*;
+use crate::backend::p2p_protocol::{self, Wire, WireWindows};
+use crate::error::{Result, fail};
+use crate::runtime::component::{Done, OpId, Properties, SendMode, Transport};
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::Mutex;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+struct MpiWire {
+    mpi: &'static Mpi,
+    comm: Handle,
+    properties: Arc<Properties>,
+    reader: Reader,
+    /// Receives that MPI was requested to cancel.
+    canceled: Mutex<Vec<Handle>>,
+    /// MPI's error text for the operation that failed last.
+    said: Mutex<Option<String>>,
+    /// Last: MPI that the library started ends with the last of them.
+    _hold: Hold,
+}
+
+/// A transport over a communicator of MPI's that is ours. Frees it if that is not possible. In no
+/// turn: messages may go to and fro.
+pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
+    let turn = mpi.enter()?;
+    let (rank, size) = place_in(mpi, comm)?;
+    let highest = tag_limit(mpi)?;
+    let reader = Reader::of(mpi);
+    drop(turn);
+    if highest < DTL_TAG_MAX {
+        mpi.free_soon(Left::Comm(comm))?;
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them \
+             up to {highest}: \
+             open the communicator without",
+            mpi.version
+        );
+    }
+    let description = format!(
+        "{}; messages and collectives of the library, for time limits or determinism; {}",
+        mpi.name,
+        mpi.level().text()
+    );
+    let properties = Arc::new(Properties {
+        // Below that level the program's own calls of MPI would meet the library's.
+        allows_progress_thread: mpi.is_multiple(),
+        ..Properties::new(rank, size, description)
+    });
+    let (canceled, said) = (Mutex::new(Vec::new()), Mutex::new(None));
+    p2p_protocol::open(Box::new(MpiWire {
+        mpi,
+        comm,
+        properties,
+        reader,
+        canceled,
+        said,
+        _hold: Hold::new(),
+    }))
+}
+
+impl Wire for MpiWire {
+    fn properties(&self) -> &Arc<Properties> {
+        &self.properties
+    }
+
+    fn admit(&self) -> Result<()> {
+        self.mpi.enter().map(drop)
+    }
+
+    fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        let (tag, mode) = (tag_of(word), SendMode::Standard);
+        message::start_send(self.mpi, self.comm, data, dest, tag, mode).map(OpId)
+    }
+
+    fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
+        message::start_recv(self.mpi, self.comm, data, source, tag_of(word)).map(OpId)
+    }
+
+    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
+        let Some(_turn) = self.mpi.enter_unless_over()? else {
+            *self.said.lock() = Some(OVER_TEXT.to_owned());
+            return Ok(Some(Done { source: 0, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }));
+        };
+        let (mut request, mut over, mut status) = (op.0, 0, Status::new());
+        // SAFETY: a request of ours that no other caller tests now; writable locals.
+        let code =
+            unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
+        if code == 0 && over == 0 {
+            return Ok(None);
+        }
+        let was_canceled = self.forget_canceled(op.0);
+        let done = self.reader.done(self.mpi, &status);
+        if code != 0 {
+            let error = self.mpi.failure("MPI_Test", code);
+            *self.said.lock() = Some(error.text().to_owned());
+            return Ok(Some(Done { status: error.status(), ..done }));
+        }
+        let mut canceled = 0;
+        if was_canceled {
+            // SAFETY: the status of a request that is over.
+            let code =
+                unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
+            self.mpi.check("MPI_Test_cancelled", code)?;
+        }
+        Ok(Some(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } }))
+    }
+
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, op: OpId) -> Result<()> {
+        let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(()) };
+        self.canceled.lock().push(op.0);
+        let mut request = op.0;
+        // SAFETY: an operation in flight.
+        let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
+        self.mpi.check("MPI_Cancel", code)
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        self.said.lock().take()
+    }
+
+    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
+        Err("MPI's windows are used without a time limit, determinism and MPI_THREAD_SERIALIZED, \
+             on all ranks: they may wait \
+             for ever inside MPI")
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.mpi.free_soon(Left::Comm(self.comm))
+    }
+}
+
+impl MpiWire {
+    /// Whether a request that is over was one that MPI was requested to cancel; removes it from the
+    /// list.
+    fn forget_canceled(&self, request: Handle) -> bool {
+        let mut canceled = self.canceled.lock();
+        match canceled.iter().position(|known| *known == request) {
+            Some(at) => {
+                canceled.swap_remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A word of `frames` has 28 bits.
+fn tag_of(word: u64) -> c_int {
+    (word & DTL_TAG_MAX as u64) as c_int
+}

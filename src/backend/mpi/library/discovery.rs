@@ -1,0 +1,293 @@
+//! Which MPI library: the one that is in the process already, else the one that is named, else the
+//! one that fits the launcher (`launcher`). A second MPI in one process would end it, so that is
+//! never tried.
+//!
+//! Not here: what is done with it (`mpi_library`).
+
+use super::abi::{self, Abi};
+use super::functions::Functions;
+use super::launcher::{self, Candidate};
+use crate::error::{Error, Result, fail};
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::dl::{self, Module};
+use crate::sys::os::secure_path;
+use std::ffi::{CStr, OsStr, c_int};
+use std::path::{Path, PathBuf};
+
+/// An MPI library in this process.
+pub struct Found {
+    place: Place,
+    /// The file that its functions come from.
+    pub file: PathBuf,
+    /// Reason why it was taken, for messages.
+    pub why: String,
+}
+
+enum Place {
+    /// The program's own search finds it. Then data must be found that way too: a program that is
+    /// linked with the library can have its copy of them (copy relocations).
+    Process,
+    /// Only its handle does: somebody loaded it for himself.
+    Module(Module),
+}
+
+/// What makes a library an MPI.
+const MARK: &CStr = c"MPI_Comm_rank";
+/// Name of the same function in MPI's profiling interface, which tools do not intercept.
+const OWN_MARK: &CStr = c"PMPI_Comm_rank";
+
+impl Found {
+    /// A symbol of the library.
+    #[must_use]
+    pub fn symbol(&self, name: &CStr) -> Option<Addr> {
+        match &self.place {
+            Place::Process => dl::process_symbol(name),
+            Place::Module(module) => module.symbol(name),
+        }
+    }
+
+    /// `None`: there is no MPI at that place.
+    fn at(place: Place) -> Option<Self> {
+        let mut found = Found { place, file: PathBuf::new(), why: String::new() };
+        found.symbol(MARK)?;
+        found.file = dl::file_of(found.symbol(OWN_MARK).or_else(|| found.symbol(MARK))?)?;
+        Some(found)
+    }
+
+    /// Lets the parts that the library itself loads when it starts see its symbols. After this it
+    /// can be found by the program's own search.
+    pub fn publish(&self) {
+        if matches!(self.place, Place::Module(_)) {
+            // It is loaded, so the loader cannot but find it.
+            let _ = dl::Module::make_global(&self.file);
+        }
+    }
+}
+
+/// The MPI that is in this process already, whoever brought it.
+#[must_use]
+pub fn present() -> Option<Found> {
+    let found = Found::at(Place::Process).or_else(|| {
+        let mut files = dl::loaded_files();
+        files.retain(|file| is_called_as_an_mpi(file));
+        files.iter().find_map(|file| Found::at(Place::Module(Module::loaded(file)?)))
+    })?;
+    Some(Found {
+        why: "it is in this process already: the program is linked with it or has loaded it"
+            .to_owned(),
+        ..found
+    })
+}
+
+/// libmpi.so.12, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so ...: all that MPIs are called.
+fn is_called_as_an_mpi(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("libmpi") && name.contains(".so")
+}
+
+/// Finds the library, and loads it if none is present. `named`: value of DTL_MPI_LIBRARY.
+pub fn locate(named: Option<&str>) -> Result<Found> {
+    match (present(), named) {
+        (Some(found), None) => Ok(found),
+        (Some(found), Some(name)) => check_same(name, &found.file).map(|()| found),
+        (None, Some(name)) => match load_named(name) {
+            Ok(found) => Ok(Found { why: "DTL_MPI_LIBRARY names it".to_owned(), ..found }),
+            Err(why) => fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI \
+                 library of this \
+                 machine (libmpi.so.40, libmpich.so.12 …), or unset it"
+            ),
+        },
+        (None, None) => search(),
+    }
+}
+
+/// Refuses a name that means another file than that of the MPI in the process.
+pub fn check_same(name: &str, file: &Path) -> Result<()> {
+    let named = Module::loaded(Path::new(name)).and_then(|module| Found::at(Place::Module(module)));
+    if named.is_some_and(|named| named.file == file) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "DTL_MPI_LIBRARY={name} would be a second MPI in this process, which has {}: unset it, or \
+         set it to \
+         that file",
+        file.display()
+    )
+}
+
+/// Loads a library by path or soname. A path that everybody could have written is refused.
+fn load_named(name: &str) -> std::result::Result<Found, String> {
+    load(&secure_path::library_path(name)?)
+}
+
+/// Loads a library with local symbols; they become global only once it has proved usable.
+fn load(path: &Path) -> std::result::Result<Found, String> {
+    // SAFETY: its constructors may run: it is an MPI library by its name, or the user vouches for
+    // it.
+    let module = unsafe { Module::open(path) }?;
+    Found::at(Place::Module(module))
+        .ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
+}
+
+fn search() -> Result<Found> {
+    let mut tried = Vec::new();
+    let around = launcher::Around::of_this_process();
+    for Candidate { name, why } in launcher::candidates(&around) {
+        match load_named(&name.to_string_lossy()) {
+            Ok(found) => return Ok(Found { why, ..found }),
+            // The loader's text names the file; the text of a refusal may not.
+            Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
+            Err(error) => tried.push(error),
+        }
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "no MPI: {}; install one, put its folder into LD_LIBRARY_PATH, or set DTL_MPI_LIBRARY to \
+         its libmpi",
+        tried.join("; ")
+    )
+}
+
+/// Version text of the library (MPI_Get_library_version).
+pub fn version_text(call: &Functions) -> Result<String> {
+    // MPI_MAX_LIBRARY_VERSION_STRING is 8192 at most.
+    let mut text = [0_u8; 8192 + 1];
+    let mut length: c_int = 0;
+    // SAFETY: room for the longest text; MPI allows the call at any time.
+    let code = unsafe { (call.MPI_Get_library_version)(text.as_mut_ptr().cast(), &raw mut length) };
+    if code != 0 {
+        return fail!(DTL_ERROR_UNAVAILABLE, "MPI_Get_library_version fails ({code})");
+    }
+    Ok(text_in(&text))
+}
+
+/// What a C function has written.
+pub(in crate::backend::mpi) fn text_in(bytes: &[u8]) -> String {
+    CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The first line of a text, with single blanks.
+pub(in crate::backend::mpi) fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// "Open MPI 4.1.4", "MPICH 4.0.2", "Intel MPI 2021.19.0" of longer texts.
+pub(in crate::backend::mpi) fn short_name(version: &str) -> String {
+    let line = first_line(version).replace("(R)", "").replace(" Library ", " ");
+    let name = line.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
+    name.replace(" Version:", "").replace(" Version :", "").replace("Open MPI v", "Open MPI ")
+}
+
+/// The binary interface of a library.
+pub fn interface(found: &Found, call: &Functions, version: &str) -> Result<Abi> {
+    let name = found.file.file_name().unwrap_or_default();
+    if is_standard_file(name) || speaks_standard(call) {
+        return Ok(abi::STANDARD);
+    }
+    if found.symbol(c"ompi_mpi_comm_world").is_some() {
+        return Ok(abi::OPENMPI);
+    }
+    if is_mpich(version) {
+        return Ok(abi::MPICH);
+    }
+    Err(unknown(version))
+}
+
+/// The standard's interface is in a file of its own name beside the native one.
+fn is_standard_file(name: &OsStr) -> bool {
+    name.to_string_lossy().starts_with("libmpi_abi")
+}
+
+/// Libraries have this function whatever their handles are; it gives -1 where those are not the
+/// standard's.
+fn speaks_standard(call: &Functions) -> bool {
+    let Some(version) = call.MPI_Abi_get_version else { return false };
+    let (mut major, mut minor): (c_int, c_int) = (-1, -1);
+    // SAFETY: two writable numbers; MPI allows the call at any time.
+    let code = unsafe { version(&raw mut major, &raw mut minor) };
+    code == 0 && major >= 1
+}
+
+/// All that share the binary interface of MPICH.
+fn is_mpich(version: &str) -> bool {
+    let version = version.to_lowercase();
+    ["mpich", "intel(r) mpi", "mvapich", "cray", "parastation"]
+        .iter()
+        .any(|name| version.contains(name))
+}
+
+#[cold]
+fn unknown(version: &str) -> Error {
+    Error::new(
+        crate::abi::status::DTL_ERROR_UNAVAILABLE,
+        format!(
+            "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH \
+             family and libmpi_abi are); \
+             use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
+            first_line(version)
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_mpi_says_why() {
+        let folder = std::env::temp_dir();
+        let long_gone = "/no/such/libmpi.so";
+        for (path, said) in [
+            (long_gone, "No such file"),
+            ("/bin/ls", "cannot dynamically load"),
+            ("/etc/passwd", "ELF"),
+            (folder.to_str().unwrap(), "directory"),
+            ("libc.so.6", "MPI_Comm_rank"),
+        ] {
+            let error = load(Path::new(path)).err().unwrap();
+            assert!(error.contains(said), "{path}: {error}");
+        }
+        assert!(is_called_as_an_mpi(Path::new("/x/libmpich.so.12")));
+        assert!(
+            !is_called_as_an_mpi(Path::new("/x/libfmpi.so"))
+                && !is_called_as_an_mpi(Path::new("/x/libmpi.a"))
+        );
+    }
+
+    #[test]
+    fn short_names() {
+        for (version, name) in [
+            (
+                "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4",
+                "Open MPI 4.1.4",
+            ),
+            ("MPICH Version:\t4.0.2\nMPICH Release date:\tThu", "MPICH 4.0.2"),
+            ("MVAPICH Version :      3.0", "MVAPICH 3.0"),
+            ("Intel(R) MPI Library 2021.19.0 for Linux* OS\n", "Intel MPI 2021.19.0"),
+            ("MPI-Serial 2.3", "MPI-Serial 2.3"),
+        ] {
+            assert_eq!(short_name(version), name);
+        }
+    }
+
+    #[test]
+    fn versions_tell_the_family() {
+        for text in [
+            "MPICH Version:\t4.0.2\n",
+            "Intel(R) MPI Library 2021",
+            "MVAPICH Version : 3.0",
+            "CRAY MPICH 8",
+        ] {
+            assert!(is_mpich(text), "{text}");
+        }
+        assert!(!is_mpich("MPI-Serial 2.3") && !is_mpich("Open MPI v4.1.4"));
+        assert!(unknown("MPI-Serial 2.3\nmore").text().contains("\"MPI-Serial 2.3\""));
+        assert!(
+            is_standard_file(OsStr::new("libmpi_abi.so.1.0"))
+                && !is_standard_file(OsStr::new("libmpi.so.12"))
+        );
+    }
+}

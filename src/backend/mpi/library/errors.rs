@@ -1,0 +1,51 @@
+//! What MPI's error codes become: a status, and a text with MPI's class and words.
+
+use super::discovery;
+use super::mpi_library::Mpi;
+use crate::abi::status::*;
+use crate::error::{Error, Result};
+use std::ffi::c_int;
+
+impl Mpi {
+    /// Turns the code that a call returned into a result.
+    #[inline(always)]
+    pub fn check(&self, call: &'static str, code: c_int) -> Result<()> {
+        if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
+    }
+
+    /// The class of an error code.
+    #[cold]
+    #[must_use]
+    pub fn class(&self, code: c_int) -> c_int {
+        let mut class = code;
+        // SAFETY: a writable number.
+        unsafe { (self.call.MPI_Error_class)(code, &raw mut class) };
+        class
+    }
+
+    /// The error that an error code of MPI's means.
+    #[cold]
+    #[must_use]
+    pub fn failure(&self, call: &'static str, code: c_int) -> Error {
+        let class = self.class(code);
+        let k = &self.k;
+        let status = match class {
+            class if class == k.err_no_mem => DTL_ERROR_OUT_OF_MEMORY,
+            class if class == k.err_proc_failed || class == k.err_proc_failed_pending => {
+                DTL_ERROR_RANK_FAILURE
+            }
+            _ => DTL_ERROR_MPI,
+        };
+        Error::new(status, format!("{call}: MPI error class {class}: {}", self.text(code)))
+    }
+
+    fn text(&self, code: c_int) -> String {
+        // MPI_MAX_ERROR_STRING is 512 at most; MPICH's stack of calls goes over several lines.
+        let mut text = [0_u8; 1024];
+        let mut length: c_int = 0;
+        // SAFETY: room for the longest text.
+        unsafe { (self.call.MPI_Error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
+        let text = discovery::text_in(&text);
+        text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    }
+}

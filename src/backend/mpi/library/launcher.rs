@@ -1,0 +1,336 @@
+//! Which MPI libraries fit the launcher of this process, and in which order they are tried.
+//!
+//! A launcher certainly works with the library of its own installation, and possibly with another
+//! one of its family. So libraries installed beside the program that started this process come
+//! before those that the loader finds: under MPICH 5's mpiexec the loader alone finds a
+//! distribution's MPICH 4, which has the older name.
+//!
+//! Not here: loading them (`discovery`).
+
+use crate::error::{Result, fail};
+use crate::sys::os::process;
+use crate::sys::os::secure_path;
+use std::path::{Path, PathBuf};
+
+/// A look at the environment.
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A library to try: a path, or a soname for the loader.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Path or soname to load.
+    pub name: PathBuf,
+    /// Why it is tried.
+    pub why: String,
+}
+
+/// Environment and ancestor processes, from which the launcher is determined.
+pub struct Around<'a> {
+    variable: Variable<'a>,
+    /// The programs of the processes above this one, its parent's first.
+    programs: Vec<PathBuf>,
+    /// Whether the program is privileged: the user who starts it must not choose its libraries.
+    is_privileged: bool,
+}
+
+/// Number of ancestor processes that are examined: there are wrappers between a launcher and its
+/// ranks.
+const LEVELS: usize = 16;
+
+/// The programs of launchers and of those that start ranks for them on each node.
+const LAUNCHERS: [&str; 13] = [
+    "hydra_pmi_proxy",
+    "hydra_bstrap_proxy",
+    "mpiexec",
+    "mpiexec.hydra",
+    "mpiexec.gforker",
+    "mpiexec.mpich",
+    "mpirun",
+    "mpispawn",
+    "orted",
+    "orterun",
+    "prte",
+    "prted",
+    "prterun",
+];
+
+impl Around<'_> {
+    /// Of this process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let is_privileged = secure_path::is_privileged();
+        let mut programs = Vec::new();
+        let mut pid = process::parent_pid();
+        while programs.len() < LEVELS && pid > 1 {
+            // The program of another user's process cannot be read.
+            programs.push(process::program_of(pid).unwrap_or_default());
+            pid = process::parent_of(pid).unwrap_or(0);
+        }
+        Around { variable: &|name| std::env::var(name).ok(), programs, is_privileged }
+    }
+
+    /// A variable that leads to libraries, unless the program is privileged.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        let folder =
+            (self.variable)(name).filter(|folder| !self.is_privileged && !folder.is_empty());
+        folder.map(PathBuf::from)
+    }
+
+    /// The nearest ancestor process that is a launcher.
+    fn launcher(&self) -> Option<&Path> {
+        let is_one = |program: &&PathBuf| {
+            program.file_name().is_some_and(|name| LAUNCHERS.iter().any(|known| name == *known))
+        };
+        self.programs.iter().filter(|_| !self.is_privileged).find(is_one).map(PathBuf::as_path)
+    }
+}
+
+/// The library's names in the families that can work with the launcher, so that not any MPI is
+/// taken where the right one is not found.
+fn names(launchers: Launchers) -> Vec<&'static str> {
+    const HYDRA: &[&str] =
+        &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
+    // A launcher inside another, or none: either.
+    let fits = |own: bool, other: bool| own || !other;
+    let mut names = Vec::new();
+    if fits(launchers.open_mpi, launchers.hydra) {
+        names.push("libmpi.so.40");
+    }
+    if fits(launchers.hydra, launchers.open_mpi) {
+        names.extend(launchers.intel.then_some("libmpi.so.12"));
+        names.extend(HYDRA);
+    }
+    if !launchers.hydra && !launchers.open_mpi {
+        names.push("libmpi.so");
+    }
+    names
+}
+
+/// Returns the libraries to try, in this order: the installation that the launcher's environment
+/// names, the one that the launcher belongs to, LD_LIBRARY_PATH, the loader. The loader comes last
+/// because it searches all folders for one name at a time: the first name in a system folder would
+/// be found before the second name in LD_LIBRARY_PATH.
+pub fn candidates(around: &Around<'_>) -> Vec<Candidate> {
+    let launchers = Launchers::read(around.variable);
+    let names = names(launchers);
+    let mut found = Vec::new();
+    let mut look = |folder: PathBuf, names: &[&str], why: &str| {
+        let files = names.iter().map(|name| folder.join(name)).filter(|file| file.is_file());
+        found.extend(files.map(|name| Candidate { name, why: why.to_owned() }));
+    };
+    if let Some(root) = around.path("OPAL_PREFIX").filter(|_| names.contains(&"libmpi.so.40")) {
+        look(
+            root.join("lib"),
+            &["libmpi.so.40"],
+            "it is in the installation that OPAL_PREFIX names",
+        );
+    }
+    if let Some(root) = around.path("I_MPI_ROOT").filter(|_| launchers.intel) {
+        for lib in ["lib", "lib/release"] {
+            look(
+                root.join(lib),
+                &["libmpi.so.12"],
+                "it is in the installation that I_MPI_ROOT names",
+            );
+        }
+    }
+    if let Some((program, root)) =
+        around.launcher().and_then(|file| Some((file, file.parent()?.parent()?)))
+    {
+        let why = format!("it is installed with the launcher, {}", program.display());
+        let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+        for lib in ["lib", "lib64", "lib/release", &multiarch] {
+            look(root.join(lib), &names, &why);
+        }
+    }
+    for folder in around.path("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths) {
+        if folder.is_absolute() {
+            look(folder, &names, "it is in LD_LIBRARY_PATH");
+        }
+    }
+    let by_name = |name: &&str| Candidate {
+        name: name.into(),
+        why: "the loader finds it by this name".to_owned(),
+    };
+    found.extend(names.iter().map(by_name));
+    found
+}
+
+/// Launchers that started this process, as far as the environment shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Launchers {
+    open_mpi: bool,
+    hydra: bool,
+    /// Hydra as Intel MPI has it.
+    intel: bool,
+    /// One that MPIs of several families can work with: Slurm, PALS, any that speaks PMIx.
+    common: bool,
+}
+
+impl Launchers {
+    fn read(variable: Variable<'_>) -> Self {
+        let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+        let open_mpi = is_set("OMPI_COMM_WORLD_SIZE");
+        let common = ["SLURM_STEP_ID", "PALS_RANKID"].iter().any(|name| is_set(name));
+        Launchers {
+            open_mpi,
+            hydra: is_set("PMI_RANK") && is_set("PMI_SIZE"),
+            intel: is_set("I_MPI_HYDRA_UUID"),
+            common: common || (is_set("PMIX_RANK") && !open_mpi),
+        }
+    }
+}
+
+/// Refuses to start an MPI under a launcher of another family: each rank would be alone, or
+/// MPI_Init would end the process.
+pub fn check_launcher(is_open_mpi: bool, file: &str, variable: Variable<'_>) -> Result<()> {
+    let launchers = Launchers::read(variable);
+    let (launcher, library, wanted) = match (launchers.open_mpi, launchers.hydra, is_open_mpi) {
+        (true, false, false) => {
+            ("Open MPI's (OMPI_COMM_WORLD_SIZE is set)", "no Open MPI", "Open MPI")
+        }
+        (false, true, true) if !launchers.common => {
+            ("Hydra, MPICH's or Intel MPI's (PMI_RANK is set)", "Open MPI", "the MPICH family")
+        }
+        _ => return Ok(()),
+    };
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "the launcher is {launcher}, but {file} is {library}: each rank would start alone; use \
+         that library's own \
+         mpirun, or a library of {wanted} (DTL_MPI_LIBRARY, or the one the program is linked with)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(is_open_mpi: bool, pairs: &[(&str, &str)]) -> Result<()> {
+        check_launcher(is_open_mpi, "libmpi", &lookup(pairs))
+    }
+
+    fn lookup<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        |name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+    }
+
+    const OMPI: [(&str, &str); 2] = [("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")];
+    const HYDRA: [(&str, &str); 2] = [("PMI_RANK", "0"), ("PMI_SIZE", "4")];
+
+    #[test]
+    fn a_launcher_of_another_family_is_refused() {
+        check(true, &OMPI).unwrap();
+        check(false, &HYDRA).unwrap();
+        check(true, &[]).unwrap();
+        check(false, &[]).unwrap();
+        let error = check(false, &OMPI).unwrap_err();
+        assert!(error.text().contains("each rank would start alone"), "{error}");
+        let error = check(true, &HYDRA).unwrap_err();
+        assert!(error.text().contains("PMI_RANK"), "{error}");
+        for common in [("SLURM_STEP_ID", "0"), ("PMIX_RANK", "0"), ("PALS_RANKID", "0")] {
+            check(true, &[HYDRA[0], HYDRA[1], common]).unwrap();
+        }
+        // A launcher inside the other: the environment alone does not decide.
+        let both = [OMPI, HYDRA].concat();
+        check(true, &both).unwrap();
+        check(false, &both).unwrap();
+    }
+
+    /// Empty files in a folder that goes with the value.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn with(files: &[&str]) -> Self {
+            let number = process::random_u64().expect("random");
+            let root = std::env::temp_dir().join(format!("dtl-launcher-{number:x}"));
+            for file in files.iter().map(|file| root.join(file)) {
+                std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+                std::fs::write(file, "").expect("written");
+            }
+            Folder(root)
+        }
+
+        fn at(&self, path: &str) -> String {
+            self.0.join(path).display().to_string()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn tried(pairs: &[(&str, &str)], programs: &[&str], is_privileged: bool) -> Vec<String> {
+        let programs = programs.iter().map(PathBuf::from).collect();
+        let around = Around { variable: &lookup(pairs), programs, is_privileged };
+        candidates(&around).iter().map(|candidate| candidate.name.display().to_string()).collect()
+    }
+
+    #[test]
+    fn names_fit_the_launcher() {
+        assert_eq!(tried(&OMPI, &[], false), ["libmpi.so.40"]);
+        assert_eq!(tried(&HYDRA, &[], false)[0], "libmpich.so.12");
+        assert!(!tried(&HYDRA, &[], false).contains(&"libmpi.so.40".to_owned()));
+        assert_eq!(tried(&[], &[], false).len(), 6);
+        let opt =
+            Folder::with(&["lib/libmpi.so.12", "lib/release/libmpi.so.12", "lib/libmpi.so.40"]);
+        let root = opt.at("");
+        let intel = [HYDRA[0], HYDRA[1], ("I_MPI_HYDRA_UUID", "1"), ("I_MPI_ROOT", &root)];
+        assert_eq!(
+            tried(&intel, &[], false)[..3],
+            [
+                opt.at("lib/libmpi.so.12"),
+                opt.at("lib/release/libmpi.so.12"),
+                "libmpi.so.12".to_owned()
+            ]
+        );
+        assert_eq!(tried(&intel, &[], true)[..2], ["libmpi.so.12", "libmpich.so.12"]);
+        let own = [OMPI[0], ("OPAL_PREFIX", &root)];
+        assert_eq!(
+            tried(&own, &[], false),
+            [opt.at("lib/libmpi.so.40"), "libmpi.so.40".to_owned()]
+        );
+        assert_eq!(tried(&own, &[], true), ["libmpi.so.40"]);
+    }
+
+    #[test]
+    fn the_launchers_own_library_comes_before_what_the_loader_finds() {
+        let five = Folder::with(&[
+            "bin/hydra_pmi_proxy",
+            "lib/libmpi.so.12",
+            "lib/libmpi_abi.so.1",
+            "lib/libmpi.so.40",
+        ]);
+        let old = Folder::with(&["libmpich.so.12", "libmpi.so.40"]);
+        let path = format!(":lib:{}:/no/such/folder", old.at(""));
+        let environment = [HYDRA[0], HYDRA[1], ("LD_LIBRARY_PATH", &path)];
+        let proxy = five.at("bin/hydra_pmi_proxy");
+        let programs = ["/usr/bin/bash", "", &proxy, "/usr/bin/orterun"];
+        let expected =
+            [five.at("lib/libmpi.so.12"), five.at("lib/libmpi_abi.so.1"), old.at("libmpich.so.12")];
+        assert_eq!(tried(&environment, &programs, false)[..3], expected);
+        assert_eq!(tried(&environment, &programs, false)[3], "libmpich.so.12");
+        assert_eq!(
+            tried(&environment, &["/usr/bin/bash"], false)[0],
+            expected[2],
+            "no launcher above"
+        );
+        assert_eq!(tried(&environment, &programs, true)[0], "libmpich.so.12");
+        let open = [OMPI[0], ("LD_LIBRARY_PATH", &path)];
+        let prted = five.at("bin/prted");
+        assert_eq!(
+            tried(&open, &[&prted], false),
+            [five.at("lib/libmpi.so.40"), old.at("libmpi.so.40"), "libmpi.so.40".to_owned()]
+        );
+    }
+
+    #[test]
+    fn the_processes_above_are_known() {
+        let parent = process::program_of(process::parent_pid()).expect("its program");
+        assert_eq!(Around::of_this_process().programs.first(), Some(&parent));
+        assert!(
+            process::parent_of(process::own_pid()).is_ok_and(|pid| pid == process::parent_pid())
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! A transport's operations in flight: a table whose ids are never used twice.
+
+use crate::error::{Result, fail};
+use crate::runtime::component::OpId;
+
+/// Index in the low half, generation in the high half of an id.
+pub struct Operations<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+struct Slot<T> {
+    generation: u32,
+    what: Option<T>,
+}
+
+/// Operations for which room is made at the start; a burst beyond grows the table once.
+const ROOM: usize = 256;
+
+impl<T> Operations<T> {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
+    }
+
+    /// Adds an operation.
+    #[inline(always)]
+    pub fn add(&mut self, what: T) -> Result<OpId> {
+        if let Some(index) = self.free.pop() {
+            if let Some(slot) = self.slots.get_mut(index as usize) {
+                slot.what = Some(what);
+                return Ok(id_of(index, slot.generation));
+            }
+        }
+        self.grow(what)
+    }
+
+    #[cold]
+    fn grow(&mut self, what: T) -> Result<OpId> {
+        let grown =
+            self.slots.try_reserve(1).and_then(|()| self.free.try_reserve(self.slots.len() + 1));
+        let (Ok(()), Ok(index)) = (grown, u32::try_from(self.slots.len())) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for one more operation beside {} in flight; wait for some of them",
+                self.slots.len()
+            );
+        };
+        self.slots.push(Slot { generation: 0, what: Some(what) });
+        Ok(id_of(index, 0))
+    }
+
+    /// The operation of an id, unless it is over.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, id: OpId) -> Option<&T> {
+        self.slots
+            .get(index_of(id))
+            .filter(|slot| slot.generation == generation_of(id))?
+            .what
+            .as_ref()
+    }
+
+    /// The operation of an id, unless it is over.
+    #[inline]
+    #[must_use]
+    pub fn get_mut(&mut self, id: OpId) -> Option<&mut T> {
+        let slot =
+            self.slots.get_mut(index_of(id)).filter(|slot| slot.generation == generation_of(id))?;
+        slot.what.as_mut()
+    }
+
+    /// Ends an operation; its id is stale from now on.
+    #[inline]
+    pub fn remove(&mut self, id: OpId) -> Option<T> {
+        let index = index_of(id);
+        let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation_of(id))?;
+        let what = slot.what.take()?;
+        // A slot whose generations are used up is not reused.
+        if let Some(generation) = slot.generation.checked_add(1) {
+            slot.generation = generation;
+            // `add` reserved room for every slot's index.
+            self.free.push(u32::try_from(index).ok()?);
+        }
+        Some(what)
+    }
+
+    /// All operations.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (OpId, &mut T)> {
+        (0_u32..).zip(&mut self.slots).filter_map(|(index, slot)| {
+            let id = id_of(index, slot.generation);
+            slot.what.as_mut().map(|what| (id, what))
+        })
+    }
+}
+
+impl<T> Default for Operations<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn id_of(index: u32, generation: u32) -> OpId {
+    OpId(u64::from(generation) << 32 | u64::from(index))
+}
+
+fn index_of(id: OpId) -> usize {
+    (id.0 & 0xFFFF_FFFF) as usize
+}
+
+fn generation_of(id: OpId) -> u32 {
+    (id.0 >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_not_used_twice() {
+        let mut table = Operations::new();
+        let a = table.add('a').expect("room");
+        let b = table.add('b').expect("room");
+        assert_eq!(table.remove(a), Some('a'));
+        assert_eq!((table.remove(a), table.get(a)), (None, None));
+        let c = table.add('c').expect("room");
+        assert_ne!(a, c);
+        assert_eq!(
+            (table.get_mut(c).copied(), table.get(b), table.get(a)),
+            (Some('c'), Some(&'b'), None)
+        );
+        assert_eq!(
+            table.iter_mut().map(|(id, what)| (id, *what)).collect::<Vec<_>>(),
+            [(c, 'c'), (b, 'b')]
+        );
+    }
+}

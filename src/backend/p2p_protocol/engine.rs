@@ -1,0 +1,528 @@
+//! The operations, and how they start and are withdrawn.
+//!
+//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and
+//! what is sent synchronously, is offered: the receiver, when it has a receive for it, posts a
+//! receive of the wire for the payload in the user's own buffer and sends Clear; the sender then
+//! sends as much as fits there. So nothing large is ever unexpected on the wire, and a truncated
+//! message moves only what fits.
+//!
+//! An empty payload means that the offer was withdrawn; for a message of no bytes one byte is sent.
+//!
+//! Withdrawal is local and at once. A send may be withdrawn until the wire has its payload. The
+//! receiver is notified of a withdrawn offer and drops it. If it has sent Clear already, it gets an
+//! empty payload, and the receive returns to its old place; a later receive may meanwhile have
+//! taken a message that it would have got. A receive that has its message finishes first.
+
+use super::frame::{Frame, INLINE, Kind};
+use super::rma::Open;
+use super::{Lent, Wire, recv_fast};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::backend::match_queues::{Matcher, Message, Posted};
+use crate::backend::op_table::Operations;
+use crate::backend::peer_map::Sparse;
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{Done, OpId, Selector, SendMode};
+use crate::sys::memory::buf::{Region, Scratch};
+use std::collections::VecDeque;
+
+/// Receives of frames that are always posted.
+pub(super) const RECEIVES: usize = 8;
+
+/// Protocol engine over a wire: the operations, and how they start and are withdrawn. Nothing here
+/// waits.
+pub(super) struct Engine {
+    pub(super) wire: Box<dyn Wire>,
+    /// Rounds in which `prompt` polls the wire; 0: the wire keeps no memory for frames.
+    pub(super) rounds: u32,
+    pub(super) rank: usize,
+    pub(super) operations: Operations<Operation>,
+    pub(super) matcher: Matcher<OpId, Arrival>,
+    /// Made with the first message, or death.
+    pub(super) links: Sparse<Link>,
+    /// Ranks for which something is queued or in flight.
+    pub(super) listed: Vec<usize>,
+    /// Posted receives of frames, in the order posted.
+    pub(super) incoming: VecDeque<(OpId, Frame)>,
+    /// Frames for receives that the wire had no room for.
+    pub(super) unposted: Vec<Frame>,
+    /// Receives that have no frame, for want of memory.
+    pub(super) frameless: usize,
+    pub(super) pool: Vec<Frame>,
+    pub(super) payloads: VecDeque<Payload>,
+    pub(super) last_payload: u32,
+    /// Of messages of device memory: what stands beside their host memory, as long as somebody
+    /// waits for them.
+    pub(super) twins: super::device_mem::Twins,
+    /// Ranks that died: what they had sent is read first.
+    pub(super) dying: Vec<usize>,
+    pub(super) deaths: usize,
+    /// Receives of frames that ended because of a death.
+    pub(super) lost_receives: usize,
+    /// Why nothing works any more.
+    pub(super) broken: Option<dtl_status_t>,
+    /// The wire's text of its last failure.
+    pub(super) said: Option<String>,
+    /// The wire's, each with its number.
+    pub(super) windows: Vec<(u64, Open)>,
+}
+
+/// What is under way to one rank.
+#[derive(Default)]
+pub(super) struct Link {
+    pub(super) answers: VecDeque<Answer>,
+    /// Sends that found no room, in their order.
+    pub(super) starts: VecDeque<OpId>,
+    /// Frames that the wire is sending.
+    pub(super) flying: VecDeque<(OpId, Frame)>,
+    /// Withdrawn offers that the receiver has neither confirmed as dropped nor answered with Clear.
+    pub(super) withdrawn: usize,
+    pub(super) is_listed: bool,
+    pub(super) is_dead: bool,
+}
+
+impl Link {
+    pub(super) fn has_work(&self) -> bool {
+        !(self.answers.is_empty() && self.starts.is_empty() && self.flying.is_empty())
+    }
+}
+
+/// Control message to a rank, besides new messages.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    /// A control frame about one of its or our sends.
+    Tell(Kind, u64),
+    /// This receive is ready for its payload.
+    Clear(OpId),
+    /// The payload of a send; of none, and without bytes: the offer was withdrawn.
+    Payload { send: Option<OpId>, word: u32, want: usize },
+}
+
+/// A payload that the wire is moving.
+pub(super) struct Payload {
+    pub(super) op: OpId,
+    pub(super) of: Mover,
+}
+
+pub(super) enum Mover {
+    /// The byte is what stands in for a message or a buffer without any.
+    Send(Option<OpId>, #[allow(dead_code, reason = "the wire reads it")] Option<Scratch>),
+    Receive(OpId, #[allow(dead_code, reason = "the wire writes it")] Option<Scratch>),
+}
+
+/// An operation in flight.
+pub(super) enum Operation {
+    Send(Send),
+    Receive(Receive),
+    /// A message that was taken for a receive to come.
+    Taken(Message<Arrival>),
+    /// A taken message that its sender has withdrawn since. Holds the outcome of its receive.
+    Withdrawn(Done),
+    Done(Done),
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Send {
+    pub(super) dest: usize,
+    pub(super) word: u64,
+    pub(super) data: Region,
+    pub(super) mode: SendMode,
+    pub(super) stage: SendStage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SendStage {
+    /// Waits for room, or (to itself) for a receive.
+    Queued,
+    /// The offer is sent to the receiver.
+    Offered,
+    /// The receiver waits for its payload, which is queued.
+    Cleared,
+    /// The wire has its payload.
+    Moving,
+}
+
+pub(super) struct Receive {
+    pub(super) into: Region,
+    /// Whom it names.
+    pub(super) source: i32,
+    /// Where it was posted; the receive of a taken message was not.
+    pub(super) place: Option<Posted<OpId>>,
+    pub(super) taken: Option<Taken>,
+}
+
+/// An offer that a receive has.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) source: usize,
+    pub(super) word: u64,
+    pub(super) offer: Offer,
+    /// The payload's word, once its receive is posted on the wire.
+    pub(super) payload: Option<u32>,
+}
+
+/// Content of an Offer frame.
+#[derive(Clone, Copy)]
+pub(super) struct Offer {
+    pub(super) size: u64,
+    pub(super) send: u64,
+}
+
+/// An unexpected message: no receive matches it yet.
+pub(super) enum Arrival {
+    /// All of it.
+    Held(Bytes),
+    Offered(Offer),
+    /// From this rank to itself: its send operation.
+    Own(OpId),
+}
+
+/// The bytes of a message that is kept.
+pub(super) enum Bytes {
+    Copied(Scratch),
+    /// Without memory for a copy, the frame itself.
+    Framed(Frame, usize),
+    /// Without memory for a copy, the frame in the wire's own memory.
+    Lent(Lent),
+}
+
+impl Bytes {
+    pub(super) fn region(&mut self) -> Region {
+        match self {
+            Bytes::Copied(copy) => copy.region(),
+            Bytes::Framed(frame, size) => frame.payload(*size),
+            Bytes::Lent(lent) => lent.bytes,
+        }
+    }
+}
+
+pub(super) fn done(rank: usize, status: dtl_status_t, word: u64, size: u64) -> Done {
+    Done { source: rank_of(rank), status, word, size }
+}
+
+/// A rank as the traits spell it.
+pub(super) fn rank_of(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
+pub(super) fn index_of(rank: i32) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
+}
+
+pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
+    if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
+}
+
+/// What became of an attempt to hand something to the wire.
+pub(super) enum Sent {
+    Yes,
+    NoRoom,
+    Failed(Error),
+}
+
+impl Engine {
+    pub(super) fn new(mut wire: Box<dyn Wire>) -> Engine {
+        let ranks = usize::try_from(wire.properties().size).unwrap_or(0);
+        let rounds = recv_fast::rounds(&mut *wire);
+        Engine {
+            rank: index_of(wire.properties().rank),
+            wire,
+            rounds,
+            operations: Operations::new(),
+            matcher: Matcher::new(ranks),
+            links: Sparse::new(ranks),
+            listed: Vec::new(),
+            incoming: VecDeque::with_capacity(RECEIVES),
+            unposted: Vec::with_capacity(RECEIVES),
+            // A rank alone sends nothing over the wire.
+            frameless: if ranks > 1 && rounds == 0 { RECEIVES } else { 0 },
+            pool: Vec::new(),
+            payloads: VecDeque::new(),
+            last_payload: 0,
+            twins: Vec::new(),
+            dying: Vec::new(),
+            deaths: 0,
+            lost_receives: 0,
+            broken: None,
+            said: None,
+            windows: Vec::new(),
+        }
+    }
+
+    pub(super) fn check_working(&self) -> Result<()> {
+        let Some(status) = self.broken else { return Ok(()) };
+        let said = self.said.as_deref().unwrap_or("it gives no reason");
+        Err(Error::new(
+            status,
+            format!("{}: the transport has failed: {said}", self.wire.properties().description),
+        ))
+    }
+
+    pub(super) fn check_rank(&self, rank: i32) -> Result<usize> {
+        match usize::try_from(rank) {
+            Ok(index) if index < self.links.ranks() => Ok(index),
+            _ => fail!(
+                DTL_ERROR_INVALID_RANK,
+                "rank {rank} is not in 0 … {}",
+                self.links.ranks() - 1
+            ),
+        }
+    }
+
+    pub(super) fn finish(&mut self, id: OpId, done: Done) {
+        if let Some(operation) = self.operations.get_mut(id) {
+            *operation = Operation::Done(done);
+        }
+    }
+
+    /// Ends an operation with a status that is no success.
+    pub(super) fn finish_failed(&mut self, id: OpId, peer: usize, status: dtl_status_t) {
+        self.finish(id, done(peer, status, 0, 0));
+    }
+
+    /// Returns the completion of an operation that is over, once; `None`: it is under way.
+    #[inline]
+    pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Done>> {
+        match self.operations.get(id) {
+            None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
+            Some(&Operation::Done(done)) => {
+                self.operations.remove(id);
+                if done.status == DTL_ERROR_RANK_FAILURE {
+                    self.say_of(done.source);
+                }
+                Ok(Some(done))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    // ---- starting ----
+
+    pub(super) fn isend(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId> {
+        self.check_working()?;
+        let dest = self.check_rank(dest)?;
+        if dest == self.rank {
+            return self.send_to_self(data, word, mode);
+        }
+        let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) else {
+            return self.operations.add(Operation::Done(done(
+                dest,
+                DTL_ERROR_RANK_FAILURE,
+                word,
+                0,
+            )));
+        };
+        // Not before earlier messages, nor before the withdrawal of one.
+        let queued = |link: &Link| !link.starts.is_empty() || !link.answers.is_empty();
+        let waits = queued(link) && {
+            self.progress()?;
+            self.links.get(dest).is_some_and(queued)
+        };
+        let send = Send { dest, word, data, mode, stage: SendStage::Queued };
+        let id = self.operations.add(Operation::Send(send))?;
+        match if waits { Sent::NoRoom } else { self.start(dest, id) } {
+            Sent::Yes => {}
+            Sent::NoRoom => {
+                if let Some(link) = self.links.get_mut(dest) {
+                    link.starts.push_back(id);
+                }
+                self.list(dest);
+            }
+            Sent::Failed(error) if error.status() == DTL_ERROR_RANK_FAILURE => {
+                self.finish_failed(id, dest, DTL_ERROR_RANK_FAILURE);
+            }
+            Sent::Failed(error) => {
+                self.operations.remove(id);
+                return Err(error);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Sends a short message at once if nothing is in its way; every other one is `isend`'s.
+    #[inline]
+    pub(super) fn start_send(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<OpId> {
+        let rank = index_of(dest);
+        let is_free =
+            |link: &Link| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
+        let is_quick = mode == SendMode::Standard && data.len() <= INLINE && self.broken.is_none();
+        if is_quick && self.links.get(rank).is_some_and(is_free) {
+            if let Sent::Yes = self.send_message(rank, word, data) {
+                return Ok(OpId::COMPLETED);
+            }
+        }
+        self.isend(data, dest, word, mode)
+    }
+
+    fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
+        let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
+        if let Some(posted) = self.matcher.take_posted(rank_of(self.rank), word) {
+            self.deliver(posted, self.rank, word, data);
+            return self.operations.add(Operation::Done(over));
+        }
+        let is_copied = data.len() <= INLINE && mode != SendMode::Synchronous;
+        let copy = if is_copied { Scratch::copy_of(data) } else { None };
+        let (id, arrival) = match copy {
+            Some(copy) => {
+                (self.operations.add(Operation::Done(over))?, Arrival::Held(Bytes::Copied(copy)))
+            }
+            None => {
+                let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
+                let id = self.operations.add(Operation::Send(send))?;
+                (id, Arrival::Own(id))
+            }
+        };
+        self.matcher.arrive(rank_of(self.rank), word, arrival);
+        Ok(id)
+    }
+
+    pub(super) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
+        if select.source != DTL_ANY_SOURCE {
+            self.check_rank(select.source)?;
+        }
+        // Where this thread may not call the wire, nothing is posted that it could not wait for.
+        self.progress()?;
+        self.check_working()?;
+        let id = self.operations.add(Operation::Receive(Receive {
+            into,
+            source: select.source,
+            place: None,
+            taken: None,
+        }))?;
+        let place = self.matcher.place(select, id);
+        self.find_message(place);
+        Ok(id)
+    }
+
+    /// Gives a receive its message if it is there, else queues it at its place.
+    pub(super) fn find_message(&mut self, place: Posted<OpId>) {
+        let id = place.what;
+        if let Some(message) = self.matcher.take_unexpected(&place.select) {
+            self.keep_place(place);
+            self.give(id, message);
+        } else if let Some(rank) = self.gone(place.select.source) {
+            self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE);
+        } else {
+            let source = place.select.source;
+            self.matcher.put(place);
+            // Who was sent to is known to the wire.
+            if source != DTL_ANY_SOURCE && self.links.get(index_of(source)).is_none() {
+                self.wire.awaits(source);
+            }
+        }
+    }
+
+    pub(super) fn keep_place(&mut self, place: Posted<OpId>) {
+        if let Some(Operation::Receive(receive)) = self.operations.get_mut(place.what) {
+            receive.place = Some(place);
+        }
+    }
+
+    /// The rank because of which a receive from this source cannot complete. (The communicator
+    /// decides whether a death ends one from any source, since it has the list of members.)
+    pub(super) fn gone(&self, source: i32) -> Option<usize> {
+        self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
+    }
+
+    /// Starts what a receive has to do for its message.
+    pub(super) fn give(&mut self, id: OpId, message: Message<Arrival>) {
+        let source = index_of(message.source);
+        match message.what {
+            Arrival::Held(mut bytes) => {
+                self.deliver(id, source, message.word, bytes.region());
+                match bytes {
+                    Bytes::Copied(_) => {}
+                    Bytes::Framed(frame, _) => self.pool.push(frame),
+                    Bytes::Lent(lent) => self.give_back(&lent),
+                }
+            }
+            Arrival::Own(send) => self.deliver_own(id, send),
+            Arrival::Offered(offer) => self.begin(id, source, message.word, offer),
+        }
+    }
+
+    pub(super) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
+        if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
+            into.copy_from(data);
+            let size = data.len() as u64;
+            self.finish(id, done(source, fitting(size, into), word, size));
+        }
+    }
+
+    fn deliver_own(&mut self, id: OpId, send: OpId) {
+        if let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(send) {
+            self.deliver(id, self.rank, word, data);
+            self.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+        }
+    }
+
+    /// Starts to fetch what was offered; the wire is called by the next progress.
+    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer) {
+        if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
+            receive.taken = Some(Taken { source, word, offer, payload: None });
+            self.answer(source, Answer::Clear(id));
+        }
+    }
+
+    pub(super) fn answer(&mut self, dest: usize, answer: Answer) {
+        if let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) {
+            link.answers.push_back(answer);
+            self.list(dest);
+        }
+    }
+
+    pub(super) fn list(&mut self, rank: usize) {
+        if let Some(link) = self.links.get_mut(rank).filter(|link| !link.is_listed) {
+            link.is_listed = true;
+            self.listed.push(rank);
+        }
+    }
+
+    /// Tries to withdraw an operation.
+    pub(super) fn cancel(&mut self, id: OpId) {
+        let own = rank_of(self.rank);
+        let withdrawn = match self.operations.get(id) {
+            Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
+                self.matcher.withdraw(source, &id)
+            }
+            Some(&Operation::Send(Send { dest, .. })) if dest == self.rank => {
+                let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
+                self.matcher.remove_unexpected(own, is).is_some() || self.withdraw_probed(own, is)
+            }
+            Some(&Operation::Send(send)) => self.withdraw_send(id, &send),
+            _ => false,
+        };
+        if withdrawn {
+            self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+            // So that its receiver is notified soon. Where this thread may not, a later call does
+            // it.
+            drop(self.progress());
+        }
+    }
+
+    fn withdraw_send(&mut self, id: OpId, send: &Send) -> bool {
+        let Some(link) = self.links.get_mut(send.dest) else { return false };
+        match send.stage {
+            SendStage::Queued => link.starts.retain(|start| *start != id),
+            SendStage::Offered => {
+                link.withdrawn += 1;
+                self.answer(send.dest, Answer::Tell(Kind::Withdraw, id.0));
+            }
+            SendStage::Cleared => return link.answers.iter_mut().any(|answer| answer.withdraw(id)),
+            SendStage::Moving => return false,
+        }
+        true
+    }
+}

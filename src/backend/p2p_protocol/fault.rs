@@ -1,0 +1,208 @@
+//! Ranks that have died, and wires that have failed.
+
+use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
+use crate::abi::status::*;
+use crate::error::status_name;
+use crate::runtime::component::{Done, OpId};
+
+/// Receives from any source that may end because of one death before the wire counts as failed: as
+/// many as are posted, and some that had begun to take a message of the dead rank.
+const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
+
+impl Engine {
+    /// The receive of a frame has failed.
+    pub(super) fn receive_failed(&mut self, got: &Done) {
+        let source = index_of(got.source);
+        if got.status != DTL_ERROR_RANK_FAILURE {
+            let said = self.reason("a receive", got.status);
+            return self.break_down(got.status, Some(said));
+        }
+        if !self.is_other(source) {
+            let said = self.wire.failure_text().map_or(String::new(), |said| format!(": {said}"));
+            let text = format!(
+                "{} reported a failed rank and named rank {}, which is not another rank of the \
+                 communicator{said}",
+                self.wire.completes(),
+                got.source
+            );
+            return self.distrust(got.status, text);
+        }
+        if !self.is_dead(source) {
+            self.note_failure(got.status, source);
+        }
+        self.lost_receives += 1;
+        if self.lost_receives > LOST_BY_ONE_DEATH * (self.deaths + self.dying.len()) {
+            let text =
+                format!("receives from any source fail for ever since the death of rank {source}");
+            self.break_down(DTL_ERROR_RANK_FAILURE, Some(text));
+        }
+    }
+
+    /// Treats a rank that could not open its side as dead.
+    #[cold]
+    pub(super) fn has_left(&mut self, rank: usize) {
+        if !self.is_dead(rank) && !self.dying.contains(&rank) {
+            self.dying.push(rank);
+            self.said = Some(format!("dtl_comm_open failed on rank {rank}"));
+        }
+    }
+
+    /// Text for a failed operation: the reason that the wire gives, or else which operation failed.
+    #[cold]
+    pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
+        let nothing = || {
+            let name = status_name(status).to_string_lossy();
+            format!("{} ended {what} with {name}", self.wire.completes())
+        };
+        self.wire.failure_text().unwrap_or_else(nothing)
+    }
+
+    /// Whether messages can come from this rank.
+    pub(super) fn is_other(&self, rank: usize) -> bool {
+        rank < self.links.ranks() && rank != self.rank
+    }
+
+    /// Handles a completed receive of a frame whose bytes cannot be a frame.
+    #[cold]
+    pub(super) fn no_frame(&mut self, source: i32, len: u64) {
+        let who = self.wire.completes();
+        let (status, text) = if self.is_other(index_of(source)) {
+            let text = format!(
+                "{who} completed a receive of {len} bytes from rank {source} that are not a frame \
+                 of this library: \
+                 the receive was reported complete before all of its bytes had arrived, or the \
+                 bytes were changed"
+            );
+            (DTL_ERROR_COMMUNICATION, text)
+        } else {
+            let text = format!(
+                "{who} named rank {source} as the source of a message, which is not another rank \
+                 of the communicator"
+            );
+            (DTL_ERROR_NATIVE_BACKEND, text)
+        };
+        self.distrust(status, text);
+    }
+
+    /// Handles a completed receive of a frame with a match word other than the one posted.
+    #[cold]
+    pub(super) fn wrong_word(&mut self, asked: u64, got: u64) {
+        let who = self.wire.completes();
+        let text = format!("{who} completed a receive of match word {asked} with match word {got}");
+        self.distrust(DTL_ERROR_NATIVE_BACKEND, text);
+    }
+
+    /// Text if a receive from a named source and with a match word completed with others; else
+    /// `None`.
+    pub(super) fn impossible(&self, id: OpId, got: &Done) -> Option<String> {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        else {
+            return None;
+        };
+        let (source, word) = (rank_of(taken.source), u64::from(taken.payload.unwrap_or_default()));
+        if got.status != DTL_SUCCESS || (got.source, got.word) == (source, word) {
+            return None;
+        }
+        let who = self.wire.completes();
+        Some(format!(
+            "{who} completed a receive from rank {source} of match word {word} with rank {} and \
+             match word {}",
+            got.source, got.word
+        ))
+    }
+
+    /// Stops everything because the wire has failed: all operations end with this status, now and
+    /// later. The wire touches no buffer any more. A wire whose outputs are invalid gives no such
+    /// guarantee, see `distrust`.
+    pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
+        self.stop(status, said, status != DTL_ERROR_NATIVE_BACKEND);
+    }
+
+    /// Stops everything because the wire has reported what cannot be. It may still use the buffers
+    /// that it has: operations on them do not end, and a test of them fails.
+    fn distrust(&mut self, status: dtl_status_t, said: String) {
+        self.stop(status, Some(said), false);
+    }
+
+    fn stop(&mut self, status: dtl_status_t, said: Option<String>, gives_back: bool) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = Some(status);
+        if said.is_some() {
+            self.said = said;
+        }
+        let own = self.rank;
+        let unfinished = |(id, operation): (OpId, &mut Operation)| match operation {
+            Operation::Done(_) => None,
+            _ if !gives_back && is_with_wire(operation) => None,
+            Operation::Send(send) => Some((id, send.dest)),
+            Operation::Receive(_) | Operation::Taken(_) | Operation::Withdrawn(_) => {
+                Some((id, own))
+            }
+        };
+        let all: Vec<_> = self.operations.iter_mut().filter_map(unfinished).collect();
+        all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
+    }
+
+    /// Sets the error text of what failed because of a rank to the reason why that rank is gone,
+    /// even if others are gone by now.
+    #[cold]
+    pub(super) fn say_of(&mut self, rank: i32) {
+        self.said = self.wire.why_gone(rank).or_else(|| self.said.take());
+    }
+
+    pub(super) fn is_dead(&self, rank: usize) -> bool {
+        self.links.get(rank).is_some_and(|link| link.is_dead)
+    }
+
+    /// Settles the ranks that have died since the last call; what they had sent has been read.
+    pub(super) fn settle_deaths(&mut self) {
+        for rank in std::mem::take(&mut self.dying) {
+            if !self.is_dead(rank) {
+                self.settle(rank);
+            }
+        }
+    }
+
+    /// Ends every operation that needs a rank that is gone and that is not at the wire. The wire
+    /// ends its own operations itself.
+    fn settle(&mut self, rank: usize) {
+        let Some(link) = self.links.make(rank) else { return };
+        link.is_dead = true;
+        link.withdrawn = 0;
+        link.answers.clear();
+        link.starts.clear();
+        self.deaths += 1;
+        // An offer cannot be fetched any more; a message that is here can.
+        self.matcher.retain_unexpected(rank_of(rank), |what| !matches!(what, Arrival::Offered(_)));
+        let mut hopeless = self.matcher.take_posted_from(rank_of(rank));
+        let bound = |(id, operation): (OpId, &mut Operation)| {
+            let is_bound = match operation {
+                Operation::Send(Send { dest, stage, .. }) => {
+                    *dest == rank && *stage != SendStage::Moving
+                }
+                Operation::Receive(Receive { taken: Some(taken), .. }) => {
+                    taken.source == rank && taken.payload.is_none()
+                }
+                _ => false,
+            };
+            is_bound.then_some(id)
+        };
+        hopeless.extend(self.operations.iter_mut().filter_map(bound));
+        hopeless.into_iter().for_each(|id| self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE));
+    }
+
+    pub(super) fn failed_ranks(&self) -> Vec<i32> {
+        (0..self.links.ranks()).filter(|&rank| self.is_dead(rank)).map(rank_of).collect()
+    }
+}
+
+/// Whether the wire has the buffer of an operation.
+fn is_with_wire(operation: &Operation) -> bool {
+    match operation {
+        Operation::Send(send) => send.stage == SendStage::Moving,
+        Operation::Receive(receive) => receive.taken.is_some_and(|taken| taken.payload.is_some()),
+        Operation::Taken(_) | Operation::Withdrawn(_) | Operation::Done(_) => false,
+    }
+}

@@ -1,0 +1,110 @@
+//! Looking at a message before it is received, and taking it out for one receive to come.
+//!
+//! What was only offered can still be withdrawn by its sender, also after it was taken: its receive
+//! then ends with CANCELED.
+
+use super::engine::{Arrival, Bytes, Engine, Operation, Receive, done, index_of};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::error::{Result, fail};
+use crate::runtime::component::{Done, Matched, OpId, Selector};
+use crate::sys::memory::buf::Region;
+
+impl Engine {
+    pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {
+        if select.source != DTL_ANY_SOURCE {
+            self.check_rank(select.source)?;
+        }
+        self.progress()?;
+        self.check_working()?;
+        if let Some(message) = self.matcher.peek(&select) {
+            let size = self.size_of(&message.what);
+            return Ok(Some(Done {
+                source: message.source,
+                status: DTL_SUCCESS,
+                word: message.word,
+                size,
+            }));
+        }
+        match self.gone(select.source) {
+            Some(rank) => {
+                fail!(
+                    DTL_ERROR_RANK_FAILURE,
+                    "no message is there and none can come: rank {rank} has died"
+                )
+            }
+            None => {
+                self.wire.awaits(select.source);
+                Ok(None)
+            }
+        }
+    }
+
+    fn size_of(&self, what: &Arrival) -> u64 {
+        match what {
+            Arrival::Held(Bytes::Copied(copy)) => copy.region().len() as u64,
+            Arrival::Held(Bytes::Framed(_, size)) => *size as u64,
+            Arrival::Held(Bytes::Lent(lent)) => lent.bytes.len() as u64,
+            Arrival::Offered(offer) => offer.size,
+            Arrival::Own(send) => match self.operations.get(*send) {
+                Some(Operation::Send(send)) => send.data.len() as u64,
+                _ => 0,
+            },
+        }
+    }
+
+    pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
+        let Some(done) = self.probe(select)? else { return Ok(None) };
+        // First the place to keep it in, so that nothing is lost for want of memory.
+        let message = self.operations.add(Operation::Done(done))?;
+        if let (Some(taken), Some(place)) =
+            (self.matcher.take_unexpected(&select), self.operations.get_mut(message))
+        {
+            *place = Operation::Taken(taken);
+        }
+        Ok(Some(Matched { message, done }))
+    }
+
+    /// Marks the probed message of a source that `is` selects. Returns whether there was one.
+    pub(super) fn withdraw_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
+        for (_, operation) in self.operations.iter_mut() {
+            let Operation::Taken(taken) = operation else { continue };
+            if taken.source == from && is(&taken.what) {
+                *operation =
+                    Operation::Withdrawn(done(index_of(from), DTL_ERROR_CANCELED, taken.word, 0));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Starts the receive of a taken message, under the message's id.
+    pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
+        self.progress()?;
+        let place = self.operations.get_mut(message);
+        let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
+            self.check_working()?;
+            return fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "message {:#x} was received or never taken",
+                message.0
+            );
+        };
+        let receive = Receive { into, source: DTL_ANY_SOURCE, place: None, taken: None };
+        let taken = match std::mem::replace(place, Operation::Receive(receive)) {
+            Operation::Taken(taken) => taken,
+            Operation::Withdrawn(outcome) => {
+                self.finish(message, outcome);
+                return Ok(message);
+            }
+            _ => return Ok(message),
+        };
+        let source = index_of(taken.source);
+        if matches!(taken.what, Arrival::Offered(_)) && self.gone(taken.source).is_some() {
+            self.finish_failed(message, source, DTL_ERROR_RANK_FAILURE);
+        } else {
+            self.give(message, taken);
+        }
+        Ok(message)
+    }
+}

@@ -1,0 +1,446 @@
+//! One-sided communication over a wire that has it: what is under way on each window, which flush
+//! waits for what.
+//!
+//! The wire only starts operations and reports when one is over. Here they are kept, by target, in
+//! the order in which they began: those that found no room start later, and a flush of the wire's
+//! stands behind those that it is for.
+
+use super::Wire;
+use super::engine::{Engine, index_of, rank_of};
+use crate::abi::status::*;
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::backend::peer_map::Sparse;
+use crate::error::{self, Error, Result, fail};
+use crate::runtime::component::{OpId, Reach, Spot, Swap};
+use crate::sys::memory::buf::{Addr, Region};
+use std::collections::VecDeque;
+
+/// One-sided operations of a wire, and windows, each by what `create` gave. The rules are those of
+/// the wire's other operations: one thread at a time, BUSY means "again later", `Wire::test` tests
+/// for completion. No call but `destroy` waits.
+pub trait WireWindows {
+    /// Makes this rank's side of a window; the bytes are what the others find its memory by.
+    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
+    /// Sets the key of a rank's memory: the first `bytes` of the words.
+    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
+    /// Ends it: nobody touches its memory any more, nor this rank's operations their buffers.
+    fn destroy(&mut self, window: Addr) -> Result<()>;
+    /// Starts a copy to a target.
+    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId>;
+    /// Starts a copy from a target.
+    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId>;
+    /// Starts what is over when all that began before on a target is done there.
+    fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
+    /// Whether the next two do all operations on a dtype.
+    fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
+    /// Starts an accumulation.
+    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId>;
+    /// Starts a comparison and swap.
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId>;
+}
+
+/// An accumulation.
+#[derive(Clone, Copy)]
+pub struct Change {
+    /// Operands; empty: none are needed.
+    pub from: Region,
+    /// Gets what was there before; empty: nobody wants it.
+    pub result: Region,
+    /// A built-in dtype.
+    pub dtype: dtl_dtype_t,
+    /// A built-in operation that goes with it.
+    pub op: dtl_reduce_op_t,
+    /// How many elements.
+    pub count: usize,
+    /// Where they are.
+    pub to: Spot,
+}
+
+/// One-sided operation on a target.
+#[derive(Clone, Copy)]
+pub(super) enum Begin {
+    Put(Region, Spot),
+    Get(Region, Spot),
+    Change(Change),
+    Swap(Swap, Spot),
+    Flush(i32),
+}
+
+impl Begin {
+    fn target(&self) -> i32 {
+        match self {
+            Begin::Put(_, spot) | Begin::Get(_, spot) | Begin::Swap(_, spot) => spot.target,
+            Begin::Change(change) => change.to.target,
+            Begin::Flush(target) => *target,
+        }
+    }
+
+    fn start(&self, wire: &mut dyn Wire, window: Addr) -> Result<OpId> {
+        let wire = wire.windows().map_err(|_| none())?;
+        match *self {
+            Begin::Put(from, to) => wire.put(window, from, to),
+            Begin::Get(into, from) => wire.get(window, into, from),
+            Begin::Change(change) => wire.accumulate(window, change),
+            Begin::Swap(swap, to) => wire.compare_and_swap(window, swap, to),
+            Begin::Flush(target) => wire.flush(window, target),
+        }
+    }
+}
+
+/// An operation; those of a window are counted.
+#[derive(Clone, Copy)]
+struct Under<T> {
+    number: u64,
+    asked: bool,
+    what: T,
+}
+
+/// What is under way to one target, oldest first: at the wire, and behind that without room yet.
+#[derive(Default)]
+struct Lane {
+    flying: VecDeque<Under<OpId>>,
+    waiting: VecDeque<Under<Begin>>,
+    /// Something was begun that no flush of the wire stands behind.
+    is_dirty: bool,
+    is_listed: bool,
+    /// The first failure that no flush has reported.
+    failed: Option<Error>,
+}
+
+impl Lane {
+    fn oldest(&self) -> Option<u64> {
+        let waiting = self.waiting.front().map(|under| under.number);
+        self.flying.front().map(|under| under.number).or(waiting)
+    }
+}
+
+/// Operations of one target at the wire that are not tested as each begins.
+const UNASKED: usize = 16;
+
+/// A flush that is waited for: of these targets, up to this operation.
+struct Waited {
+    number: u64,
+    target: Option<i32>,
+    upto: u64,
+}
+
+/// A window that is open.
+pub(super) struct Open {
+    wire: Addr,
+    lanes: Sparse<Lane>,
+    /// Targets with something under way, not flushed, or with a failure that is not reported.
+    listed: Vec<usize>,
+    last: u64,
+    flushes: Vec<Waited>,
+    /// Completed operations whose outcome was requested.
+    ended: Vec<(u64, Result<()>)>,
+}
+
+/// What a call on a window may use of the engine besides it.
+struct Hand<'a> {
+    wire: &'a mut dyn Wire,
+    /// Ranks that an operation has found dead.
+    dead: Vec<usize>,
+}
+
+impl Hand<'_> {
+    /// An operation on a rank has failed.
+    fn note(&mut self, rank: usize, status: dtl_status_t) {
+        if status == DTL_ERROR_RANK_FAILURE && !self.dead.contains(&rank) {
+            self.dead.push(rank);
+        }
+    }
+}
+
+impl Open {
+    /// Starts operations that have found room, and collects completed ones.
+    fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
+        for index in 0..self.listed.len() {
+            let Some(&rank) = self.listed.get(index) else { break };
+            self.move_lane(rank, hand)?;
+        }
+        let lanes = &mut self.lanes;
+        self.listed.retain(|rank| {
+            let Some(lane) = lanes.get_mut(*rank) else { return false };
+            lane.is_listed = lane.oldest().is_some() || lane.is_dirty || lane.failed.is_some();
+            lane.is_listed
+        });
+        Ok(())
+    }
+
+    fn move_lane(&mut self, rank: usize, hand: &mut Hand) -> Result<()> {
+        let Some(lane) = self.lanes.get_mut(rank) else { return Ok(()) };
+        while let Some(&Under { number, asked, what }) = lane.flying.front() {
+            let Some(done) = hand.wire.test(what)? else { break };
+            lane.flying.pop_front();
+            let outcome = match done.status {
+                DTL_SUCCESS => Ok(()),
+                status => Err(failure(hand, rank, status)),
+            };
+            end(lane, &mut self.ended, number, asked, outcome);
+        }
+        while let Some(&Under { number, asked, what }) = lane.waiting.front() {
+            match what.start(hand.wire, self.wire) {
+                Ok(op) => lane.flying.push_back(Under { number, asked, what: op }),
+                Err(error) if error.status() == DTL_ERROR_BUSY => break,
+                Err(error) => {
+                    hand.note(rank, error.status());
+                    end(lane, &mut self.ended, number, asked, Err(error));
+                }
+            }
+            lane.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, rank: usize) {
+        if let Some(lane) = self.lanes.make(rank).filter(|lane| !lane.is_listed) {
+            lane.is_listed = true;
+            self.listed.push(rank);
+        }
+    }
+
+    /// Begins an operation, and returns the number by which it is tested.
+    fn begin(&mut self, begin: Begin, asked: bool, hand: &mut Hand) -> Result<u64> {
+        let rank = index_of(begin.target());
+        self.list(rank);
+        let Some(lane) = self.lanes.get_mut(rank) else {
+            return fail!(DTL_ERROR_INVALID_RANK, "target {} is no rank", begin.target());
+        };
+        let started = match lane.waiting.is_empty() {
+            true => begin.start(hand.wire, self.wire),
+            false => Err(Error::new(DTL_ERROR_BUSY, "others wait before it")),
+        };
+        self.last += 1;
+        let number = self.last;
+        match started {
+            Ok(op) => lane.flying.push_back(Under { number, asked, what: op }),
+            Err(error) if error.status() == DTL_ERROR_BUSY => {
+                lane.waiting.push_back(Under { number, asked, what: begin });
+            }
+            Err(error) => {
+                hand.note(rank, error.status());
+                return Err(error);
+            }
+        }
+        // What is got is there when it is over.
+        lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
+        if asked || lane.flying.len() > UNASKED {
+            // An error: the wire could not be called. The operation has begun all the same, so its
+            // buffer is in use; the next test or flush reports the error.
+            drop(self.move_lane(rank, hand));
+        }
+        Ok(number)
+    }
+
+    fn is_over(&self, target: Option<i32>, upto: u64) -> bool {
+        let is_past = |lane: &Lane| lane.oldest().is_none_or(|oldest| oldest > upto);
+        match target {
+            Some(target) => self.lanes.get(index_of(target)).is_none_or(is_past),
+            None => self.listed.iter().filter_map(|rank| self.lanes.get(*rank)).all(is_past),
+        }
+    }
+
+    /// Returns the first failure on these targets that is not reported yet; this call reports all
+    /// of them.
+    fn failure(&mut self, target: Option<i32>) -> Result<()> {
+        let ranks = match target {
+            Some(target) => vec![index_of(target)],
+            None => self.listed.clone(),
+        };
+        let mut first = Ok(());
+        for rank in ranks {
+            let failed = self.lanes.get_mut(rank).and_then(|lane| lane.failed.take());
+            if let (Some(error), true) = (failed, first.is_ok()) {
+                first = Err(error);
+            }
+        }
+        first
+    }
+
+    fn flush(
+        &mut self,
+        target: Option<i32>,
+        reach: Reach,
+        hand: &mut Hand,
+    ) -> Result<Option<OpId>> {
+        let ranks = match target {
+            Some(target) => vec![index_of(target)],
+            None => self.listed.clone(),
+        };
+        for rank in ranks.into_iter().filter(|_| reach == Reach::Target) {
+            let Some(lane) = self.lanes.get_mut(rank).filter(|lane| lane.is_dirty) else {
+                continue;
+            };
+            lane.is_dirty = false;
+            if let Err(error) = self.begin(Begin::Flush(rank_of(rank)), false, hand) {
+                self.lanes
+                    .get_mut(rank)
+                    .into_iter()
+                    .for_each(|lane| lane.failed = Some(error.clone()));
+            }
+        }
+        let upto = self.last;
+        self.move_on(hand).map_err(|error| in_use(&error))?;
+        if self.is_over(target, upto) {
+            return self.failure(target).map(|()| None);
+        }
+        self.last += 1;
+        self.flushes.push(Waited { number: self.last, target, upto });
+        Ok(Some(OpId(self.last)))
+    }
+
+    fn test(&mut self, OpId(number): OpId) -> Result<bool> {
+        if let Some(at) = self.flushes.iter().position(|flush| flush.number == number) {
+            let Some(&Waited { target, upto, .. }) = self.flushes.get(at) else { return Ok(true) };
+            if !self.is_over(target, upto) {
+                return Ok(false);
+            }
+            self.flushes.swap_remove(at);
+            return self.failure(target).map(|()| true);
+        }
+        match self.ended.iter().position(|(ended, _)| *ended == number) {
+            Some(at) => self.ended.swap_remove(at).1.map(|()| true),
+            None => Ok(false),
+        }
+    }
+}
+
+/// Error of a call that could not call the wire: the operations live on.
+#[cold]
+fn in_use(error: &Error) -> Error {
+    let text =
+        "operations on the window go on: do not free or reuse their buffers before it is destroyed";
+    Error::new(error.status(), format!("{}; {text}", error.text()))
+}
+
+/// An operation is over.
+fn end(
+    lane: &mut Lane,
+    ended: &mut Vec<(u64, Result<()>)>,
+    number: u64,
+    asked: bool,
+    outcome: Result<()>,
+) {
+    if let (Err(error), true) = (&outcome, lane.failed.is_none()) {
+        lane.failed = Some(error.clone());
+    }
+    if asked {
+        ended.push((number, outcome));
+    }
+}
+
+/// What an operation's status means.
+#[cold]
+fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
+    hand.note(rank, status);
+    let said = hand.wire.failure_text();
+    let meaning = || error::status_message(status).to_string_lossy().into_owned();
+    Error::new(status, format!("an operation on target {rank}: {}", said.unwrap_or_else(meaning)))
+}
+
+impl Engine {
+    /// Makes a window; its key.
+    pub(super) fn open_window(&mut self, number: u64, memory: Region) -> Result<Vec<u8>> {
+        self.check_working()?;
+        let ranks = self.links.ranks();
+        let Ok(windows) = self.wire.windows() else { return Err(none()) };
+        let (wire, key) = windows.create(memory)?;
+        let (lanes, listed, flushes, ended) =
+            (Sparse::new(ranks), Vec::new(), Vec::new(), Vec::new());
+        self.windows.push((number, Open { wire, lanes, listed, last: 0, flushes, ended }));
+        Ok(key)
+    }
+
+    /// What it needs of the wire before its first operation.
+    pub(super) fn ask_windows<T>(
+        &mut self,
+        number: u64,
+        ask: impl FnOnce(&mut dyn WireWindows, Addr) -> Result<T>,
+    ) -> Result<T> {
+        let Some((_, open)) = self.windows.iter().find(|(known, _)| *known == number) else {
+            return Err(none());
+        };
+        ask(self.wire.windows().map_err(|_| none())?, open.wire)
+    }
+
+    /// Calls a window.
+    fn on_window<T>(
+        &mut self,
+        number: u64,
+        act: impl FnOnce(&mut Open, &mut Hand) -> Result<T>,
+    ) -> Result<T> {
+        let Some((_, open)) = self.windows.iter_mut().find(|(known, _)| *known == number) else {
+            return Err(none());
+        };
+        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
+        let acted = act(open, &mut hand);
+        let dead = hand.dead;
+        self.note_dead(dead);
+        acted
+    }
+
+    fn note_dead(&mut self, dead: Vec<usize>) {
+        for rank in dead {
+            if rank != self.rank && !self.is_dead(rank) {
+                self.note_failure(DTL_ERROR_RANK_FAILURE, rank);
+            }
+        }
+    }
+
+    pub(super) fn begin_on_window(
+        &mut self,
+        number: u64,
+        begin: Begin,
+        asked: bool,
+    ) -> Result<Option<OpId>> {
+        self.check_working()?;
+        self.on_window(number, |open, hand| {
+            let began = OpId(open.begin(begin, asked, hand)?);
+            if !asked {
+                return Ok(None);
+            }
+            open.test(began).map(|is_over| (!is_over).then_some(began))
+        })
+    }
+
+    pub(super) fn flush_window(
+        &mut self,
+        number: u64,
+        target: Option<i32>,
+        reach: Reach,
+    ) -> Result<Option<OpId>> {
+        self.on_window(number, |open, hand| open.flush(target, reach, hand))
+    }
+
+    pub(super) fn test_window(&mut self, number: u64, op: OpId) -> Result<bool> {
+        let moved = self.progress();
+        match self.on_window(number, |open, _| open.test(op)) {
+            Ok(false) => moved.map(|()| false).map_err(|error| in_use(&error)),
+            over => over,
+        }
+    }
+
+    /// Moves everything on all windows on.
+    pub(super) fn move_windows(&mut self) -> Result<()> {
+        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
+        let moved = self.windows.iter_mut().try_for_each(|(_, open)| open.move_on(&mut hand));
+        let dead = hand.dead;
+        self.note_dead(dead);
+        moved
+    }
+
+    /// Ends a window, or does nothing if it has ended.
+    pub(super) fn close_window(&mut self, number: u64) -> Result<()> {
+        let Some(at) = self.windows.iter().position(|(known, _)| *known == number) else {
+            return Ok(());
+        };
+        let (_, open) = self.windows.swap_remove(at);
+        self.wire.windows().map_or(Ok(()), |windows| windows.destroy(open.wire))
+    }
+}
+
+#[cold]
+fn none() -> Error {
+    Error::new(DTL_ERROR_INVALID_STATE, "the window is closed")
+}

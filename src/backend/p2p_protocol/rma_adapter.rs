@@ -1,0 +1,151 @@
+//! A wire's window as the library sees it: behind the engine's lock, and with the keys by which the
+//! ranks find each other's memory.
+
+use super::Shared;
+use super::rma::{Begin, Change};
+use crate::abi::backend::vtable::DTL_WIN_KEY_BYTES;
+use crate::abi::word::{DTL_DTYPE_INT64_INT64, dtl_dtype_t};
+use crate::error::{Result, fail};
+use crate::runtime::comm::types::Reduction;
+use crate::runtime::component::{OpId, Reach, Spot, Swap, Window, WindowPart};
+use crate::sys::memory::buf::Region;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Words of a key.
+const KEY: usize = DTL_WIN_KEY_BYTES as usize / 8;
+/// Words of a rank's record: the dtypes that are changed here as bits, the key's bytes, the key.
+const WORDS: usize = 2 + KEY;
+/// The built-in dtypes.
+const DTYPES: RangeInclusive<dtl_dtype_t> = 0..=DTL_DTYPE_INT64_INT64;
+const _: () = assert!(DTL_DTYPE_INT64_INT64 < 64);
+
+struct Face {
+    engine: Shared,
+    number: u64,
+    memory: Region,
+    key: Vec<u8>,
+    /// Dtypes that the wire changes, as agreed by all ranks; none before their records are
+    /// exchanged.
+    atomics: AtomicU64,
+}
+
+/// Makes this rank's side of a window.
+pub(super) fn open(engine: &Shared, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+    let Some(memory) = part.memory else {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "a registered backend's windows are of memory that is there"
+        );
+    };
+    let number = u64::from(part.number);
+    let key = engine.with(|engine| engine.open_window(number, memory))?;
+    Ok(Box::new(Face { engine: engine.clone(), number, memory, key, atomics: AtomicU64::new(0) }))
+}
+
+impl Face {
+    fn begin(&self, begin: Begin, asked: bool) -> Result<Option<OpId>> {
+        self.engine.with(|engine| engine.begin_on_window(self.number, begin, asked))
+    }
+
+    /// The dtypes that this rank's wire changes.
+    fn own_atomics(&self) -> Result<u64> {
+        let number = self.number;
+        self.engine.with(|engine| {
+            DTYPES.clone().try_fold(0, |all, dtype| {
+                let has = engine
+                    .ask_windows(number, |windows, window| windows.has_atomics(window, dtype))?;
+                Ok(all | u64::from(has) << dtype)
+            })
+        })
+    }
+}
+
+impl Window for Face {
+    fn describe(&self) -> &'static str {
+        match self.atomics.load(Ordering::Relaxed) {
+            0 => "the backend's own put and get, the rest by messages",
+            _ => "the backend's own put, get and atomics, locks by messages",
+        }
+    }
+
+    fn memory(&self) -> Region {
+        self.memory
+    }
+
+    fn says(&self) -> Result<Vec<u64>> {
+        let mut words = vec![self.own_atomics()?, self.key.len() as u64];
+        words.extend(self.key.chunks(8).map(|bytes| {
+            let mut word = [0; 8];
+            word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            u64::from_ne_bytes(word)
+        }));
+        words.resize(WORDS, 0);
+        Ok(words)
+    }
+
+    fn hears(&self, said: &[u64]) -> Result<()> {
+        let mut common = u64::MAX;
+        for (rank, words) in (0..).zip(said.chunks_exact(WORDS)) {
+            let [atomics, bytes, key @ ..] = words else { continue };
+            common &= atomics;
+            let attach = |windows: &mut dyn super::WireWindows, window| {
+                windows.attach(window, rank, key, *bytes as usize)
+            };
+            self.engine.with(|engine| engine.ask_windows(self.number, attach))?;
+        }
+        self.atomics.store(common, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>> {
+        self.begin(Begin::Put(from, to), asked)
+    }
+
+    fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>> {
+        self.begin(Begin::Get(into, from), asked)
+    }
+
+    fn test(&self, op: OpId) -> Result<bool> {
+        self.engine.with(|engine| engine.test_window(self.number, op))
+    }
+
+    fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>> {
+        self.engine.with(|engine| engine.flush_window(self.number, target, reach))
+    }
+
+    fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
+        DTYPES.contains(&dtype) && self.atomics.load(Ordering::Relaxed) >> dtype & 1 != 0
+    }
+
+    fn accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
+        let result = result.unwrap_or(Region::EMPTY);
+        let count = to.len / by.element.max(1);
+        let change = Change { from, result, dtype: by.dtype, op: by.op, count, to };
+        self.begin(Begin::Change(change), false).map(drop)
+    }
+
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<()> {
+        self.begin(Begin::Swap(swap, to), false).map(drop)
+    }
+
+    fn close(&self, _together: bool) {
+        if let Err(error) = self.engine.with(|engine| engine.close_window(self.number)) {
+            crate::runtime::log::warning!("closing a window: {error}");
+        }
+    }
+}
+
+impl Drop for Face {
+    fn drop(&mut self) {
+        // A second time it does nothing; nor does it where the communicator has closed, and the
+        // window with it.
+        drop(self.engine.with(|engine| engine.close_window(self.number)));
+    }
+}

@@ -1,0 +1,324 @@
+//! What comes in: frames, in the order in which their receives were posted, and payloads.
+
+use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
+use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
+use super::frame::{FRAME, Frame, HEADER, Header, Kind};
+use super::{Doze, FRAME_WORD, Lent, tx};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::error::{Error, Result};
+use crate::runtime::component::{Done, OpId};
+use crate::sys::memory::buf::{Region, Scratch};
+
+/// Frames read in one round.
+const FRAMES: usize = 64;
+/// Payloads tested in one round.
+const PAYLOADS: usize = 64;
+
+impl Engine {
+    /// Moves everything on that can move. An error: the wire could not be called.
+    pub(super) fn progress(&mut self) -> Result<()> {
+        if !self.windows.is_empty() {
+            self.move_windows()?;
+        }
+        if self.broken.is_some() {
+            return Ok(());
+        }
+        let all_read = if self.rounds > 0 { self.read_lent()? } else { self.read_frames()? };
+        if self.frameless > 0 || !self.unposted.is_empty() {
+            if let Err(error) = self.post_receives() {
+                self.break_down(error.status(), Some(error.text().to_owned()));
+            }
+        }
+        if !self.payloads.is_empty() {
+            self.ask_payloads()?;
+        }
+        self.write_on()?;
+        if all_read && !self.dying.is_empty() {
+            self.settle_deaths();
+        }
+        Ok(())
+    }
+
+    /// Whether who waits may sleep: not while something is queued here, for which room is only
+    /// found by asking.
+    pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
+        if self.matcher.waits_for_any() {
+            self.wire.awaits(DTL_ANY_SOURCE);
+        }
+        if self.broken.is_some() || !self.listed.is_empty() || !self.dying.is_empty() {
+            return Doze::No;
+        }
+        self.wire.doze(seen)
+    }
+
+    /// Posts receives of frames until there are as many as there should be, or no room for more.
+    pub(super) fn post_receives(&mut self) -> Result<()> {
+        while self.frameless > 0 {
+            let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
+            self.frameless -= 1;
+            self.unposted.push(frame);
+        }
+        while let Some(mut frame) = self.unposted.pop() {
+            match self.wire.irecv(frame.region(FRAME), DTL_ANY_SOURCE, FRAME_WORD) {
+                Ok(op) => self.incoming.push_back((op, frame)),
+                Err(error) => {
+                    self.unposted.push(frame);
+                    if error.status() != DTL_ERROR_BUSY {
+                        return Err(error);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads frames; whether there are no more.
+    fn read_frames(&mut self) -> Result<bool> {
+        for _ in 0..FRAMES {
+            let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
+            let Some(done) = self.wire.test(op)? else { return Ok(true) };
+            let Some((_, mut frame)) = self.incoming.pop_front() else { return Ok(true) };
+            let mut back = None;
+            if done.status == DTL_SUCCESS && done.word != FRAME_WORD {
+                self.wrong_word(FRAME_WORD, done.word);
+                back = Some(frame);
+            } else if done.status == DTL_SUCCESS {
+                let header = frame.read(done.size);
+                let payload = frame.payload(header.map_or(0, |header| header.size as usize));
+                match self.accept(done.source, header, done.size, payload) {
+                    None => back = Some(frame),
+                    Some(word) => {
+                        let held = Arrival::Held(Bytes::Framed(frame, payload.len()));
+                        self.matcher.arrive(done.source, word, held);
+                    }
+                }
+            } else {
+                self.receive_failed(&done);
+                back = Some(frame);
+            }
+            match back {
+                Some(frame) => self.unposted.push(frame),
+                None => self.frameless += 1,
+            }
+            if self.broken.is_some() {
+                return Ok(true);
+            }
+            if let Err(error) = self.post_receives() {
+                self.break_down(error.status(), Some(error.text().to_owned()));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads frames in the wire's memory; whether there are no more.
+    fn read_lent(&mut self) -> Result<bool> {
+        for round in 0..FRAMES {
+            let Some(frames) = self.wire.frames() else { return Ok(true) };
+            // Who waits for what came first does not wait for a look at what comes next.
+            let Some(lent) = frames.next(round == 0)? else { return Ok(true) };
+            self.take_in(lent);
+            if self.broken.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Handles a frame in the wire's memory, or the news that a rank is gone.
+    pub(super) fn take_in(&mut self, lent: Lent) {
+        let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
+        if lent.status != DTL_SUCCESS {
+            self.receive_failed(&Done { source, status: lent.status, word: 0, size: 0 });
+        } else {
+            let header = Header::of(lent.head, len);
+            match self.accept(source, header, len, lent.bytes) {
+                None => self.give_back(&lent),
+                Some(word) => self.matcher.arrive(source, word, Arrival::Held(Bytes::Lent(lent))),
+            }
+        }
+    }
+
+    /// A frame in the wire's memory has been read.
+    pub(super) fn give_back(&mut self, lent: &Lent) {
+        if let Some(frames) = self.wire.frames() {
+            frames.give_back(lent);
+        }
+    }
+
+    /// Handles a frame of `len` bytes. `Some`: it is a message under this word that nobody waits
+    /// for, and there is no memory for a copy of it; keep the frame.
+    fn accept(
+        &mut self,
+        source: i32,
+        header: Option<Header>,
+        len: u64,
+        payload: Region,
+    ) -> Option<u64> {
+        let from = index_of(source);
+        let Some(header) = header.filter(|_| self.is_other(from)) else {
+            self.no_frame(source, len);
+            return None;
+        };
+        match header.kind {
+            Kind::Eager => return self.accept_message(from, &header, payload),
+            Kind::Offer => self.accept_offer(from, &header),
+            Kind::Clear => self.accept_clear(from, &header),
+            Kind::Ack => self.accept_ack(from, OpId(header.id)),
+            Kind::Withdraw => self.accept_withdraw(from, header.id),
+            Kind::Forgotten => self.forgotten(from),
+            Kind::Leave => self.has_left(from),
+        }
+        None
+    }
+
+    fn accept_message(&mut self, source: usize, header: &Header, payload: Region) -> Option<u64> {
+        let from = rank_of(source);
+        if let Some(id) = self.matcher.take_posted(from, header.word) {
+            self.deliver(id, source, header.word, payload);
+            return None;
+        }
+        let Some(copy) = Scratch::copy_of(payload) else { return Some(header.word) };
+        self.matcher.arrive(from, header.word, Arrival::Held(Bytes::Copied(copy)));
+        None
+    }
+
+    fn accept_offer(&mut self, source: usize, header: &Header) {
+        if self.gone(rank_of(source)).is_some() {
+            return; // it cannot be fetched any more
+        }
+        let offer = Offer { size: header.size, send: header.id };
+        match self.matcher.take_placed(rank_of(source), header.word) {
+            Some(place) => {
+                self.keep_place(place);
+                self.begin(place.what, source, header.word, offer);
+            }
+            None => self.matcher.arrive(rank_of(source), header.word, Arrival::Offered(offer)),
+        }
+    }
+
+    fn accept_clear(&mut self, source: usize, header: &Header) {
+        let id = OpId(header.id);
+        let mut answer = Answer::Payload { send: None, word: header.payload, want: 0 };
+        if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+            if send.dest == source && send.stage == SendStage::Offered {
+                send.stage = SendStage::Cleared;
+                let want = usize::try_from(header.size).unwrap_or(0).min(send.data.len());
+                answer = Answer::Payload { send: Some(id), word: header.payload, want };
+            }
+        }
+        if let Answer::Payload { send: None, .. } = answer {
+            self.forgotten(source);
+        }
+        self.answer(source, answer);
+    }
+
+    fn accept_withdraw(&mut self, source: usize, id: u64) {
+        let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
+        // If it is not there, a receive has it, and the sender is sent Clear.
+        let from = rank_of(source);
+        if self.matcher.remove_unexpected(from, is).is_some() || self.withdraw_probed(from, is) {
+            self.answer(source, Answer::Tell(Kind::Forgotten, id));
+        }
+    }
+
+    /// A withdrawn offer is settled.
+    fn forgotten(&mut self, source: usize) {
+        if let Some(link) = self.links.get_mut(source) {
+            link.withdrawn = link.withdrawn.saturating_sub(1);
+        }
+    }
+
+    fn accept_ack(&mut self, source: usize, id: OpId) {
+        if let Some(&Operation::Send(Send {
+            dest, word, data, stage: SendStage::Offered, ..
+        })) = self.operations.get(id)
+        {
+            if dest == source {
+                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            }
+        }
+    }
+
+    // ---- payloads ----
+
+    /// Tests payloads, in turn.
+    fn ask_payloads(&mut self) -> Result<()> {
+        for _ in 0..self.payloads.len().min(PAYLOADS) {
+            let Some(payload) = self.payloads.pop_front() else { break };
+            match self.wire.test(payload.op) {
+                Ok(Some(done)) => self.payload_over(&payload, &done),
+                Ok(None) => self.payloads.push_back(payload),
+                Err(error) => {
+                    self.payloads.push_back(payload);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn payload_over(&mut self, payload: &Payload, got: &Done) {
+        let id = match &payload.of {
+            Mover::Send(None, _) => return,
+            Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
+        };
+        if let Some(wrong) = self.impossible(id, got) {
+            self.said = Some(wrong);
+            return self.finish_failed(id, self.rank, DTL_ERROR_NATIVE_BACKEND);
+        }
+        let (peer, outcome) = match self.operations.get(id) {
+            Some(&Operation::Send(Send { dest, word, data, .. })) => {
+                (dest, Some(done(self.rank, DTL_SUCCESS, word, data.len() as u64)))
+            }
+            Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) => {
+                (taken.source, received(into.len(), &taken, got, fitting(taken.offer.size, into)))
+            }
+            _ => return,
+        };
+        match outcome {
+            _ if got.status != DTL_SUCCESS => {
+                self.note_failure(got.status, peer);
+                self.finish_failed(id, peer, got.status);
+            }
+            Some(done) => self.finish(id, done),
+            None => self.put_back(id),
+        }
+    }
+
+    /// The offer of a receive was withdrawn: the receive is as if it had never had it.
+    fn put_back(&mut self, id: OpId) {
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
+        receive.taken = None;
+        match receive.place.take() {
+            Some(place) => self.find_message(place),
+            None => self.finish_failed(id, self.rank, DTL_ERROR_CANCELED),
+        }
+    }
+
+    /// Notes why something has failed.
+    pub(super) fn note_failure(&mut self, status: dtl_status_t, peer: usize) {
+        self.said = self.wire.failure_text();
+        if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
+            self.dying.push(peer);
+        }
+    }
+
+    pub(super) fn note_error(&mut self, error: &Error, peer: usize) {
+        self.note_failure(error.status(), peer);
+        self.said = Some(error.text().to_owned());
+    }
+}
+
+/// Returns the completion of a receive that has its payload; `None`: it got nothing, the offer was
+/// withdrawn.
+fn received(room: usize, taken: &Taken, got: &Done, status: dtl_status_t) -> Option<Done> {
+    let wanted = tx::wanted(taken.offer.size, room) as u64;
+    match got.size {
+        0 => None,
+        size if size == wanted => Some(done(taken.source, status, taken.word, taken.offer.size)),
+        size => Some(done(taken.source, DTL_ERROR_COMMUNICATION, taken.word, size)),
+    }
+}

@@ -1,0 +1,117 @@
+//! The end: what sends that are over have left with the wire goes out, then the receives of frames
+//! are ended, then the wire is closed. Both waits have a limit.
+
+use super::FRAME_WORD;
+use super::engine::{Answer, Engine, Link, rank_of};
+use super::frame::Kind;
+use crate::error::{Error, Result};
+use crate::runtime::component::OpId;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+
+/// How long frames and answers that are under way may take: a rank that computes does not read
+/// them.
+const FLUSH_NS: u64 = 5_000_000_000;
+/// How long the wire may take to end the receives of frames.
+const RECEIVES_NS: u64 = 1_000_000_000;
+
+impl Engine {
+    /// Closes the wire. If that still has operations after the waits, their frames are never freed:
+    /// it may touch them as long as the process runs.
+    pub(super) fn close(mut self) -> Result<()> {
+        // Asking fails in a thread that may not: then the wire ends what it has by itself.
+        while let Some(&(number, _)) = self.windows.last() {
+            drop(self.close_window(number));
+        }
+        drop(self.flush());
+        drop(self.end_receives());
+        let closed = self.wire.close();
+        let flying = self.links.values_mut().flat_map(|link| link.flying.drain(..));
+        flying.chain(self.incoming.drain(..)).for_each(std::mem::forget);
+        self.payloads.drain(..).for_each(std::mem::forget);
+        closed
+    }
+
+    /// Closes a wire on which this rank cannot receive. The other ranks may have opened theirs:
+    /// they get a message first, so that they do not wait for this rank.
+    pub(super) fn give_up(mut self, error: &Error) {
+        for rank in 0..self.links.ranks() {
+            if self.is_other(rank) {
+                self.answer(rank, Answer::Tell(Kind::Leave, 0));
+            }
+        }
+        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
+        while self.broken.is_none()
+            && self.write_on().is_ok()
+            && !self.listed.is_empty()
+            && !deadline.passed()
+        {
+            backoff.pause();
+        }
+        // Nothing more is to be written, and no receive is posted again.
+        self.break_down(error.status(), None);
+        drop(self.close());
+    }
+
+    /// Returns whether sends or payloads are under way. Withdrawn offers count if the wire does not
+    /// announce that it leaves: a receiver that sends Clear to one would wait forever for an
+    /// answer.
+    fn has_work(&self) -> bool {
+        let waits = !self.wire.says_when_it_leaves();
+        let is_busy = |link: &Link| link.has_work() || waits && link.withdrawn > 0;
+        !self.payloads.is_empty() || self.links.values().any(is_busy)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
+        while self.broken.is_none() && self.has_work() {
+            self.progress()?;
+            if deadline.passed() {
+                break;
+            }
+            backoff.pause();
+        }
+        Ok(())
+    }
+
+    /// Ends the receives of frames. A wire that cannot withdraw them gets a message from this rank
+    /// to itself for each.
+    fn end_receives(&mut self) -> Result<()> {
+        let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
+        let can_cancel = self.wire.can_cancel();
+        if can_cancel {
+            for (op, _) in &self.incoming {
+                self.wire.cancel(*op)?;
+            }
+        }
+        let mut own: Option<OpId> = None;
+        let mut unread = 0;
+        while (!self.incoming.is_empty() || own.is_some()) && !deadline.passed() {
+            if !can_cancel && own.is_none() && unread == 0 {
+                // An error: no room, or nothing works; time runs out then.
+                own = self.wire.isend(Region::EMPTY, rank_of(self.rank), FRAME_WORD).ok();
+                unread = usize::from(own.is_some());
+            }
+            if let Some(op) = own {
+                if self.wire.test(op)?.is_some() {
+                    own = None;
+                }
+            }
+            let Some(&(op, _)) = self.incoming.front() else {
+                backoff.pause();
+                continue;
+            };
+            match self.wire.test(op)? {
+                Some(done) => {
+                    self.incoming.pop_front();
+                    unread -=
+                        usize::from(!can_cancel && unread > 0 && done.source == rank_of(self.rank));
+                    backoff = Backoff::new();
+                }
+                None => backoff.pause(),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! What goes out: frames and payloads, as the wire has room.
+
+use super::FRAME_WORD;
+use super::engine::{Answer, Engine, Mover, Operation, Payload, Receive, Send, SendStage, Sent};
+use super::engine::{done, rank_of};
+use super::frame::{Frame, Header, INLINE, Kind};
+use crate::abi::status::*;
+use crate::error::{Error, Result};
+use crate::runtime::component::{OpId, SendMode};
+use crate::sys::memory::buf::{Region, Scratch};
+
+/// Frames to one rank that the wire may have at a time: a send beyond waits.
+const WINDOW: usize = 64;
+/// Payload words have this bit, which no frame has, and 27 bits that count: a word comes back after
+/// 2^27 payloads of the same receiver, when the one that had it has long arrived.
+const PAYLOAD: u32 = 1 << 27;
+
+impl Answer {
+    /// Withdraws a send whose payload waits for room: its receiver gets one of no bytes. Returns
+    /// whether it is that payload.
+    pub(super) fn withdraw(&mut self, id: OpId) -> bool {
+        let Answer::Payload { send, want, .. } = self else { return false };
+        let is_its = *send == Some(id);
+        (*send, *want) = if is_its { (None, 0) } else { (*send, *want) };
+        is_its
+    }
+}
+
+impl Engine {
+    /// Writes what is queued for each rank.
+    pub(super) fn write_on(&mut self) -> Result<()> {
+        let mut index = 0;
+        while let Some(&dest) = self.listed.get(index) {
+            self.reap(dest)?;
+            if self.write_answers(dest) {
+                self.write_starts(dest);
+            }
+            match self.links.get_mut(dest) {
+                Some(link) if !link.has_work() => {
+                    link.is_listed = false;
+                    self.listed.swap_remove(index);
+                }
+                _ => index += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back the frames that the wire has sent.
+    fn reap(&mut self, dest: usize) -> Result<()> {
+        while let Some(&(op, _)) = self.links.get(dest).and_then(|link| link.flying.front()) {
+            let Some(done) = self.wire.test(op)? else { break };
+            if let Some((_, frame)) =
+                self.links.get_mut(dest).and_then(|link| link.flying.pop_front())
+            {
+                self.pool.push(frame);
+            }
+            match done.status {
+                DTL_SUCCESS => {}
+                DTL_ERROR_RANK_FAILURE => self.note_failure(done.status, dest),
+                // A send that was reported as complete is lost: nothing after it may arrive.
+                status => {
+                    let said = self.reason("a send", status);
+                    self.break_down(status, Some(said));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, dest: usize) -> bool {
+        self.links.get(dest).is_none_or(|link| link.flying.len() >= WINDOW)
+    }
+
+    /// Sends one frame.
+    fn send_frame(&mut self, dest: usize, header: &Header, payload: Region) -> Sent {
+        if self.is_full(dest) && (self.reap(dest).is_err() || self.is_full(dest)) {
+            return Sent::NoRoom;
+        }
+        if let Some(frames) = self.wire.frames() {
+            return match frames.send(&header.words(), payload, rank_of(dest)) {
+                Ok(()) => Sent::Yes,
+                Err(error) => self.not_sent(error, dest),
+            };
+        }
+        let Some(mut frame) = self.pool.pop().or_else(Frame::new) else { return Sent::NoRoom };
+        let bytes = frame.write(header, payload);
+        match self.wire.isend(bytes, rank_of(dest), FRAME_WORD) {
+            Ok(op) => {
+                if let Some(link) = self.links.get_mut(dest) {
+                    link.flying.push_back((op, frame));
+                }
+                self.list(dest);
+                Sent::Yes
+            }
+            Err(error) => {
+                self.pool.push(frame);
+                self.not_sent(error, dest)
+            }
+        }
+    }
+
+    /// Sends a whole message.
+    #[inline]
+    pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> Sent {
+        let header = Header { kind: Kind::Eager, payload: 0, word, size: data.len() as u64, id: 0 };
+        self.send_frame(dest, &header, data)
+    }
+
+    fn not_sent(&mut self, error: Error, dest: usize) -> Sent {
+        if error.status() == DTL_ERROR_BUSY {
+            return Sent::NoRoom;
+        }
+        self.note_error(&error, dest);
+        Sent::Failed(error)
+    }
+
+    /// Starts a send.
+    pub(super) fn start(&mut self, dest: usize, id: OpId) -> Sent {
+        let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
+            return Sent::Yes;
+        };
+        let (kind, payload) = match mode {
+            SendMode::Standard | SendMode::Notice if data.len() <= INLINE => (Kind::Eager, data),
+            _ => (Kind::Offer, Region::EMPTY),
+        };
+        let size = data.len() as u64;
+        let sent =
+            self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
+        match (&sent, kind, self.operations.get_mut(id)) {
+            (Sent::Yes, Kind::Eager, _) => {
+                self.finish(id, done(self.rank, DTL_SUCCESS, word, size))
+            }
+            (Sent::Yes, _, Some(Operation::Send(send))) => send.stage = SendStage::Offered,
+            _ => {}
+        }
+        sent
+    }
+
+    fn write_starts(&mut self, dest: usize) {
+        while let Some(&id) = self.links.get(dest).and_then(|link| link.starts.front()) {
+            match self.start(dest, id) {
+                Sent::Yes => {}
+                Sent::NoRoom => return,
+                Sent::Failed(error) => self.finish_failed(id, dest, error.status()),
+            }
+            self.links.get_mut(dest).map(|link| link.starts.pop_front());
+        }
+    }
+
+    /// Writes answers; whether all are written.
+    fn write_answers(&mut self, dest: usize) -> bool {
+        while let Some(&answer) = self.links.get(dest).and_then(|link| link.answers.front()) {
+            let sent = match answer {
+                Answer::Tell(kind, send) => self.send_control(dest, kind, 0, 0, send),
+                Answer::Clear(id) => self.send_clear(dest, id),
+                Answer::Payload { send, word, want } => self.send_payload(dest, send, word, want),
+            };
+            match sent {
+                Sent::NoRoom => return false,
+                Sent::Failed(error) if error.status() != DTL_ERROR_RANK_FAILURE => {
+                    // Somebody waits for it, and would for ever.
+                    self.break_down(error.status(), Some(error.text().to_owned()));
+                    return false;
+                }
+                Sent::Yes | Sent::Failed(_) => {}
+            }
+            self.links.get_mut(dest).map(|link| link.answers.pop_front());
+        }
+        true
+    }
+
+    fn send_control(&mut self, dest: usize, kind: Kind, payload: u32, size: u64, id: u64) -> Sent {
+        self.send_frame(dest, &Header { kind, payload, word: 0, size, id }, Region::EMPTY)
+    }
+
+    /// Posts the receive of a payload, then requests it.
+    fn send_clear(&mut self, dest: usize, id: OpId) -> Sent {
+        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+            self.operations.get(id)
+        else {
+            return Sent::Yes;
+        };
+        let word = match taken.payload {
+            Some(word) => word,
+            None => match self.post_payload(dest, id, into, taken.offer.size) {
+                Ok(word) => word,
+                Err(error) => {
+                    if let Sent::NoRoom = self.not_sent(error.clone(), dest) {
+                        return Sent::NoRoom;
+                    }
+                    // The receive has failed; its sender is not left waiting.
+                    self.finish_failed(id, dest, error.status());
+                    self.answer(dest, Answer::Tell(Kind::Ack, taken.offer.send));
+                    return Sent::Yes;
+                }
+            },
+        };
+        let want = wanted(taken.offer.size, into.len()) as u64;
+        self.send_control(dest, Kind::Clear, word, want, taken.offer.send)
+    }
+
+    fn post_payload(&mut self, source: usize, id: OpId, into: Region, size: u64) -> Result<u32> {
+        // A message of no bytes arrives as one, which must not touch the buffer.
+        let stand_in = if into.is_empty() || size == 0 { Scratch::new(1) } else { None };
+        let room =
+            stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
+        self.last_payload = (self.last_payload + 1) & (PAYLOAD - 1);
+        let word = self.last_payload | PAYLOAD;
+        let twin = if stand_in.is_none() { self.twin_of(id) } else { None };
+        let op = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
+            (Some(twin), Some(devices)) => {
+                devices.irecv(room, twin, rank_of(source), u64::from(word))?
+            }
+            _ => self.wire.irecv(room, rank_of(source), u64::from(word))?,
+        };
+        self.payloads.push_back(Payload { op, of: Mover::Receive(id, stand_in) });
+        if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        {
+            taken.payload = Some(word);
+        }
+        Ok(word)
+    }
+
+    fn send_payload(&mut self, dest: usize, send: Option<OpId>, word: u32, want: usize) -> Sent {
+        let data = match send.and_then(|id| self.operations.get(id)) {
+            Some(Operation::Send(send)) => send.data.part(0, want),
+            _ => Region::EMPTY,
+        };
+        // An empty payload would mean that the offer was withdrawn.
+        let stand_in = if send.is_some() && data.is_empty() { Scratch::new(1) } else { None };
+        let data = stand_in.as_ref().map_or(data, Scratch::region);
+        let twin = if stand_in.is_none() { send.and_then(|id| self.twin_of(id)) } else { None };
+        let sent = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
+            (Some(twin), Some(devices)) => {
+                devices.isend(data, twin, rank_of(dest), u64::from(word))
+            }
+            _ => self.wire.isend(data, rank_of(dest), u64::from(word)),
+        };
+        match sent {
+            Ok(op) => {
+                self.payloads.push_back(Payload { op, of: Mover::Send(send, stand_in) });
+                if let Some(Operation::Send(send)) = send.and_then(|id| self.operations.get_mut(id))
+                {
+                    send.stage = SendStage::Moving;
+                }
+                Sent::Yes
+            }
+            Err(error) => match (self.not_sent(error, dest), send) {
+                // The send has failed; its receive is given back.
+                (Sent::Failed(error), Some(id)) => {
+                    self.finish_failed(id, dest, error.status());
+                    self.answer(dest, Answer::Payload { send: None, word, want: 0 });
+                    Sent::Yes
+                }
+                (sent, _) => sent,
+            },
+        }
+    }
+}
+
+/// Returns how much of a message a receive requests. Never 0, which would mean that it was
+/// withdrawn.
+pub(super) fn wanted(size: u64, room: usize) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX).min(room).max(1)
+}

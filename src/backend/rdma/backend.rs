@@ -1,0 +1,282 @@
+//! The backend named "rdma": whether it can run here, and what opens its communicators.
+
+use super::bootstrap::meet::{self, How, Meeting};
+use super::bootstrap::oob::{self, Oob};
+use super::config::Config;
+use super::protocol::engine::State;
+use super::protocol::wire::RdmaWire;
+use super::verbs::discovery::{self, Verbs};
+use super::verbs::port_select::{self, Choice, PortSeen};
+use super::verbs::rail::Rail;
+use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
+use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::backend::p2p_protocol;
+use crate::backend::vendor_lib::OnDemand;
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{Availability, Comm, OpenArgs, Presence, Properties, Transport};
+use crate::runtime::explain;
+use crate::runtime::launch;
+use crate::runtime::registry::Backend;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::{fd, hwinfo};
+use std::sync::Arc;
+
+/// What it stands on.
+struct Opener {
+    verbs: OnDemand<Verbs>,
+}
+
+/// The backend named "rdma". "auto" never takes it.
+#[must_use]
+pub fn backend() -> Backend {
+    let opener = Arc::new(Opener { verbs: OnDemand::new(discovery::find) });
+    let mut backend = Backend::new(c"rdma", i32::MIN, true, Box::new(Arc::clone(&opener)));
+    backend.comm = Some(Box::new(opener));
+    backend
+}
+
+impl Presence for Arc<Opener> {
+    fn available(&self) -> Availability {
+        let verbs = self.verbs.look()?;
+        port_select::choose_ports(&look(&verbs)?, &[], 1, 0).map(drop)
+    }
+}
+
+impl Comm for Arc<Opener> {
+    fn flags(&self) -> u32 {
+        DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
+    }
+
+    fn takes_native(&self) -> bool {
+        true
+    }
+
+    fn meets_over(&self) -> bool {
+        true
+    }
+
+    fn tells_others(&self) -> bool {
+        true
+    }
+
+    fn check_environment(&self) -> Result<()> {
+        let config = Config::resolve(Addr::NULL)?;
+        meet::check(&How::parse(&config.meeting)?, None)?;
+        self.choose(&*self.verbs.get()?, &config, 0).map(drop)
+    }
+
+    fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+        let prepared = Config::resolve(args.native).and_then(|config| {
+            let how = How::parse(&config.meeting)?;
+            Ok((self.prepare(args, &config), how, config))
+        });
+        let (prepared, how, config) = match prepared {
+            Ok(prepared) => prepared,
+            // The others meet as by default, and this failure is reported there.
+            Err(error) => (Err(error), How::Auto, Config::default()),
+        };
+        let record = match &prepared {
+            Ok(prepared) => Ok(prepared.record.clone()),
+            Err(error) => Err(error.clone()),
+        };
+        let met = meet::meet(&how, args, RECORD, record)?;
+        join(prepared?, met, config)
+    }
+}
+
+/// What a rank has before it meets the others.
+struct Prepared {
+    rails: Vec<Arc<Rail>>,
+    oob: Oob,
+    record: Vec<u64>,
+    passed_over: Vec<String>,
+}
+
+/// Words in which all ranks have to agree, before those of the sockets.
+const ALIKE: usize = 2;
+/// Words of a rank's record.
+const RECORD: usize = ALIKE + NODE + oob::WORDS;
+/// Words behind those: the node, and the processors of it that the rank may run on, as bits.
+const NODE: usize = 5;
+/// Version of the protocol between ranks.
+const PROTOCOL: u64 = 2;
+
+/// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves
+/// payloads.
+fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
+    let reads = u64::from(config.reads);
+    let shape =
+        rails as u64 | u64::from(config.queues) << 8 | reads << 16 | u64::from(config.depth) << 32;
+    [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
+}
+
+/// Names the first thing in which a rank is not like this one.
+fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
+    let word = |of: &[u64], at: usize| of.get(at).copied().unwrap_or(0);
+    if word(its, 0) != word(own, 0) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rank {rank} has another version of the library, or the other byte order: all ranks of \
+             kind \"rdma\" need the same"
+        );
+    }
+    let value = |of: &[u64], shift: u32, bits: u64| word(of, 1) >> shift & bits;
+    for (name, shift, bits) in
+        [("rails", 0, 0xFF), ("queues", 8, 0xFF), ("rendezvous", 16, 1), ("depth", 32, u64::MAX)]
+    {
+        let (its, own) = (value(its, shift, bits), value(own, shift, bits));
+        if its == own {
+            continue;
+        }
+        let text = |value: u64| match (name, value) {
+            ("rendezvous", 0) => "write".to_owned(),
+            ("rendezvous", _) => "read".to_owned(),
+            _ => value.to_string(),
+        };
+        let more =
+            if name == "rails" { " (as many as there are active ports, at most)" } else { "" };
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rank {rank} has {name} {}, this rank {}{more}: all ranks of kind \"rdma\" need the \
+             same (DTL_RDMA_{}, \
+             dtl_rdma_config_t.{name})",
+            text(its),
+            text(own),
+            name.to_uppercase()
+        );
+    }
+    Ok(())
+}
+
+impl Opener {
+    /// The ports of the rank that is number `local` on its node.
+    fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
+        let chosen = look(verbs).and_then(|seen| {
+            port_select::choose_ports(&seen, &config.devices, config.rails, local)
+        });
+        let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
+        if choice.ports.len() < config.rails as usize {
+            let names: Vec<_> =
+                choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
+            explain::degraded(
+                "rdma",
+                &format!(
+                    "rails (DTL_RDMA_RAILS) is {}, and the active ports are no more than {}",
+                    config.rails,
+                    names.join(", ")
+                ),
+            )?;
+        }
+        Ok(choice)
+    }
+
+    fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
+        let verbs =
+            self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
+        // What libibverbs opens is not to be a standard stream.
+        let _places = fd::occupy_standard();
+        let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
+        Rail::check_devices(&verbs, config)?;
+        let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
+        let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
+        let silent_ns = u64::from(config.silence_ms) * 1_000_000;
+        let (oob, words) =
+            Oob::listen(&oob::Options { listen, silent_ns, ..oob::Options::default() })?;
+        let record =
+            alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
+        Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
+    }
+}
+
+/// Every port that there is.
+fn look(verbs: &Verbs) -> std::result::Result<Vec<PortSeen>, String> {
+    // What libibverbs opens is not to be a standard stream.
+    let _places = fd::occupy_standard();
+    port_select::look(verbs)
+}
+
+/// Returns this rank's number among those of its node, from the outer communicator or the launcher.
+fn local_rank(args: &OpenArgs) -> Result<i32> {
+    if let Some(over) = &args.over {
+        return Ok(over.rank());
+    }
+    let launch = launch::from_environment()?.filter(|_| args.named.is_none());
+    Ok(launch
+        .map(|launch| launch.local_rank)
+        .or(args.rank_size().map(|(rank, _)| rank))
+        .unwrap_or(0))
+}
+
+fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Transport>> {
+    let Prepared { rails, mut oob, record, passed_over } = prepared;
+    let own = record.get(..ALIKE).unwrap_or_default();
+    let others = met.records.chunks_exact(RECORD);
+    for (rank, record) in others.clone().enumerate() {
+        compare(rank, record, own)?;
+    }
+    let nodes = others.clone().filter_map(|record| record.get(ALIKE..)?.first_chunk::<NODE>());
+    // Who sleeps until it is woken does not spin long before, either.
+    let is_oversubscribed = (!config.sleeps).then(|| is_crowded(&own_node(), nodes));
+    let sockets = others.flat_map(|record| record.iter().skip(ALIKE + NODE)).copied().collect();
+    oob.know(met.rank, sockets, met.job_cookie);
+    if !passed_over.is_empty() {
+        crate::runtime::log::debug!("rdma: passed over {}", passed_over.join("; "));
+    }
+    let size = usize::try_from(met.size).unwrap_or(1);
+    let description = describe(&rails, &config);
+    let rank = usize::try_from(met.rank).unwrap_or(0);
+    let state = State::new(rank, size, rails, oob, config)?;
+    let properties = Arc::new(Properties {
+        answers_late: true, // a connection that has broken is made anew by both ranks
+        is_oversubscribed,
+        ..Properties::new(met.rank, met.size, description)
+    });
+    p2p_protocol::open(Box::new(RdmaWire { properties, state: Some(state) }))
+}
+
+/// This rank's node and processors.
+fn own_node() -> [u64; NODE] {
+    let mut words = [hwinfo::node_id().unwrap_or(0), 0, 0, 0, 0];
+    for processor in hwinfo::affinity() {
+        if let Some(word) = words.get_mut(1 + processor / 64 % (NODE - 1)) {
+            *word |= 1 << (processor % 64);
+        }
+    }
+    words
+}
+
+/// Whether the ranks of this node are more than the processors that they may run on, all together.
+fn is_crowded<'a>(own: &[u64; NODE], ranks: impl Iterator<Item = &'a [u64; NODE]>) -> bool {
+    let (mut here, mut processors) = (0, [0; NODE]);
+    for rank in ranks.filter(|rank| rank.first() == own.first()) {
+        here += 1;
+        processors.iter_mut().zip(rank).for_each(|(all, its)| *all |= its);
+    }
+    let count: u32 = processors.iter().skip(1).map(|bits| bits.count_ones()).sum();
+    here > count
+}
+
+fn describe(rails: &[Arc<Rail>], config: &Config) -> String {
+    let ports: Vec<_> = rails.iter().map(|rail| format!("{}:{}", rail.name, rail.port)).collect();
+    let way = if config.reads { "read" } else { "write" };
+    format!(
+        "verbs over {} ({} queue pairs a peer), large messages by {way}",
+        ports.join(", "),
+        rails.len() as u32 * config.queues
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_crowded;
+
+    #[test]
+    fn ranks_with_a_processor_each_are_not_crowded() {
+        let rank = |node, bits| [node, bits, 0, 0, 0];
+        let of = |ranks: &[[u64; 5]]| is_crowded(&rank(7, 0), ranks.iter());
+        assert!(!of(&[rank(7, 0b01), rank(7, 0b10), rank(8, 0b01)]), "bound to one each");
+        assert!(of(&[rank(7, 0b11), rank(7, 0b11), rank(7, 0b11)]));
+        assert!(!of(&[rank(7, 0b11), rank(7, 0b11), rank(9, 0b11)]), "the third is elsewhere");
+    }
+}

@@ -1,0 +1,213 @@
+//! Where a rank's control sockets are reached: in words for its record, and in which order another
+//! rank tries.
+
+use crate::backend::os_error::os_error;
+use crate::error::{Result, fail};
+use crate::sys::os::hwinfo;
+use crate::sys::os::tcp::{self, Interface};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+/// Addresses that a record has room for.
+const MOST: usize = 3;
+/// Words of a record: node; port, number of addresses and whether it is all; two for each address.
+pub(in crate::backend::rdma) const WORDS: usize = 2 + 2 * MOST;
+/// It listens at every address of its machine.
+const EVERYWHERE: u64 = 1 << 32;
+/// Interfaces of virtual machines and containers: other nodes have the same, and do not get here by
+/// them.
+const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
+
+/// Where one rank listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::backend::rdma) struct Address {
+    /// Id of the machine, equal on all of its ranks; 0: unknown.
+    pub(in crate::backend::rdma) node: u64,
+    port: u16,
+    is_everywhere: bool,
+    addresses: Vec<IpAddr>,
+}
+
+impl Address {
+    /// Begins to listen. `named`: an address or an interface of this machine, else all of them;
+    /// `near`: an interface whose addresses the others should try first.
+    pub(in crate::backend::rdma) fn listen(
+        named: Option<&str>,
+        near: Option<&str>,
+    ) -> Result<(TcpListener, Address)> {
+        let failed = |what: &str, error: &std::io::Error| {
+            os_error(crate::abi::status::DTL_ERROR_UNAVAILABLE, what, error)
+        };
+        let all =
+            tcp::interfaces().map_err(|error| failed("the addresses of this machine", &error))?;
+        let (addresses, listener) = match named {
+            None => (in_order(&all, near), tcp::listen_everywhere(0)),
+            Some(name) => {
+                let addresses = named_ones(&all, name)?;
+                let first = addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
+                (vec![first], tcp::listen(SocketAddr::new(first, 0)))
+            }
+        };
+        let what = || format!("listening at {}", named.unwrap_or("all addresses"));
+        let listener = listener.map_err(|error| failed(&what(), &error))?;
+        let port = listener.local_addr().map_err(|error| failed(&what(), &error))?.port();
+        let node = hwinfo::node_id().unwrap_or(0);
+        Ok((listener, Address { node, port, is_everywhere: named.is_none(), addresses }))
+    }
+
+    pub(in crate::backend::rdma) fn words(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        let everywhere = if self.is_everywhere { EVERYWHERE } else { 0 };
+        let head =
+            [self.node, u64::from(self.port) | (self.addresses.len() as u64) << 16 | everywhere];
+        let addresses = self.addresses.iter().flat_map(|address| {
+            let bits = u128::from(mapped(*address));
+            [(bits >> 64) as u64, bits as u64]
+        });
+        words.iter_mut().zip(head.into_iter().chain(addresses)).for_each(|(to, word)| *to = word);
+        words
+    }
+
+    pub(in crate::backend::rdma) fn parse(words: &[u64]) -> Address {
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        let count = (word(1) >> 16 & 0xFFFF) as usize;
+        let address = |at: usize| {
+            let bits = u128::from(word(2 + 2 * at)) << 64 | u128::from(word(3 + 2 * at));
+            Ipv6Addr::from(bits).to_canonical()
+        };
+        Address {
+            node: word(0),
+            port: word(1) as u16,
+            is_everywhere: word(1) & EVERYWHERE != 0,
+            addresses: (0..count.min(MOST)).map(address).collect(),
+        }
+    }
+
+    /// Where `own` tries to reach it, the best first.
+    pub(in crate::backend::rdma) fn ways(&self, own: &Address) -> Vec<SocketAddr> {
+        let is_here = self.node == own.node && self.node != 0;
+        let mut ways = Vec::new();
+        if is_here && self.is_everywhere {
+            ways.push(Ipv4Addr::LOCALHOST.into());
+        }
+        // What both machines are called leads back to oneself.
+        ways.extend(
+            self.addresses.iter().filter(|address| is_here || !own.addresses.contains(address)),
+        );
+        if ways.is_empty() {
+            ways.clone_from(&self.addresses);
+        }
+        ways.dedup();
+        ways.into_iter().map(|address| SocketAddr::new(address, self.port)).collect()
+    }
+}
+
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+/// Those that others may reach, the likeliest first.
+fn in_order(all: &[Interface], near: Option<&str>) -> Vec<IpAddr> {
+    let is_local = |address: &IpAddr| match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        // Such a one needs the name of an interface of the other machine.
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let mut usable: Vec<&Interface> = all.iter().filter(|one| !is_local(&one.address)).collect();
+    let rank = |one: &Interface| {
+        let is_inside = INSIDE.iter().any(|prefix| one.name.starts_with(prefix));
+        (
+            one.address.is_loopback(),
+            near != Some(one.name.as_str()),
+            is_inside,
+            one.address.is_ipv6(),
+        )
+    };
+    usable.sort_by_key(|one| rank(one));
+    usable.iter().map(|one| one.address).take(MOST).collect()
+}
+
+fn named_ones(all: &[Interface], name: &str) -> Result<Vec<IpAddr>> {
+    let is_named = |one: &&Interface| name == one.name || name.parse() == Ok(one.address);
+    let found: Vec<Interface> = all.iter().filter(is_named).cloned().collect();
+    if !found.is_empty() {
+        return Ok(in_order(&found, None)).and_then(|found| match found.is_empty() {
+            false => Ok(found),
+            true => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "address (DTL_RDMA_ADDRESS) is \"{name}\", which has only link-local addresses, \
+                 which other nodes cannot use: name \
+                 another one"
+            ),
+        });
+    }
+    let there: Vec<String> =
+        all.iter().map(|one| format!("{} ({})", one.address, one.name)).collect();
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "address (DTL_RDMA_ADDRESS) is \"{name}\", which is no address or interface of this \
+         machine that is up: it has {}",
+        there.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str, address: &str) -> Interface {
+        Interface { name: name.to_owned(), address: address.parse().expect("an address") }
+    }
+
+    #[test]
+    fn the_likeliest_addresses_come_first() {
+        let all = [
+            one("lo", "127.0.0.1"),
+            one("docker0", "172.17.0.1"),
+            one("eth0", "fe80::1"),
+            one("eth0", "10.0.0.7"),
+            one("ib0", "fd00::7"),
+            one("ib0", "192.168.4.7"),
+        ];
+        let text = |near| {
+            let found: Vec<String> = in_order(&all, near).iter().map(ToString::to_string).collect();
+            found.join(" ")
+        };
+        assert_eq!(text(None), "10.0.0.7 192.168.4.7 fd00::7");
+        assert_eq!(text(Some("ib0")), "192.168.4.7 fd00::7 10.0.0.7");
+        assert_eq!(in_order(&all[..1], None), [IpAddr::V4(Ipv4Addr::LOCALHOST)]);
+        assert_eq!(named_ones(&all, "ib0").expect("there").len(), 2);
+        let error = named_ones(&all, "ib1").expect_err("not there");
+        assert!(
+            error.text().starts_with("address (DTL_RDMA_ADDRESS) is \"ib1\"")
+                && error.text().contains("172.17.0.1 (docker0), fe80::1 (eth0), 10.0.0.7 (eth0)"),
+            "{error}"
+        );
+        assert!(named_ones(&all, "fe80::1").expect_err("link-local").text().contains("link-local"));
+    }
+
+    #[test]
+    fn addresses_survive_the_way_and_no_way_leads_back() {
+        let at = |node, everywhere, list: &[&str]| Address {
+            node,
+            port: 4711,
+            is_everywhere: everywhere,
+            addresses: list.iter().map(|text| text.parse().expect("an address")).collect(),
+        };
+        let (here, there) =
+            (at(1, true, &["10.0.0.1", "172.17.0.1"]), at(2, true, &["10.0.0.2", "172.17.0.1"]));
+        assert_eq!(Address::parse(&there.words()), there);
+        let ways = |to: &Address, from| {
+            to.ways(from).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(ways(&there, &here), "10.0.0.2:4711");
+        assert_eq!(ways(&here, &here), "127.0.0.1:4711 10.0.0.1:4711 172.17.0.1:4711");
+        let six = at(2, false, &["fd00::2"]);
+        assert_eq!(
+            (ways(&six, &here), Address::parse(&six.words())),
+            ("[fd00::2]:4711".to_owned(), six)
+        );
+    }
+}

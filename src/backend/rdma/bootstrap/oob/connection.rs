@@ -1,0 +1,478 @@
+//! Begin, progress and end of a connection. `frames` has the protocol on it.
+
+use super::{LISTENER, LONGEST, Life, Oob};
+use crate::backend::os_error::os_error;
+use crate::backend::rdma::bootstrap::tcp_frames::{Channel, State};
+use crate::error::Result;
+use crate::runtime::log;
+use crate::sys::os::fd;
+use crate::sys::os::poller::Wanted;
+use crate::sys::os::tcp;
+use crate::sys::sync::clock::now_ns;
+use std::io::ErrorKind;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+
+/// What a frame is.
+pub(super) mod kind {
+    /// The first: magic, cookie, from, to, whether it is brief.
+    pub(in super::super) const HELLO: u8 = 1;
+    /// The answer: the same.
+    pub(in super::super) const WELCOME: u8 = 2;
+    /// The owner's.
+    pub(in super::super) const MESSAGE: u8 = 3;
+    /// Ranks that are gone, as `ring` writes them.
+    pub(in super::super) const GONE: u8 = 4;
+    /// The sender leaves; the same of those before it.
+    pub(in super::super) const BYE: u8 = 5;
+}
+
+/// Kind and bytes.
+pub(super) type Frame = (u8, Vec<u8>);
+
+/// Bytes of a hello, and of its answer.
+const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
+/// The longest frame.
+const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {
+    LONGEST
+} else {
+    super::heartbeat_ring::MOST_BYTES
+};
+/// Most connections without a hello.
+const GUESTS: usize = 64;
+/// Time limit for their hello.
+const GUEST_NS: u64 = 5_000_000_000;
+/// How long nobody is admitted after this process had no descriptor left for one.
+const PAUSE_NS: u64 = 100_000_000;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// The system tries.
+    Connecting,
+    /// The hello is sent, the answer has not come.
+    Unwelcome,
+    /// Accepted; no hello has come yet.
+    Guest,
+    /// Established: frames go through it.
+    Open,
+}
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) channel: Channel,
+    /// -1: not known yet.
+    pub(super) peer: i32,
+    pub(super) stage: Stage,
+    /// It carries a few frames one way; then it ends, which means nothing.
+    pub(super) is_brief: bool,
+    /// Whether this side began it.
+    is_ours: bool,
+    /// Its slot.
+    pub(super) index: u32,
+    pub(super) serial: u32,
+    pub(super) since_ns: u64,
+    wanted: Wanted,
+    /// To be sent when it is open.
+    pub(super) waiting: Vec<Frame>,
+    /// The way that is tried, and others to the peer, the best last.
+    way: Option<SocketAddr>,
+    ways: Vec<SocketAddr>,
+    /// How often a way has ended without a welcome.
+    in_vain: u8,
+}
+
+/// How often a way is tried again that has ended without a welcome: the peer may have closed a
+/// connection on which this side, busy with other things, sent nothing for long.
+const CHANCES: u8 = 2;
+
+/// Why a rank was not reached.
+pub(super) struct Unreached {
+    pub(super) why: String,
+    /// True if the connection was refused at its address; false if there was no answer.
+    pub(super) is_refused: bool,
+}
+
+impl Connection {
+    /// What the poller calls it.
+    fn number(&self) -> u64 {
+        u64::from(self.serial) << 32 | u64::from(self.index)
+    }
+
+    /// What was found at the address that is tried.
+    pub(super) fn on_its_way(&self, what: &str) -> String {
+        self.way.map_or_else(|| what.to_owned(), |way| format!("{way}: {what}"))
+    }
+}
+
+impl Oob {
+    /// Begins a connection. `is_brief`: for these frames only.
+    pub(super) fn connect(&mut self, rank: i32, waiting: Vec<Frame>, is_brief: bool) -> Result<()> {
+        let mut ways = self.address(rank).ways(&self.own);
+        ways.reverse();
+        let none = Unreached { why: "it told no address".to_owned(), is_refused: true };
+        match self.attempt(&mut ways, none)? {
+            Ok((stream, way)) => {
+                let index = self.keep(stream, rank, Stage::Connecting);
+                if let Some(Some(one)) = self.connections.get_mut(index) {
+                    (one.is_brief, one.waiting, one.way, one.ways) =
+                        (is_brief, waiting, Some(way), ways);
+                }
+                if let Some(rank) = self.rank_mut(rank).filter(|_| !is_brief) {
+                    rank.link = u32::try_from(index).ok();
+                }
+                self.alarm(now_ns().saturating_add(self.attempt_ns()));
+            }
+            Err(none) if !none.is_refused && self.is_idle(rank, &waiting) => self.await_again(rank),
+            Err(unreached) => self.is_unreached(rank, is_brief, &unreached),
+        }
+        Ok(())
+    }
+
+    /// How long the system may try one way.
+    fn attempt_ns(&self) -> u64 {
+        u64::try_from(self.silent.as_nanos()).unwrap_or(u64::MAX).saturating_mul(2)
+    }
+
+    /// Begins with the next way that is not refused at once. An error is this process' own.
+    fn attempt(
+        &self,
+        ways: &mut Vec<SocketAddr>,
+        mut last: Unreached,
+    ) -> Result<std::result::Result<(TcpStream, SocketAddr), Unreached>> {
+        while let Some(way) = ways.pop() {
+            let begun = tcp::connect(way)
+                .and_then(|stream| tcp::end_if_silent(&stream, self.silent).map(|()| stream));
+            match begun {
+                Ok(stream) => return Ok(Ok((stream, way))),
+                Err(error) if fd::shortage(&error).is_some() => {
+                    let what = "a control socket";
+                    return Err(os_error(crate::abi::status::DTL_ERROR_LIMIT, what, &error));
+                }
+                Err(error) => last = unreached(&format!("{way}: {error}"), error.kind()),
+            }
+        }
+        Ok(Err(last))
+    }
+
+    fn keep(&mut self, stream: TcpStream, peer: i32, stage: Stage) -> usize {
+        self.serial = self.serial.wrapping_add(1) & 0x7FFF_FFFF; // never the listener's number
+        let is_ours = stage == Stage::Connecting;
+        // A slot that is empty for a moment, while its connection is looked at, is not free.
+        let index = self.free.pop().unwrap_or(self.connections.len() as u32);
+        let one = Connection {
+            channel: Channel::new(stream),
+            peer,
+            stage,
+            is_brief: false,
+            is_ours,
+            index,
+            serial: self.serial,
+            since_ns: now_ns(),
+            wanted: if is_ours { Wanted::Both } else { Wanted::Reading },
+            waiting: Vec::new(),
+            way: None,
+            ways: Vec::new(),
+            in_vain: 0,
+        };
+        self.ask_after(&one);
+        match self.connections.get_mut(index as usize) {
+            Some(slot) => *slot = Some(one),
+            None => self.connections.push(Some(one)),
+        }
+        index as usize
+    }
+
+    fn ask_after(&self, one: &Connection) {
+        if let Err(error) = self.poller.add(one.channel.as_fd(), one.number(), one.wanted) {
+            log::warning!("a control socket with rank {} is not heard: {error}", one.peer);
+        }
+    }
+
+    /// Takes in all who have connected.
+    pub(super) fn admit(&mut self) {
+        loop {
+            let Some(listener) = &self.listener else { return };
+            match tcp::accept(listener) {
+                Ok(None) => return,
+                Ok(Some((stream, _))) => {
+                    self.is_short = false;
+                    // Without it only a silent machine is noticed later.
+                    drop(tcp::end_if_silent(&stream, self.silent));
+                    self.make_room_for_guest();
+                    let index = self.keep(stream, -1, Stage::Guest);
+                    self.alarm(now_ns().saturating_add(GUEST_NS));
+                    self.step(index);
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut self.is_short, true) {
+                        log::warning!(
+                            "rdma: other ranks' control connections wait to be accepted, and their \
+                             messages with them: {error}; if \
+                             descriptors are short raise the limit (ulimit -n)"
+                        );
+                    }
+                    self.poller.remove(listener.as_fd());
+                    self.accept_at = now_ns().saturating_add(PAUSE_NS);
+                    return self.alarm(self.accept_at);
+                }
+            }
+        }
+    }
+
+    pub(super) fn accept_again(&mut self, now: u64) {
+        if now < self.accept_at {
+            return self.alarm(self.accept_at);
+        }
+        self.accept_at = super::NEVER;
+        if let Some(listener) = &self.listener {
+            // It fails if the listener is in the poller already.
+            drop(self.poller.add(listener.as_fd(), LISTENER, Wanted::Reading));
+        }
+    }
+
+    fn make_room_for_guest(&mut self) {
+        let guests = || {
+            self.connections
+                .iter()
+                .enumerate()
+                .filter_map(|(index, one)| Some((index, one.as_ref()?)))
+        };
+        let guests = guests().filter(|(_, one)| one.stage == Stage::Guest);
+        let (count, oldest) = guests.fold((0, None), |(count, oldest), (index, one)| {
+            let is_older = oldest.is_none_or(|(_, since)| one.since_ns < since);
+            (count + 1, if is_older { Some((index, one.since_ns)) } else { oldest })
+        });
+        if let Some(one) =
+            oldest.filter(|_| count >= GUESTS).and_then(|(index, _)| self.take_out(index))
+        {
+            self.send_away(one, "too many say nothing");
+        }
+    }
+
+    pub(super) fn send_away(&mut self, one: Connection, why: &str) {
+        let from = one.channel.stream.peer_addr().map_or("?".to_owned(), |from| from.to_string());
+        log::debug!("a control connection from {from} is not of this job: {why}");
+        self.discard(one);
+    }
+
+    fn take_out(&mut self, index: usize) -> Option<Connection> {
+        self.connections.get_mut(index).and_then(Option::take)
+    }
+
+    /// What takes too long.
+    pub(super) fn end_overdue(&mut self, now: u64) {
+        for index in 0..self.connections.len() {
+            // What has come since the owner last looked is in time.
+            let is_there = |one: &Connection| match one.stage {
+                Stage::Connecting => one.channel.stream.peer_addr().is_ok(),
+                stage => stage == Stage::Guest,
+            };
+            if self.connections.get(index).and_then(Option::as_ref).is_some_and(is_there) {
+                self.step(index);
+            }
+            let Some(Some(one)) = self.connections.get(index) else { continue };
+            let limit_ns = match one.stage {
+                Stage::Guest => GUEST_NS,
+                Stage::Connecting => self.attempt_ns(),
+                Stage::Unwelcome | Stage::Open => continue,
+            };
+            let (stage, at) = (one.stage, one.since_ns.saturating_add(limit_ns));
+            if now < at {
+                self.alarm(at);
+            } else if let Some(one) = self.take_out(index) {
+                match stage {
+                    Stage::Guest => self.send_away(one, "it says nothing"),
+                    _ => {
+                        let why = unreached(&one.on_its_way("no answer"), ErrorKind::TimedOut);
+                        self.try_on(one, why);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves one connection on.
+    pub(super) fn step(&mut self, index: usize) {
+        let Some(mut one) = self.take_out(index) else { return };
+        if one.stage == Stage::Connecting {
+            if let Err(error) = has_connected(&one.channel.stream) {
+                let why = unreached(&one.on_its_way(&error.to_string()), error.kind());
+                return self.try_on(one, why);
+            }
+            self.say_hello(&mut one);
+        }
+        let state = one.channel.fill();
+        let mut frames = Vec::new();
+        loop {
+            let most =
+                if one.stage == Stage::Guest && frames.is_empty() { HELLO_BYTES } else { MOST };
+            match one.channel.next(most) {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(len) => return self.has_talked_nonsense(one, &format!("{len} bytes at once")),
+            }
+        }
+        for frame in frames {
+            if let Err(why) = self.take(&mut one, frame) {
+                return self.has_talked_nonsense(one, &why);
+            }
+        }
+        let is_over = one.is_brief && one.is_ours && one.stage == Stage::Open;
+        let gone = one.peer >= 0 && self.life(one.peer) != Life::Here;
+        match state {
+            State::Ended(why) if !gone => self.has_ended(one, why),
+            _ if gone => self.discard(one),
+            _ => {
+                let more = one.channel.flush().unwrap_or(false);
+                if is_over && !more {
+                    self.discard(one);
+                    return self.tell_on();
+                }
+                self.want(&mut one, more);
+                self.put_back(one);
+            }
+        }
+    }
+
+    fn put_back(&mut self, one: Connection) {
+        if let Some(slot) = self.connections.get_mut(one.index as usize) {
+            *slot = Some(one);
+        }
+    }
+
+    fn want(&self, one: &mut Connection, more: bool) {
+        let wanted = if more { Wanted::Both } else { Wanted::Reading };
+        if one.wanted != wanted {
+            one.wanted = wanted;
+            drop(self.poller.change(one.channel.as_fd(), one.number(), wanted));
+        }
+    }
+
+    /// Writes what is queued; a failure is seen by who reads.
+    pub(super) fn flush(&mut self, index: usize) {
+        let Some(mut one) = self.take_out(index) else { return };
+        if one.stage != Stage::Connecting {
+            let more = one.channel.flush().unwrap_or(false);
+            self.want(&mut one, more);
+        }
+        self.put_back(one);
+    }
+
+    fn has_ended(&mut self, mut one: Connection, why: String) {
+        let (peer, stage, is_brief) = (one.peer, one.stage, one.is_brief);
+        match stage {
+            Stage::Guest => self.send_away(one, "it has gone again"),
+            Stage::Open => {
+                self.discard(one);
+                if is_brief {
+                    return self.tell_on();
+                }
+                self.read_others_of(peer);
+                self.is_gone(peer, Life::Dead, why);
+            }
+            _ => {
+                let is_last = one.in_vain == CHANCES;
+                one.in_vain = if is_last { 0 } else { one.in_vain + 1 };
+                one.ways.extend(one.way.filter(|_| !is_last));
+                let (is_refused, why) = (!self.is_idle(peer, &one.waiting), one.on_its_way(&why));
+                self.try_on(one, Unreached { why, is_refused });
+            }
+        }
+    }
+
+    /// What a rank has sent on its other connections comes before its end.
+    pub(super) fn read_others_of(&mut self, peer: i32) {
+        for index in 0..self.connections.len() {
+            if self
+                .connections
+                .get(index)
+                .and_then(Option::as_ref)
+                .is_some_and(|one| one.peer == peer)
+            {
+                self.step(index);
+            }
+        }
+    }
+
+    /// The way that was tried did not lead to the peer: the next.
+    pub(super) fn try_on(&mut self, mut one: Connection, why: Unreached) {
+        self.poller.remove(one.channel.as_fd());
+        let (peer, is_brief, is_idle) =
+            (one.peer, one.is_brief, self.is_idle(one.peer, &one.waiting));
+        let why = match self.attempt(&mut one.ways, why) {
+            Ok(Ok((stream, way))) => {
+                (one.channel, one.way) = (Channel::new(stream), Some(way));
+                (one.stage, one.since_ns, one.wanted) = (Stage::Connecting, now_ns(), Wanted::Both);
+                self.ask_after(&one);
+                self.alarm(one.since_ns.saturating_add(self.attempt_ns()));
+                return self.put_back(one);
+            }
+            Ok(Err(why)) => why,
+            Err(error) => Unreached { why: error.text().to_owned(), is_refused: !is_idle },
+        };
+        self.discard(one);
+        if is_idle && !why.is_refused {
+            return self.await_again(peer);
+        }
+        self.is_unreached(peer, is_brief, &why);
+        if is_brief {
+            self.tell_on();
+        }
+    }
+
+    /// Ends a connection that is in no slot.
+    pub(super) fn discard(&mut self, one: Connection) {
+        self.poller.remove(one.channel.as_fd());
+        // A forked child may have it too; the other side shall see the end all the same.
+        drop(one.channel.stream.shutdown(Shutdown::Both));
+        self.free.push(one.index);
+        let connections = &self.connections;
+        let is_there = |index: u32| {
+            connections
+                .get(index as usize)
+                .and_then(Option::as_ref)
+                .is_some_and(|other| other.peer == one.peer)
+        };
+        let own = usize::try_from(one.peer).ok().and_then(|rank| self.ranks.get_mut(rank));
+        if let Some(rank) = own {
+            rank.link = rank.link.filter(|index| is_there(*index));
+        }
+    }
+
+    /// Ends all connections with a rank.
+    pub(super) fn cut_off(&mut self, rank: i32) {
+        for index in 0..self.connections.len() {
+            let is_its = |one: &mut Connection| one.peer == rank;
+            if let Some(one) = self.connections.get_mut(index).and_then(|slot| slot.take_if(is_its))
+            {
+                self.discard(one);
+            }
+        }
+    }
+
+    /// Whether two ranks are on one machine, as far as is known.
+    pub(super) fn is_beside(&self, one: i32, other: i32) -> bool {
+        let node = |rank| self.address(rank).node;
+        node(one) != 0 && node(one) == node(other)
+    }
+}
+
+/// Whether the system has connected it, and to somebody else than itself.
+fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr()? == stream.local_addr()? {
+        true => Err(ErrorKind::ConnectionRefused.into()),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn unreached(why: &str, kind: ErrorKind) -> Unreached {
+    let is_silent = matches!(
+        kind,
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+    );
+    Unreached { why: why.to_owned(), is_refused: !is_silent }
+}

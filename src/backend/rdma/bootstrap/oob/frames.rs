@@ -1,0 +1,103 @@
+//! Frames on a connection: a hello and its answer, then messages, notices of ranks that are gone, a
+//! farewell.
+
+use super::connection::{Connection, Frame, Stage, kind, unreached};
+use super::{Event, Life, Oob};
+use crate::backend::rdma::bootstrap::tcp_frames::{bytes_of, words_of};
+use std::io::ErrorKind;
+
+/// Changes with everything that both sides must agree on.
+const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
+/// Words of a hello and of its answer: magic, cookie, from, to, whether the connection is brief.
+pub(super) const HELLO_WORDS: usize = 5;
+
+type Words = [u64; HELLO_WORDS];
+
+impl Oob {
+    fn words(&self, from: i32, to: i32, is_brief: bool) -> Words {
+        [MAGIC, self.cookie, from as u64, to as u64, u64::from(is_brief)]
+    }
+
+    pub(super) fn say_hello(&self, one: &mut Connection) {
+        one.channel.queue(kind::HELLO, &bytes_of(&self.words(self.rank, one.peer, one.is_brief)));
+        one.stage = Stage::Unwelcome;
+        if one.is_brief {
+            // At once, as this side may leave. They stay queued until the answer confirms that the
+            // peer is the right one.
+            one.waiting.iter().for_each(|(what, bytes)| one.channel.queue(*what, bytes));
+        }
+    }
+
+    /// Handles one frame; an error: no rank of this job sends such a frame.
+    pub(super) fn take(
+        &mut self,
+        one: &mut Connection,
+        (what, bytes): Frame,
+    ) -> Result<(), String> {
+        match (one.stage, what) {
+            (Stage::Guest, kind::HELLO) => self.welcome(one, &words_of(&bytes)),
+            (Stage::Unwelcome, kind::WELCOME)
+                if words_of(&bytes) == self.words(one.peer, self.rank, one.is_brief) =>
+            {
+                one.stage = Stage::Open;
+                let waiting = std::mem::take(&mut one.waiting);
+                let to_send = waiting.iter().filter(|_| !one.is_brief);
+                to_send.for_each(|(what, bytes)| one.channel.queue(*what, bytes));
+                Ok(())
+            }
+            (Stage::Open, _) if self.life(one.peer) != Life::Here => Ok(()),
+            (Stage::Open, kind::MESSAGE) => {
+                self.events.push_back(Event::Message(one.peer, bytes));
+                Ok(())
+            }
+            (Stage::Open, kind::GONE) => self.hear_of_gone(one.peer, &bytes),
+            (Stage::Open, kind::BYE) => {
+                self.hear_of_gone(one.peer, &bytes)?;
+                self.read_others_of(one.peer);
+                self.is_gone(one.peer, Life::Left, "it has left".to_owned());
+                Ok(())
+            }
+            (stage, what) => Err(format!("a frame of kind {what} ({stage:?})")),
+        }
+    }
+
+    fn welcome(&mut self, one: &mut Connection, said: &[u64]) -> Result<(), String> {
+        let &[MAGIC, cookie, from, to, brief] = said else { return Err("no hello".to_owned()) };
+        if cookie != self.cookie {
+            return Err("another job's cookie".to_owned());
+        }
+        let from = i32::try_from(from).unwrap_or(-1);
+        if to != self.rank as u64 || from == self.rank || self.life(from) != Life::Here {
+            return Err(format!("rank {from} for rank {to}, here is rank {}", self.rank));
+        }
+        (one.peer, one.stage, one.is_brief) = (from, Stage::Open, brief != 0);
+        self.ring.suspects.retain(|suspect| suspect.rank != from);
+        one.channel.queue(kind::WELCOME, &bytes_of(&self.words(self.rank, from, one.is_brief)));
+        if one.is_brief {
+            return Ok(());
+        }
+        if self.is_leaving {
+            one.channel.queue(kind::BYE, &self.run());
+        }
+        let index = one.index;
+        if let Some(rank) = self.rank_mut(from) {
+            rank.link = rank.link.or(Some(index));
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_talked_nonsense(&mut self, one: Connection, why: &str) {
+        match one.stage {
+            Stage::Guest => self.send_away(one, why),
+            Stage::Open => {
+                let peer = one.peer;
+                self.discard(one);
+                self.is_gone(peer, Life::Dead, format!("it sent what makes no sense: {why}"));
+            }
+            _ => {
+                let why = one.on_its_way("somebody else is there");
+                self.try_on(one, unreached(&why, ErrorKind::ConnectionRefused));
+            }
+        }
+    }
+}

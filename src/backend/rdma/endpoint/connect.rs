@@ -1,0 +1,329 @@
+//! Connections, made when two ranks first exchange data. Over the sockets each rank sends its queue
+//! pairs' ends, and reports when it is connected. The other sends only then: a message that comes
+//! too early would be retried for a long time. `reconnect` does the same for a connection that has
+//! broken.
+
+use super::peer::{Peer, Stage};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::DTL_ERROR_BUSY;
+use crate::backend::rdma::bootstrap::oob::Event;
+use crate::backend::rdma::config::Config;
+use crate::backend::rdma::protocol::engine::State;
+use crate::backend::rdma::verbs::errors::here;
+use crate::backend::rdma::verbs::qp::{End, Remote};
+use crate::error::{Error, Result, fail};
+use crate::runtime::log;
+
+/// Words of a telling: what it is; the how-manieth connection; where its words are and their key;
+/// then for each lane how many messages were received and consumed, and its end in five words.
+const ENDS: u64 = 1;
+const READY: u64 = 2;
+/// The other side cannot make it; in words why.
+const REFUSED: u64 = 3;
+/// The other side has given the connection up; the same.
+const BROKEN: u64 = 4;
+const END: usize = 6;
+/// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
+const OWN_DEPTH: u32 = 4;
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes)).collect()
+}
+
+/// Why this side cannot go on, in as much as there is room for.
+fn with_text(what: u64, why: &str) -> Vec<u64> {
+    let bytes: Vec<u8> =
+        why.bytes().take(crate::backend::rdma::bootstrap::oob::LONGEST - 16).collect();
+    let padded = bytes.chunks(8).map(|bytes| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+        u64::from_le_bytes(word)
+    });
+    [what].into_iter().chain(padded).collect()
+}
+
+fn text_of(why: &[u64]) -> String {
+    String::from_utf8_lossy(&bytes(why)).trim_end_matches('\0').to_owned()
+}
+
+fn index(rank: i32) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
+}
+
+fn ends_of(peer: &Peer) -> Vec<u64> {
+    let generation = u64::from(peer.repair.generation);
+    let mut all = vec![ENDS, generation, peer.told_at(), u64::from(peer.slab_key())];
+    for lane in &peer.lanes {
+        let end = lane.queue.end();
+        let (high, low) = end.gid.split_at(8);
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+        let numbers = u64::from(end.number) | u64::from(end.first_packet) << 32;
+        let limits = u64::from(end.lid) | u64::from(end.reads) << 32;
+        let messages = u64::from(lane.received) | u64::from(lane.consumed) << 32;
+        all.extend([messages, numbers, limits, u64::from(end.mtu), word(high), word(low)]);
+    }
+    all
+}
+
+fn end_of(words: &[u64]) -> Option<End> {
+    let [_, numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
+    let mut gid = [0; 16];
+    gid.iter_mut()
+        .zip(high.to_le_bytes().into_iter().chain(low.to_le_bytes()))
+        .for_each(|(to, from)| *to = from);
+    let (number, first_packet) = (numbers as u32, (numbers >> 32) as u32);
+    let (lid, reads) = (limits as u16, (limits >> 32) as u8);
+    Some(End { number, first_packet, lid, reads, mtu: mtu as u32, gid })
+}
+
+impl State {
+    /// Whether something may be sent to a rank now: BUSY while its connection is being made.
+    #[inline]
+    pub(in crate::backend::rdma) fn reach(&mut self, rank: usize) -> Result<()> {
+        if self.stage(rank) == Stage::Ready { Ok(()) } else { self.reach_first(rank) }
+    }
+
+    #[cold]
+    fn reach_first(&mut self, rank: usize) -> Result<()> {
+        match self.stage(rank) {
+            Stage::Ready => Ok(()),
+            Stage::Gone => Err(self.is_gone(rank)),
+            Stage::Asked | Stage::Connected | Stage::Broken => Err(busy()),
+            Stage::None if rank == self.rank => self.connect_self(),
+            Stage::None => {
+                self.make_peer(rank)?;
+                self.say_ends(rank)?;
+                Err(busy())
+            }
+        }
+    }
+
+    /// Watches a rank, or any, that a message is awaited from, so that its death is noticed.
+    pub(in crate::backend::rdma) fn awaits(&mut self, source: i32) {
+        if source == DTL_ANY_SOURCE {
+            self.oob.awaits_any(self.happened);
+        } else if self.stage(index(source)) == Stage::None {
+            self.oob.awaits(source);
+        }
+    }
+
+    fn stage(&self, rank: usize) -> Stage {
+        self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
+    }
+
+    fn generation(&self, rank: usize) -> u32 {
+        self.peers.get(rank).map_or(0, |peer| peer.repair.generation)
+    }
+
+    /// Notifies a peer, which may be alive, that this side of the connection is gone.
+    pub(in crate::backend::rdma) fn say_broken(&mut self, rank: usize, why: &str) {
+        drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
+    }
+
+    /// Sends a peer this side's ends.
+    pub(in crate::backend::rdma) fn say_ends(&mut self, rank: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
+        let words = ends_of(peer);
+        peer.lanes.iter_mut().for_each(|lane| lane.said = lane.consumed);
+        self.say_over_socket(rank, &words)
+    }
+
+    fn say_over_socket(&mut self, rank: usize, words: &[u64]) -> Result<()> {
+        if rank == self.rank {
+            self.told(rank, words);
+            return Ok(());
+        }
+        self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes(words))
+    }
+
+    fn make_peer(&mut self, rank: usize) -> Result<()> {
+        self.check_devices()?;
+        let mut on = Vec::new();
+        for rail in 0..self.rails.len() {
+            for _ in 0..self.config.queues {
+                on.push((rail, self.completions(rail)?));
+            }
+        }
+        let made = Peer::make(rank, &on, &self.config)?;
+        match self.peers.make(rank) {
+            Some(peer) => {
+                *peer = made;
+                self.connecting += 1;
+                Ok(())
+            }
+            None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a connection to rank {rank}"),
+        }
+    }
+
+    /// Connects a queue pair to itself: so this rank's device changes elements of its own memory.
+    /// It carries no messages.
+    fn connect_self(&mut self) -> Result<()> {
+        let config = Config { depth: self.config.depth.min(OWN_DEPTH), ..self.config.clone() };
+        let mut made = Peer::make(self.rank, &[(0, self.completions(0)?)], &config)?;
+        for lane in &made.lanes {
+            lane.queue.connect(&lane.queue.end(), &config)?;
+        }
+        made.stage = Stage::Ready;
+        match self.peers.make(self.rank) {
+            Some(peer) => {
+                *peer = made;
+                Ok(())
+            }
+            None => fail!(DTL_ERROR_INTERNAL, "rank {} is none", self.rank),
+        }
+    }
+
+    /// Looks at the sockets.
+    pub(in crate::backend::rdma) fn look_around(&mut self) {
+        self.hear_devices();
+        self.watch();
+        let mut events = Vec::new();
+        self.oob.poll(&mut |event| events.push(event));
+        for event in events {
+            match event {
+                Event::Message(rank, bytes) => self.told(index(rank), &words(&bytes)),
+                Event::Gone(rank, _, why) => self.fail(index(rank), &why),
+            }
+        }
+        if !self.mending.is_empty() {
+            self.mend();
+        }
+    }
+
+    fn told(&mut self, rank: usize, words: &[u64]) {
+        let outcome = match words {
+            [ENDS, generation, ends @ ..] => self.hear_ends(rank, *generation as u32, ends),
+            [READY, generation] => {
+                // It does not count for a connection that has broken meanwhile.
+                if *generation as u32 == self.generation(rank) {
+                    self.ready(rank);
+                }
+                Ok(())
+            }
+            [BROKEN, why @ ..] => fail!(
+                DTL_ERROR_CONNECTION_LOST,
+                "it has given up the connection to this rank; it says: {}",
+                text_of(why)
+            ),
+            [REFUSED, why @ ..] => fail!(
+                DTL_ERROR_CONNECTION_LOST,
+                "it could not make its end of the connection; it says: {}",
+                text_of(why)
+            ),
+            _ => fail!(
+                DTL_ERROR_COMMUNICATION,
+                "what it says over the socket is nothing of this library"
+            ),
+        };
+        if let Err(error) = outcome {
+            self.fail(rank, error.text());
+        }
+    }
+
+    /// The peer is connected.
+    #[cold]
+    pub(in crate::backend::rdma) fn ready(&mut self, rank: usize) {
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        peer.repair.is_other_ready = true;
+        if peer.stage != Stage::Connected {
+            return;
+        }
+        peer.stage = Stage::Ready;
+        self.connecting -= 1;
+        let is_again = peer.repair.generation > 0;
+        if let (true, Err(error)) = (is_again, self.resume(rank)) {
+            self.fail(rank, error.text());
+        }
+    }
+
+    /// Handles the ends that the peer has sent.
+    fn hear_ends(&mut self, rank: usize, generation: u32, ends: &[u64]) -> Result<()> {
+        match self.stage(rank) {
+            Stage::Gone => return Ok(()),
+            Stage::None if rank != self.rank => {
+                let made = self.make_peer(rank).and_then(|()| self.say_ends(rank));
+                if let Err(error) = made {
+                    log::warning!("a connection that rank {rank} wants: {error}");
+                    self.say_over_socket(rank, &with_text(REFUSED, error.text()))?;
+                    return Err(here(error));
+                }
+            }
+            Stage::Connected | Stage::Ready => self.broke_there(rank),
+            // It was connected before this side was, and that has broken.
+            Stage::Asked if self.generation(rank).wrapping_add(1) == generation => {
+                self.broke_there(rank);
+            }
+            _ => {}
+        }
+        let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.failing.is_none()) else {
+            return Ok(());
+        };
+        if (generation.wrapping_sub(peer.repair.generation) as i32) < 0 {
+            return Ok(()); // it does not know yet that it has broken
+        }
+        if generation != peer.repair.generation || ends.len() != 2 + END * peer.lanes.len() {
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "it tells {} words of connection {generation}, this rank has {} queue pairs of \
+                 connection {}: all need the same \
+                 configuration",
+                ends.len(),
+                peer.lanes.len(),
+                peer.repair.generation
+            );
+        }
+        peer.repair.heard = Some(ends.to_vec());
+        if peer.stage == Stage::Asked { self.connect(rank) } else { Ok(()) }
+    }
+
+    /// Connects this side if the peer's ends have arrived. A failure is retried for as long as a
+    /// broken connection would be.
+    pub(in crate::backend::rdma) fn connect(&mut self, rank: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
+        let Some(ends) = peer.repair.heard.take() else { return Ok(()) };
+        if let Err(error) = peer.connect(&ends, &self.config) {
+            if !peer.repair.tries_again(self.config.reconnect_ns()) {
+                return Err(here(error));
+            }
+            log::debug!("rdma: rank {rank} is not connected yet: {error}");
+            peer.repair.heard = Some(ends);
+            self.mending.push(rank);
+            return Ok(());
+        }
+        let is_other_ready = peer.repair.is_other_ready;
+        let generation = u64::from(peer.repair.generation);
+        self.say_over_socket(rank, &[READY, generation])?;
+        if is_other_ready {
+            self.ready(rank);
+        }
+        Ok(())
+    }
+}
+
+impl Peer {
+    /// Connects its queue pairs to the other side's ends.
+    fn connect(&mut self, told: &[u64], config: &Config) -> Result<()> {
+        let [told_at, key, ends @ ..] = told else { return Ok(()) };
+        for (lane, words) in self.lanes.iter_mut().zip(ends.chunks_exact(END)) {
+            let (Some(end), Some(messages)) = (end_of(words), words.first()) else { continue };
+            if !lane.mending.is_connected {
+                lane.queue.connect(&end, config)?;
+            }
+            (lane.mending.is_connected, lane.mending.arrived) = (true, *messages as u32);
+            lane.hear((*messages >> 32) as u32);
+        }
+        self.tell = Some(Remote { addr: *told_at, rkey: *key as u32 });
+        self.stage = Stage::Connected;
+        Ok(())
+    }
+}
+
+/// "Not now": the call is made again.
+#[cold]
+pub(in crate::backend::rdma) fn busy() -> Error {
+    Error::new(DTL_ERROR_BUSY, "no room now")
+}

@@ -1,0 +1,533 @@
+//! State for a peer with messages: its queue pairs, its slots, and how many messages it can take.
+//!
+//! A message needs a receive at the peer. The peer reports its count of consumed messages (credits)
+//! in the header of each of its own messages and, where it has none to send, by writing the count
+//! into a word of our slab. So no message meets an empty receive queue, and none is spent on
+//! credits.
+
+use super::qp_state::{Flying, Lane, What, WorkId};
+use super::reconnect::Repair;
+use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
+use crate::backend::rdma::config::Config;
+use crate::backend::rdma::protocol::eager_slots::{Kind, Message, Note, Slab};
+use crate::backend::rdma::protocol::header_cache::Heads;
+use crate::backend::rdma::rma::atomics::Results;
+use crate::backend::rdma::verbs::qp::{Piece, Queue, Remote, SENDS, Work};
+use crate::backend::rdma::verbs::rail::{Completions, Registration};
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::OpId;
+use crate::sys::memory::buf::{Region, Scratch};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How far the connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::backend::rdma) enum Stage {
+    /// Not requested.
+    #[default]
+    None,
+    /// The peer's ends have not arrived yet.
+    Asked,
+    /// Connected here, but perhaps not there yet.
+    Connected,
+    /// Messages may be sent.
+    Ready,
+    /// It was made and has broken: its queue pairs end, and then are made anew.
+    Broken,
+    /// The peer is gone, or nothing reaches it.
+    Gone,
+}
+
+/// State kept for a peer: its queue pairs, its slots and its credits.
+#[derive(Default)]
+pub(in crate::backend::rdma) struct Peer {
+    pub(in crate::backend::rdma) stage: Stage,
+    /// The first carries all messages.
+    pub(in crate::backend::rdma) lanes: Vec<Lane>,
+    /// Ended before the memory is.
+    slab_keys: Option<Registration>,
+    pub(in crate::backend::rdma) slab: Slab,
+    free: Vec<usize>,
+    /// Copies of what work requests took with them, for as many as the peer has receives.
+    kept: Scratch,
+    /// Bytes of each, and where the next one is.
+    keep: (usize, usize),
+    /// Word in the peer's memory where the count of consumed messages is written.
+    pub(in crate::backend::rdma) tell: Option<Remote>,
+    pub(in crate::backend::rdma) depth: u32,
+    /// Words of messages that both ends remember.
+    pub(in crate::backend::rdma) heads: Heads,
+    /// Each goes with one of the next messages.
+    pub(in crate::backend::rdma) notes: VecDeque<Note>,
+    /// Memory of the peer's that waits for payloads.
+    pub(in crate::backend::rdma) landings: Vec<Note>,
+    /// Payloads that are waited for, by their word.
+    pub(in crate::backend::rdma) awaited: Vec<(u32, OpId)>,
+    /// Payloads that the peer was offered, by their word.
+    pub(in crate::backend::rdma) offered: Vec<(u32, OpId)>,
+    /// What is being changed in its memory.
+    pub(in crate::backend::rdma) results: Results,
+    /// Whether it is in the list of those that are looked after.
+    pub(in crate::backend::rdma) is_listed: bool,
+    /// Why it is to be given up when everything that has arrived has been read, or was.
+    pub(in crate::backend::rdma) failing: Option<String>,
+    pub(in crate::backend::rdma) repair: Repair,
+}
+
+/// Slots for sends, with so many for receives.
+const fn sends(depth: u32) -> usize {
+    if depth > 4 { depth as usize / 2 } else { 2 }
+}
+
+/// Bytes that are registered for a peer.
+pub(in crate::backend::rdma) const fn registered(depth: u32) -> usize {
+    Slab::bytes(depth as usize, sends(depth))
+}
+
+/// Bytes beside those, with so many queue pairs.
+pub(in crate::backend::rdma) const fn bytes(depth: u32, lanes: usize) -> usize {
+    let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<Flying>();
+    let kept = depth * crate::backend::rdma::config::INLINE;
+    size_of::<Peer>() + kept as usize + sends(depth) * size_of::<usize>() + lanes * lane
+}
+
+impl Peer {
+    /// Makes its queue pairs and posts its receives.
+    pub(in crate::backend::rdma) fn make(
+        rank: usize,
+        on: &[(usize, Arc<Completions>)],
+        config: &Config,
+    ) -> Result<Peer> {
+        let depth = config.depth;
+        let sends = sends(depth);
+        let Some(slab) = Slab::new(depth as usize, sends) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the slots of rank {rank}");
+        };
+        let Some((_, first)) = on.first() else {
+            return fail!(DTL_ERROR_INTERNAL, "no rail to reach rank {rank}");
+        };
+        let slab_keys = first.rail.register(slab.region()).map_err(|error| {
+            let advice = "; these are the slots of one peer: fewer with a lower DTL_RDMA_DEPTH; a \
+                lower DTL_RDMA_CACHE_BYTES leaves more";
+            Error::new(error.status(), format!("{}{advice}", error.text()))
+        })?;
+        let mut lanes = Vec::with_capacity(on.len());
+        for (rail, completions) in on {
+            lanes.push(Lane::new(Queue::make(completions, config, depth)?, *rail, sends));
+        }
+        let inline = lanes.first().map_or(0, |lane| lane.queue.inline);
+        let Some(kept) = Scratch::new(depth as usize * inline) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for the small messages to rank {rank}"
+            );
+        };
+        let peer = Peer {
+            stage: Stage::Asked,
+            lanes,
+            slab,
+            slab_keys: Some(slab_keys),
+            free: (0..sends).collect(),
+            kept,
+            keep: (inline, 0),
+            depth,
+            ..Peer::default()
+        };
+        for lane in 0..peer.lanes.len() {
+            (0..depth).try_for_each(|slot| peer.post(rank, lane, slot))?;
+        }
+        Ok(peer)
+    }
+
+    /// The key by which the peer reaches the words of the slab.
+    pub(in crate::backend::rdma) fn slab_key(&self) -> u32 {
+        self.slab_keys.as_ref().map_or(0, |keys| keys.rkey)
+    }
+
+    pub(in crate::backend::rdma) fn lkey(&self) -> u32 {
+        self.slab_keys.as_ref().map_or(0, |keys| keys.lkey)
+    }
+
+    /// Posts a receive again.
+    pub(in crate::backend::rdma) fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
+        let Some(of) = self.lanes.get(lane) else { return Ok(()) };
+        let id = WorkId { is_receive: true, rank, lane, number: slot };
+        let into = (lane == 0).then(|| Piece {
+            region: self.slab.receive(slot as usize),
+            lkey: self.lkey(),
+            is_device: false,
+        });
+        of.queue.receive(id.word(), into)
+    }
+
+    /// A message was consumed: its receive is posted again.
+    pub(in crate::backend::rdma) fn consume(
+        &mut self,
+        rank: usize,
+        lane: usize,
+        slot: u32,
+    ) -> Result<()> {
+        let is_broken = self.stage == Stage::Broken;
+        let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
+        of.consumed = of.consumed.wrapping_add(1);
+        if is_broken {
+            of.mending.idle.push(slot);
+            return Ok(());
+        }
+        self.post(rank, lane, slot)
+    }
+
+    /// Records the peer's count of consumed messages, which never decreases.
+    pub(in crate::backend::rdma) fn hear(&mut self, lane: usize, consumed: u32) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.hear(consumed);
+        }
+    }
+
+    /// Whether the connection stands, a lane takes one more work request and, if it `notifies`, the
+    /// peer has a receive for it.
+    fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
+        let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.told) >= depth;
+        let depth = self.depth;
+        if notifies && self.lanes.get(lane).is_some_and(|of| is_out(of, depth)) {
+            self.hear(lane, self.slab.heard(lane));
+        }
+        let Some(of) = self.lanes.get(lane) else { return false };
+        self.stage == Stage::Ready
+            && of.flying.len() < of.queue.room
+            && !(notifies && is_out(of, depth))
+    }
+
+    /// Starts work on a lane; false: there is no room.
+    pub(in crate::backend::rdma) fn start(
+        &mut self,
+        rank: usize,
+        lane: usize,
+        work: Work,
+        local: Piece,
+        what: What,
+    ) -> Result<bool> {
+        self.start_inline(rank, lane, work, local, what)
+    }
+
+    /// Starts work on a lane; false: there is no room. Inlined so that each small message's code is
+    /// specialised for its kind of work.
+    #[inline(always)]
+    fn start_inline(
+        &mut self,
+        rank: usize,
+        lane: usize,
+        work: Work,
+        local: Piece,
+        what: What,
+    ) -> Result<bool> {
+        let notifies = work.notifies();
+        if !self.has_room(lane, notifies) {
+            return Ok(false);
+        }
+        let Some(of) = self.lanes.get_mut(lane) else { return Ok(false) };
+        let number = of.number.wrapping_add(1);
+        let id = WorkId { is_receive: false, rank, lane, number };
+        let taken = match of.queue.start(id.word(), work, local, of.is_told_of(what, number)) {
+            Ok(taken) => taken,
+            Err(error)
+                if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
+                    && !of.flying.is_empty() =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        of.number = number;
+        of.sent = of.sent.wrapping_add(u32::from(notifies));
+        let (what, local) = match what {
+            What::Slot(slot) if taken => {
+                self.free.push(slot);
+                (What::Nothing, self.keep(local))
+            }
+            What::Nothing if notifies => (what, self.keep(local)),
+            what => (what, local),
+        };
+        if let Some(of) = self.lanes.get_mut(lane) {
+            of.flying.push_back(Flying { number, what, work, local });
+        }
+        Ok(true)
+    }
+
+    /// Copies what a work request has taken with it: if it does not arrive it is sent again. The
+    /// copy that is written over is of a message that the peer has consumed, as there are as many
+    /// as the peer has receives.
+    #[inline]
+    fn keep(&mut self, local: Piece) -> Piece {
+        let (each, at) = self.keep;
+        let all = self.kept.region();
+        let copy = all.part(at, local.region.len());
+        copy.copy_from(local.region);
+        self.keep.1 = if at + each < all.len() { at + each } else { 0 };
+        Piece { region: copy, lkey: 0, is_device: false }
+    }
+
+    /// Sends a message; false: there is no room.
+    pub(in crate::backend::rdma) fn send(
+        &mut self,
+        rank: usize,
+        kind: Kind,
+        word: u32,
+        head: &[u64],
+        data: Region,
+    ) -> Result<bool> {
+        // A frame may refer to an earlier note, so all notes but one go first; that one goes with
+        // the frame.
+        while kind == Kind::Frame && self.notes.len() > 1 {
+            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
+                return Ok(false);
+            }
+        }
+        if !self.has_room(0, true) {
+            return Ok(false);
+        }
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
+        let message = Message {
+            consumed,
+            kind,
+            word,
+            len: size_of_val(head) + data.len(),
+            note: self.notes.front().copied(),
+        };
+        let region = message.write(self.slab.send(slot), head, data);
+        let sent = self.post_slot(rank, slot, Work::Send, region, consumed)?;
+        if sent {
+            self.notes.pop_front();
+        }
+        Ok(sent)
+    }
+
+    /// Records the lower 16 bits of the peer's count of consumed messages.
+    #[inline]
+    pub(in crate::backend::rdma) fn hear_brief(&mut self, consumed: u16) {
+        let told = self.lanes.first().map_or(0, |lane| lane.told);
+        let more = consumed.wrapping_sub(told as u16) as i16;
+        self.hear(0, told.wrapping_add_signed(i32::from(more)));
+    }
+
+    /// Sends a frame; false: there is no room. A whole message whose word was sent before goes
+    /// without its words, which keeps one of a packet's size in one packet.
+    #[inline]
+    pub(in crate::backend::rdma) fn send_frame(
+        &mut self,
+        rank: usize,
+        head: &[u64; FRAME_WORDS],
+        payload: Region,
+    ) -> Result<bool> {
+        let Some(word) = eager_word(head) else {
+            return self.send(rank, Kind::Frame, 0, head, payload);
+        };
+        let (place, is_known) = self.heads.place(word);
+        if !is_known || !self.notes.is_empty() {
+            let sent = self.send(rank, Kind::Frame, place as u32 + 1, head, payload)?;
+            if sent {
+                self.heads.tell(place, word);
+            }
+            return Ok(sent);
+        }
+        if !self.has_room(0, true) {
+            return Ok(false);
+        }
+        let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
+        let number = (place as u32) << 16 | consumed & 0xFFFF;
+        if payload.len() <= self.inline() {
+            // The work request takes the bytes with it, from any memory.
+            let local = Piece { region: payload, lkey: 0, is_device: false };
+            let sent =
+                self.start_inline(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
+            if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
+                lane.said = consumed;
+            }
+            return Ok(sent);
+        }
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let region = self.slab.send(slot).part(0, payload.len());
+        region.copy_from(payload);
+        self.post_slot(rank, slot, Work::SendNotify(number), region, consumed)
+    }
+
+    /// Posts a message that is in a slot.
+    #[inline]
+    fn post_slot(
+        &mut self,
+        rank: usize,
+        slot: usize,
+        work: Work,
+        region: Region,
+        consumed: u32,
+    ) -> Result<bool> {
+        let local = Piece { region, lkey: self.lkey(), is_device: false };
+        let started = self.start(rank, 0, work, local, What::Slot(slot));
+        match (&started, self.lanes.first_mut()) {
+            (Ok(true), Some(lane)) => lane.said = consumed,
+            _ => self.free.push(slot),
+        }
+        started
+    }
+
+    /// Bytes that work requests take with them.
+    pub(in crate::backend::rdma) fn inline(&self) -> usize {
+        self.lanes.first().map_or(0, |lane| lane.queue.inline)
+    }
+
+    /// Writes bytes of memory that is not registered, by a slot; what was taken, if there is room.
+    pub(in crate::backend::rdma) fn start_from_slot(
+        &mut self,
+        rank: usize,
+        from: Region,
+        to: Remote,
+        op: OpId,
+    ) -> Result<Option<Region>> {
+        let Some(slot) = self.free.pop() else { return Ok(None) };
+        let region = self.slab.send(slot).part(0, from.len());
+        region.copy_from(from);
+        let started = self.start(
+            rank,
+            0,
+            Work::Write(to),
+            Piece { region, lkey: self.lkey(), is_device: false },
+            What::Sent(op, slot),
+        );
+        self.started_with(slot, started, from)
+    }
+
+    /// Reads bytes into memory that is not registered, by a slot.
+    pub(in crate::backend::rdma) fn start_into_slot(
+        &mut self,
+        rank: usize,
+        into: Region,
+        from: Remote,
+        op: OpId,
+    ) -> Result<Option<Region>> {
+        let Some(slot) = self.free.pop() else { return Ok(None) };
+        let region = self.slab.send(slot).part(0, into.len());
+        let what = What::Got(op, slot, into);
+        let started = self.start(
+            rank,
+            0,
+            Work::Read(from),
+            Piece { region, lkey: self.lkey(), is_device: false },
+            what,
+        );
+        self.started_with(slot, started, into)
+    }
+
+    fn started_with(
+        &mut self,
+        slot: usize,
+        started: Result<bool>,
+        bytes: Region,
+    ) -> Result<Option<Region>> {
+        if !matches!(started, Ok(true)) {
+            self.free.push(slot);
+        }
+        started.map(|started| started.then_some(bytes))
+    }
+
+    /// Sends notes that wait by themselves; whether none is left.
+    pub(in crate::backend::rdma) fn send_notes(&mut self, rank: usize) -> Result<bool> {
+        while !self.notes.is_empty() {
+            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether half of its messages' room waits for hearing what was consumed.
+    pub(in crate::backend::rdma) fn owes(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
+    }
+
+    /// Reports the consumed messages to the peer once they are half of its credits. Returns whether
+    /// nothing is left to report.
+    pub(in crate::backend::rdma) fn tell_consumed(&mut self, rank: usize) -> Result<bool> {
+        let Some(tell) = self.tell.filter(|_| self.stage == Stage::Ready) else { return Ok(true) };
+        let mut all_told = true;
+        for index in 0..self.lanes.len() {
+            let Some(lane) = self.lanes.get(index) else { break };
+            let consumed = lane.consumed;
+            if consumed.wrapping_sub(lane.said) < self.depth / 2 {
+                continue;
+            }
+            let region = self.slab.tell(index, consumed);
+            let local = Piece { region, lkey: self.lkey(), is_device: false };
+            let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
+            if self.start(rank, 0, Work::Write(to), local, What::Nothing)? {
+                if let Some(lane) = self.lanes.get_mut(index) {
+                    lane.said = consumed;
+                }
+            } else {
+                all_told = false;
+            }
+        }
+        Ok(all_told)
+    }
+
+    /// Takes what is over up to a work request; its operations' parts are given to `part`.
+    pub(in crate::backend::rdma) fn over(
+        &mut self,
+        lane: usize,
+        number: u32,
+        mut part: impl FnMut(OpId),
+    ) {
+        loop {
+            let Some(of) = self.lanes.get_mut(lane) else { return };
+            let is_over = |next: &Flying| (number.wrapping_sub(next.number) as i32) >= 0;
+            if !of.flying.front().is_some_and(is_over) {
+                return;
+            }
+            let Some(flying) = of.flying.pop_front() else { return };
+            self.settle(flying.what, &mut part);
+        }
+    }
+
+    /// What follows when a work request is over.
+    #[inline]
+    pub(in crate::backend::rdma) fn settle(&mut self, what: What, part: &mut impl FnMut(OpId)) {
+        match what {
+            What::Nothing | What::Mark => {}
+            What::Slot(slot) => self.free.push(slot),
+            What::Part(op) => part(op),
+            What::Answer(slot) => self.results.heard.push(slot),
+            What::Sent(op, slot) => {
+                self.free.push(slot);
+                part(op);
+            }
+            What::Got(op, slot, into) => {
+                into.copy_from(self.slab.send(slot));
+                self.free.push(slot);
+                part(op);
+            }
+        }
+    }
+
+    /// Ends its queue pairs: afterwards no device touches memory for it. What has arrived stays to
+    /// be read.
+    pub(in crate::backend::rdma) fn give_up(&mut self) {
+        self.stage = Stage::Gone;
+        self.lanes.clear();
+        self.slab_keys = None;
+        self.notes.clear();
+        self.landings.clear();
+        self.results = Results::default();
+        self.repair = Repair::default();
+    }
+
+    /// Returns the address in our slab where the peer writes its counts of consumed messages.
+    pub(in crate::backend::rdma) fn told_at(&self) -> u64 {
+        self.slab.told(0).addr().get() as u64
+    }
+}
+
+/// A peer to which nothing can be sent.
+#[cold]
+pub(in crate::backend::rdma) fn gone(rank: usize, why: &str) -> Error {
+    Error::new(crate::abi::status::DTL_ERROR_RANK_FAILURE, format!("rank {rank}: {why}"))
+}

@@ -1,0 +1,321 @@
+//! A connection that has broken although the peer lives is made anew.
+//!
+//! Each side stops its queue pairs and takes all of their remaining completions, so that its count
+//! of received messages is exact. Then it makes new ones and sends their ends over the sockets as
+//! for a first connection (`connect`), with the count of the peer's messages that it has. When both
+//! are connected each sends again, in their order, what the other has not received: from where it
+//! still is, or from the copy of what a work request had taken with it. Writes that no message
+//! followed and reads are made again as a whole: their bytes are the same and nobody else may use
+//! either memory before they are over. A change of an element may have been made: it is not made
+//! again, and its operation ends with CONNECTION_LOST.
+//!
+//! Nothing of before reaches anybody later: what a queue pair had on its way ends with the peer's,
+//! which stops before it reports what it has received.
+
+use super::peer::{Peer, Stage};
+use super::qp_state::{Flying, Lane, WorkId};
+use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
+use crate::backend::rdma::config::Config;
+use crate::backend::rdma::protocol::engine::State;
+use crate::backend::rdma::protocol::operation::part_over;
+use crate::backend::rdma::protocol::watchdog::Watched;
+use crate::backend::rdma::verbs::errors::here;
+use crate::backend::rdma::verbs::qp::{Piece, Queue, Remote, Work};
+use crate::error::{Result, fail};
+use crate::runtime::component::OpId;
+use crate::runtime::log;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
+use std::sync::Arc;
+
+/// How long queue pairs may take to end what they have.
+const STOP_NS: u64 = 5_000_000_000;
+/// Pauses before a connection is made anew that has broken again without anything having come
+/// through.
+const PAUSE_NS: u64 = 10_000_000;
+const LONGEST_PAUSE_NS: u64 = 500_000_000;
+/// When an attempt to connect is repeated.
+const AGAIN_NS: u64 = 20_000_000;
+
+/// How far a connection is made anew.
+#[derive(Default)]
+pub(in crate::backend::rdma) struct Repair {
+    /// Number of repairs so far; it identifies the ends that the peer has to send.
+    pub(in crate::backend::rdma) generation: u32,
+    /// The peer's ends, as received.
+    pub(in crate::backend::rdma) heard: Option<Vec<u64>>,
+    /// The peer is connected.
+    pub(in crate::backend::rdma) is_other_ready: bool,
+    /// When it is gone on, at the earliest, and until when that may fail; 0: nothing has failed.
+    pub(in crate::backend::rdma) at: u64,
+    pub(in crate::backend::rdma) until: u64,
+    /// Since when nothing has come through; 0: something has.
+    stuck_since: u64,
+    pause: u64,
+    /// Since when the last one stands.
+    ready_at: u64,
+}
+
+impl Repair {
+    /// Whether an attempt that failed is made again, for so long at most.
+    pub(in crate::backend::rdma) fn tries_again(&mut self, limit: u64) -> bool {
+        let now = now_ns();
+        if self.until == 0 {
+            self.until = now.saturating_add(limit);
+        }
+        self.at = now.saturating_add(AGAIN_NS);
+        self.at <= self.until
+    }
+}
+
+impl State {
+    /// A peer's queue pairs are of no use any more, for a reason that may pass.
+    #[cold]
+    pub(in crate::backend::rdma) fn broke(&mut self, rank: usize, why: &str) {
+        self.make_anew(rank, why, false);
+    }
+
+    /// Re-establishes a connection that the peer has reported as broken. The peer's view counts:
+    /// this side does not see whether the peer's own reads and writes get through.
+    pub(in crate::backend::rdma) fn broke_there(&mut self, rank: usize) {
+        self.make_anew(rank, "it says that its end has broken", true);
+    }
+
+    fn make_anew(&mut self, rank: usize, why: &str, is_told: bool) {
+        let limit = self.config.reconnect_ns();
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        if !matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Ready)
+            || peer.failing.is_some()
+        {
+            return;
+        }
+        if limit == 0 {
+            return self.fail(rank, why);
+        }
+        if !peer.may_be_repaired(limit, is_told) {
+            let ms = self.config.reconnect_ms;
+            let text = format!(
+                "{why}; its connection was made anew, and for {ms} ms (DTL_RDMA_RECONNECT_MS) \
+                 nothing has come through"
+            );
+            return self.fail(rank, &text);
+        }
+        log::warning!("rdma: the connection to rank {rank} has broken ({why}); it is made anew");
+        self.connecting += usize::from(peer.stage == Stage::Ready);
+        peer.stage = Stage::Broken;
+        self.mending.push(rank);
+        if let Err(error) = peer.stop() {
+            self.fail_here(rank, error);
+        }
+    }
+
+    /// Goes on with connections that are made anew, or whose making failed.
+    pub(in crate::backend::rdma) fn mend(&mut self) {
+        for rank in std::mem::take(&mut self.mending) {
+            match self.mend_one(rank) {
+                Ok(true) => {}
+                Ok(false) => self.mending.push(rank),
+                Err(error) => self.fail(rank, error.text()),
+            }
+        }
+    }
+
+    /// Whether nothing is left to do but to wait for the peer.
+    fn mend_one(&mut self, rank: usize) -> Result<bool> {
+        let now = now_ns();
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(true) };
+        match peer.stage {
+            Stage::Asked if now >= peer.repair.at => self.connect(rank).map(|()| true),
+            Stage::Asked => Ok(false),
+            Stage::Broken => {
+                let has_stopped = peer.has_stopped(rank).map_err(here)?;
+                if !has_stopped && now >= peer.repair.until {
+                    return fail!(
+                        DTL_ERROR_CONNECTION_LOST,
+                        "its queue pairs do not end what they have"
+                    );
+                }
+                if !has_stopped || now < peer.repair.at {
+                    return Ok(false);
+                }
+                peer.make_queues(rank, &self.config).map_err(here)?;
+                self.say_ends(rank)?;
+                self.connect(rank).map(|()| true)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Sends again what the peer has not received.
+    pub(in crate::backend::rdma) fn resume(&mut self, rank: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
+        let (mut ended, mut doubtful) = (Vec::new(), Vec::new());
+        let operations = &mut self.operations;
+        for lane in 0..peer.lanes.len() {
+            let Some((over, again)) = peer.lanes.get_mut(lane).map(Lane::sort).transpose()? else {
+                break;
+            };
+            let mut part = |op: OpId| {
+                if part_over(operations, op) {
+                    ended.push(op);
+                }
+            };
+            over.into_iter().for_each(|flying| peer.settle(flying.what, &mut part));
+            let before = peer.lanes.get(lane).map_or(0, Lane::over);
+            for flying in again {
+                match peer.answer_of(&flying, operations) {
+                    Some(op) => doubtful.push(op),
+                    None => peer.start_again(rank, lane, flying).map_err(here)?,
+                }
+            }
+            if let Some(of) = peer.lanes.get_mut(lane) {
+                of.mending.before = (of.received, before, !of.flying.is_empty());
+                of.watched = Watched::default();
+            }
+        }
+        peer.repair.ready_at = now_ns();
+        log::info!("rdma: rank {rank} is connected again");
+        ended.into_iter().for_each(|op| self.all_parts_over(op));
+        self.end_doubtful(rank, &doubtful);
+        Ok(())
+    }
+}
+
+impl Peer {
+    /// Whether something has come through since it was made last, or it has not been tried for
+    /// long.
+    fn may_be_repaired(&mut self, limit: u64, is_told: bool) -> bool {
+        let now = now_ns();
+        let is_on = |of: &Lane| of.over() != of.mending.before.1;
+        let has_come = |of: &Lane| of.received != of.mending.before.0;
+        let mut again = self.lanes.iter().filter(|of| of.mending.before.2).peekable();
+        let repair = &mut self.repair;
+        // What was sent again has to come through, if something was; else that the connection stood
+        // is enough.
+        let is_sound = match again.peek() {
+            _ if is_told => true,
+            Some(_) => again.any(is_on),
+            None => {
+                let stood = now.saturating_sub(repair.ready_at) >= limit;
+                stood || self.lanes.iter().any(|of| is_on(of) || has_come(of))
+            }
+        };
+        if repair.stuck_since == 0 || is_sound {
+            (repair.stuck_since, repair.pause) = (now, 0);
+        } else if now.saturating_sub(repair.stuck_since) >= limit {
+            return false;
+        } else {
+            repair.pause = (2 * repair.pause).clamp(PAUSE_NS, LONGEST_PAUSE_NS);
+        }
+        (repair.at, repair.until) =
+            (now.saturating_add(repair.pause), now.saturating_add(STOP_NS + repair.pause));
+        (repair.heard, repair.is_other_ready) = (None, false);
+        repair.generation = repair.generation.wrapping_add(1);
+        true
+    }
+
+    /// Stops its queue pairs.
+    fn stop(&mut self) -> Result<()> {
+        self.lanes.iter_mut().try_for_each(|lane| {
+            lane.mending.last = None;
+            lane.queue.stop()
+        })
+    }
+
+    /// Returns whether its queue pairs have reported all their completions. A work request that is
+    /// posted now ends after everything before it.
+    fn has_stopped(&mut self, rank: usize) -> Result<bool> {
+        let (mut all, depth) = (true, self.depth);
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.mending.last.is_none() {
+                let number = lane.number.wrapping_add(1);
+                let id = WorkId { is_receive: false, rank, lane: index, number };
+                let (nothing, nowhere) = (
+                    Piece { region: Region::EMPTY, lkey: 0, is_device: false },
+                    Remote { addr: 0, rkey: 0 },
+                );
+                match lane.queue.start_rarely(id.word(), Work::Write(nowhere), nothing, true) {
+                    Ok(_) => lane.mending.last = Some((number, false)),
+                    Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let held = lane.received.wrapping_sub(lane.consumed) as usize;
+            all &= matches!(lane.mending.last, Some((_, true)))
+                && lane.mending.idle.len() + held >= depth as usize;
+        }
+        Ok(all)
+    }
+
+    /// A work request has failed.
+    pub(in crate::backend::rdma) fn has_failed(&mut self, id: WorkId) {
+        let Some(lane) = self.lanes.get_mut(id.lane) else { return };
+        match &mut lane.mending.last {
+            _ if id.is_receive => lane.mending.idle.push(id.number),
+            Some((number, is_over)) if *number == id.number => *is_over = true,
+            _ => {}
+        }
+    }
+
+    /// Makes new queue pairs, with the receives whose slots are free.
+    fn make_queues(&mut self, rank: usize, config: &Config) -> Result<()> {
+        let config = Config { depth: self.depth, ..config.clone() };
+        for index in 0..self.lanes.len() {
+            let Some(lane) = self.lanes.get_mut(index) else { break };
+            let completions = Arc::clone(lane.queue.completions());
+            let queue = Queue::make(&completions, &config, config.depth)?;
+            if queue.inline < lane.queue.inline || queue.room < lane.queue.room {
+                return fail!(DTL_ERROR_VERBS, "its new queue pair takes less than the one before");
+            }
+            lane.queue = queue;
+            lane.mending.is_connected = false;
+            let idle = std::mem::take(&mut lane.mending.idle);
+            idle.into_iter().try_for_each(|slot| self.post(rank, index, slot))?;
+        }
+        (self.stage, self.repair.until) = (Stage::Asked, 0);
+        Ok(())
+    }
+
+    /// Starts a work request again.
+    fn start_again(&mut self, rank: usize, lane: usize, flying: Flying) -> Result<()> {
+        let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
+        let number = of.number.wrapping_add(1);
+        let id = WorkId { is_receive: false, rank, lane, number };
+        let is_told = of.is_told_of(flying.what, number);
+        of.number = number;
+        of.sent = of.sent.wrapping_add(u32::from(flying.work.notifies()));
+        of.queue.start_rarely(id.word(), flying.work, flying.local, is_told)?;
+        of.flying.push_back(Flying { number, ..flying });
+        Ok(())
+    }
+}
+
+impl Lane {
+    /// What is over of what was under way, and what is to be started again; nothing is under way
+    /// then.
+    fn sort(&mut self) -> Result<(Vec<Flying>, Vec<Flying>)> {
+        let flying = std::mem::take(&mut self.flying);
+        let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;
+        let arrived = self.mending.arrived.wrapping_sub(self.sent.wrapping_sub(notifying));
+        if arrived > notifying {
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "it has received {} messages of {}",
+                self.mending.arrived,
+                self.sent
+            );
+        }
+        self.sent = self.mending.arrived;
+        let mut left = arrived;
+        let (mut over, mut again) = (Vec::new(), Vec::new());
+        for one in flying {
+            // Writes before a message that has arrived have arrived too; counts were sent with the
+            // ends.
+            let is_there = left > 0 && !one.work.asks();
+            left -= u32::from(left > 0 && one.work.notifies());
+            if is_there || one.is_of_no_use_again() { over.push(one) } else { again.push(one) }
+        }
+        self.flying.reserve(self.queue.room);
+        Ok((over, again))
+    }
+}

@@ -1,0 +1,236 @@
+//! Registrations of device memory, one for each allocation that large messages were in: by its
+//! dma-buf, or by its address.
+//!
+//! They share the bound of the other registrations (`reg_cache`). An allocation that is freed takes
+//! its registration with it, in the thread that frees it and before its backend is called: a
+//! registration keeps a device's pages alive, and by an address it would reach what is there next.
+//! Each is identified by the allocation's number, so a later one at the same address never matches.
+//! A message has a share of its allocation's registration.
+//!
+//! If a backend exports no dma-buf of an allocation, that is remembered. If the device or the
+//! kernel refuses a registration, none is tried any more. Both are logged once.
+
+use super::reg_cache::{Cache, Registered};
+use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
+use crate::backend::p2p_protocol::{Held, WireDevices};
+use crate::backend::rdma::config::Devices;
+use crate::backend::rdma::protocol::wire::RdmaWire;
+use crate::backend::rdma::verbs::rail::Rail;
+use crate::error::{Error, Result};
+use crate::runtime::component::{DeviceMemory, Hold, OpId, Twin};
+use crate::runtime::log;
+use crate::runtime::memory::device_only::{self, Watcher};
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::lock::Mutex;
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// The backend whose addresses a kernel module resolves (nvidia_peermem). Handles of other backends
+/// need not be addresses at all.
+const BY_ADDRESS: &str = "cuda";
+
+/// Registrations of device memory, by allocation. Innermost lock: no other lock is taken while it
+/// is held.
+#[derive(Default)]
+pub(in crate::backend::rdma) struct Registrations(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// By the allocation's number.
+    entries: BTreeMap<u64, Entry>,
+    bytes: u64,
+    clock: u64,
+    /// Why no more are made.
+    refusal: Option<String>,
+    /// Set once the log has the message that a backend exports no dma-buf.
+    has_said: bool,
+}
+
+struct Entry {
+    /// `None`: there is no way to.
+    registered: Option<Arc<Registered>>,
+    bytes: u64,
+    /// Clock of the last lookup that returned it.
+    used: u64,
+}
+
+impl Registrations {
+    /// Makes an empty set that watches for allocations that are freed.
+    pub(in crate::backend::rdma) fn new() -> Arc<Registrations> {
+        let all = Arc::new(Registrations::default());
+        let watcher: Arc<dyn Watcher> = Arc::clone(&all) as Arc<dyn Watcher>;
+        device_only::watch(Arc::downgrade(&watcher));
+        all
+    }
+
+    /// Bytes that are registered.
+    pub(in crate::backend::rdma) fn bytes(&self) -> u64 {
+        self.0.lock().bytes
+    }
+
+    fn find(&self, serial: u64) -> Option<Option<Arc<Registered>>> {
+        let mut known = self.0.lock();
+        known.clock += 1;
+        let now = known.clock;
+        let entry = known.entries.get_mut(&serial)?;
+        entry.used = now;
+        Some(entry.registered.clone())
+    }
+
+    fn put(&self, serial: u64, bytes: u64, registered: Option<Arc<Registered>>) {
+        let mut known = self.0.lock();
+        known.clock += 1;
+        let bytes = if registered.is_some() { bytes } else { 0 };
+        let entry = Entry { registered, bytes, used: known.clock };
+        known.bytes += bytes;
+        let before = known.entries.insert(serial, entry);
+        known.bytes -= before.as_ref().map_or(0, |entry| entry.bytes);
+        drop(known); // what was there before ends without the lock
+    }
+
+    /// Drops what was not used for longest and is not in use now.
+    pub(in crate::backend::rdma) fn drop_oldest(&self) -> bool {
+        let mut known = self.0.lock();
+        let is_idle =
+            |entry: &Entry| entry.registered.as_ref().is_some_and(|of| Arc::strong_count(of) == 1);
+        let idle = known.entries.iter().filter(|(_, entry)| is_idle(entry));
+        let Some(serial) = idle.min_by_key(|(_, entry)| entry.used).map(|(serial, _)| *serial)
+        else {
+            return false;
+        };
+        let gone = known.entries.remove(&serial);
+        known.bytes -= gone.as_ref().map_or(0, |entry| entry.bytes);
+        drop(known);
+        drop(gone);
+        true
+    }
+
+    fn refuse(&self, why: String) {
+        self.0.lock().refusal = Some(why);
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.0.lock().refusal.clone()
+    }
+}
+
+impl Watcher for Registrations {
+    fn gone(&self, serial: u64) {
+        let mut known = self.0.lock();
+        let gone = known.entries.remove(&serial);
+        known.bytes -= gone.as_ref().map_or(0, |entry| entry.bytes);
+        drop(known);
+        drop(gone);
+    }
+}
+
+impl Cache {
+    /// Registers an allocation, which is done once.
+    fn add_device(
+        &mut self,
+        memory: &DeviceMemory<'_>,
+        by: Option<&(OwnedFd, u64)>,
+    ) -> Option<Arc<Registered>> {
+        let bytes = memory.region.len() as u64;
+        if !self.make_room(bytes) {
+            return None;
+        }
+        let register = |rail: &Arc<Rail>| match by {
+            Some((fd, offset)) => rail.register_dmabuf(fd.as_raw_fd(), *offset, memory.region),
+            None => rail.register(memory.region),
+        };
+        loop {
+            let keys = self.rails().iter().map(register).collect::<Result<Vec<_>>>();
+            match keys {
+                Ok(keys) => {
+                    let made = Arc::new(Registered::new(memory.region, keys));
+                    self.devices.put(memory.serial, bytes, Some(Arc::clone(&made)));
+                    return Some(made);
+                }
+                // With less of the others, perhaps.
+                Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY && self.drop_any() => {}
+                Err(error) => {
+                    self.refuse(memory, &error);
+                    return None;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, memory: &DeviceMemory<'_>, error: &Error) {
+        let bytes = memory.region.len();
+        let why = format!(
+            "{bytes} bytes of {} memory cannot be registered: {}",
+            memory.backend,
+            error.text()
+        );
+        log::warning!("rdma: messages of device memory go through host memory from now on: {why}");
+        self.devices.refuse(why);
+    }
+
+    #[cold]
+    fn has_no_dmabuf(&self, memory: &DeviceMemory<'_>, error: &Error) {
+        self.devices.put(memory.serial, 0, None);
+        if !std::mem::replace(&mut self.devices.0.lock().has_said, true) {
+            log::warning!(
+                "rdma: messages of an allocation of {} bytes of backend {} go through host memory: \
+                 no dma-buf: {}",
+                memory.region.len(),
+                memory.backend,
+                error.text()
+            );
+        }
+    }
+}
+
+impl WireDevices for RdmaWire {
+    fn find(&mut self, memory: &DeviceMemory<'_>) -> Held {
+        let Some(state) = &self.state else { return Held::No };
+        let by_dmabuf = state.config.device_memory == Devices::Dmabuf;
+        match state.cache.devices.find(memory.serial) {
+            Some(Some(registered)) => Held::Yes(registered),
+            Some(None) => Held::No,
+            None if memory.region.len() as u64 > state.config.cache_bytes => Held::No,
+            None if by_dmabuf || memory.backend == BY_ADDRESS => Held::New { by_dmabuf },
+            None => Held::No,
+        }
+    }
+
+    fn add(
+        &mut self,
+        memory: &DeviceMemory<'_>,
+        by: Option<Result<(OwnedFd, u64)>>,
+    ) -> Option<Hold> {
+        let cache = &mut self.state.as_mut()?.cache;
+        // Another thread's message may have come first.
+        if let Some(known) = cache.devices.find(memory.serial) {
+            return known.map(|registered| registered as Hold);
+        }
+        match by.transpose() {
+            Ok(by) => cache.add_device(memory, by.as_ref()).map(|registered| registered as Hold),
+            Err(error) => {
+                cache.has_no_dmabuf(memory, &error);
+                None
+            }
+        }
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.state.as_ref().and_then(|state| state.cache.devices.refusal())
+    }
+
+    fn isend(&mut self, host: Region, twin: &Arc<Twin>, dest: i32, word: u64) -> Result<OpId> {
+        self.send(host, Some(twin), dest, word)
+    }
+
+    fn irecv(&mut self, host: Region, twin: &Arc<Twin>, source: i32, word: u64) -> Result<OpId> {
+        self.receive(host, Some(twin), source, word)
+    }
+}
+
+/// The registration that a message of device memory came with.
+pub(in crate::backend::rdma) fn registration(twin: &Twin) -> Option<Arc<Registered>> {
+    Arc::clone(twin.hold()).downcast().ok()
+}

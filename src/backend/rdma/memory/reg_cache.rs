@@ -1,0 +1,209 @@
+//! Registrations of memory that messages are in, kept for the next ones.
+//!
+//! Only memory of the library's own allocator is registered, a mapping at a time: it reports when
+//! pages go back to the system, and registrations there are released before the next lookup.
+//! Nothing reports when memory of the program's own is unmapped, and pages mapped there later would
+//! not be those that the device has: that memory is moved through slots.
+
+use super::device_mr::Registrations;
+use crate::backend::rdma::protocol::eager_slots::RAILS;
+use crate::backend::rdma::protocol::engine::State;
+use crate::backend::rdma::verbs::rail::{Rail, Registration};
+use crate::error::Result;
+use crate::sys::memory::buf::Region;
+use crate::sys::memory::heap::{self, Returned};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A mapping that is registered on each rail.
+pub(in crate::backend::rdma) struct Registered {
+    region: Region,
+    keys: Vec<Registration>,
+}
+
+impl Registered {
+    /// On each rail with the key of that.
+    pub(in crate::backend::rdma) fn new(region: Region, keys: Vec<Registration>) -> Registered {
+        Registered { region, keys }
+    }
+
+    /// Our key on a rail.
+    pub(in crate::backend::rdma) fn lkey(&self, rail: usize) -> u32 {
+        self.keys.get(rail).map_or(0, |keys| keys.lkey)
+    }
+
+    /// The peers' keys, by rail.
+    pub(in crate::backend::rdma) fn rkeys(&self) -> [u32; RAILS] {
+        let mut all = [0; RAILS];
+        all.iter_mut().zip(&self.keys).for_each(|(to, keys)| *to = keys.rkey);
+        all
+    }
+}
+
+/// Registers a region on all rails, or on none.
+pub(in crate::backend::rdma) fn register(
+    rails: &[Arc<Rail>],
+    region: Region,
+) -> Result<Registered> {
+    let keys = rails.iter().map(|rail| rail.register(region)).collect::<Result<Vec<_>>>()?;
+    Ok(Registered::new(region, keys))
+}
+
+struct Entry {
+    registered: Arc<Registered>,
+    /// Clock of the last lookup that returned it.
+    used: u64,
+}
+
+/// Registration cache: memory regions of the library's allocator, kept registered on all rails.
+pub(in crate::backend::rdma) struct Cache {
+    rails: Vec<Arc<Rail>>,
+    entries: BTreeMap<usize, Entry>,
+    bytes: u64,
+    limit: u64,
+    clock: u64,
+    returned: Returned,
+    /// Those of device memory, within the same limit.
+    pub(in crate::backend::rdma) devices: Arc<Registrations>,
+    /// Registering failed: not tried again until something is given up.
+    is_full: bool,
+}
+
+impl Cache {
+    pub(in crate::backend::rdma) fn new(rails: &[Arc<Rail>], limit: u64) -> Cache {
+        Cache {
+            rails: rails.to_vec(),
+            entries: BTreeMap::new(),
+            bytes: 0,
+            limit,
+            clock: 0,
+            returned: heap::watch_returned(),
+            devices: Registrations::new(),
+            is_full: false,
+        }
+    }
+
+    /// The registration of what a region is in; `None`: it is not to be registered. Keep it while
+    /// the region is used.
+    pub(in crate::backend::rdma) fn get(&mut self, region: Region) -> Option<Arc<Registered>> {
+        self.forget_returned();
+        self.clock += 1;
+        let (at, end) = (region.addr().get(), region.addr().get().checked_add(region.len())?);
+        if let Some((_, entry)) = self.entries.range_mut(..=at).next_back() {
+            let of = entry.registered.region;
+            if end <= of.addr().get() + of.len() {
+                entry.used = self.clock;
+                return Some(Arc::clone(&entry.registered));
+            }
+        }
+        self.add(heap::mapping(region)?)
+    }
+
+    fn add(&mut self, mapping: Region) -> Option<Arc<Registered>> {
+        let bytes = mapping.len() as u64;
+        if self.is_full || !self.make_room(bytes) {
+            return None;
+        }
+        let made = loop {
+            match register(&self.rails, mapping) {
+                Ok(made) => break Arc::new(made),
+                // The limits of the process or the device: with less of the others, perhaps.
+                Err(_) if self.drop_any() => {}
+                Err(error) => {
+                    crate::runtime::log::warning!(
+                        "{} bytes cannot be registered, messages in them go through slots: {}",
+                        mapping.len(),
+                        error.text()
+                    );
+                    self.is_full = true;
+                    return None;
+                }
+            }
+        };
+        self.bytes += bytes;
+        let entry = Entry { registered: Arc::clone(&made), used: self.clock };
+        self.entries.insert(mapping.addr().get(), entry);
+        Some(made)
+    }
+
+    /// Drops what is in the way of so many bytes more; whether there is room for them.
+    pub(in crate::backend::rdma) fn make_room(&mut self, bytes: u64) -> bool {
+        while bytes <= self.limit && self.bytes() + bytes > self.limit {
+            if !self.drop_any() {
+                return false;
+            }
+        }
+        bytes <= self.limit
+    }
+
+    /// Drops something that is not in use.
+    pub(in crate::backend::rdma) fn drop_any(&mut self) -> bool {
+        self.drop_oldest() || self.devices.drop_oldest()
+    }
+
+    pub(in crate::backend::rdma) fn rails(&self) -> &[Arc<Rail>] {
+        &self.rails
+    }
+
+    /// Drops what was not used for longest and is not in use now.
+    fn drop_oldest(&mut self) -> bool {
+        let idle =
+            self.entries.iter().filter(|(_, entry)| Arc::strong_count(&entry.registered) == 1);
+        let Some(at) = idle.min_by_key(|(_, entry)| entry.used).map(|(at, _)| *at) else {
+            return false;
+        };
+        self.remove(at);
+        true
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Some(entry) = self.entries.remove(&at) {
+            self.bytes -= entry.registered.region.len() as u64;
+            self.is_full = false;
+        }
+    }
+
+    /// Gives up what was registered of pages that have gone back to the system.
+    fn forget_returned(&mut self) {
+        if !self.returned.is_any() {
+            return;
+        }
+        for gone in self.returned.take() {
+            let overlaps = |(_, entry): &(&usize, &Entry)| entry.registered.region.overlaps(gone);
+            let hit: Vec<usize> = self.entries.iter().filter(overlaps).map(|(at, _)| *at).collect();
+            hit.into_iter().for_each(|at| self.remove(at));
+        }
+    }
+
+    /// Bytes that it keeps registered.
+    pub(in crate::backend::rdma) fn bytes(&self) -> u64 {
+        self.bytes + self.devices.bytes()
+    }
+}
+
+impl State {
+    /// What is registered and was, for people.
+    pub(in crate::backend::rdma) fn memory(&self) -> String {
+        let one = |rail: &Arc<Rail>| {
+            let [now, most, times] = rail.memory();
+            format!(
+                "{now} bytes registered with {} (at most {most}; {times} registrations so far)",
+                rail.name
+            )
+        };
+        let rails: Vec<_> = self.rails.iter().map(one).collect();
+        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
+        let slabs: usize =
+            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
+        format!(
+            "{}, of which {slabs} for slots and {} for large messages{} (DTL_RDMA_CACHE_BYTES={})",
+            rails.join(", "),
+            self.cache.bytes(),
+            match self.cache.devices.bytes() {
+                0 => String::new(),
+                bytes => format!(", {bytes} of them of devices"),
+            },
+            self.config.cache_bytes
+        )
+    }
+}

@@ -1,0 +1,456 @@
+//! State of a communicator of this kind, and its progress.
+
+use super::eager_slots::{About, DATA, Kind, Message, Note};
+use super::operation::{Operation, part_over};
+use crate::abi::status::*;
+use crate::backend::op_table::Operations;
+use crate::backend::p2p_protocol::{FRAME_WORDS, eager_head};
+use crate::backend::peer_map::Sparse;
+use crate::backend::rdma::bootstrap::oob::Oob;
+use crate::backend::rdma::config::Config;
+use crate::backend::rdma::endpoint::peer::{Peer, Stage, gone};
+use crate::backend::rdma::endpoint::qp_state::WorkId;
+use crate::backend::rdma::memory::reg_cache::Cache;
+use crate::backend::rdma::rma::window;
+use crate::backend::rdma::verbs::cq::Polling;
+use crate::backend::rdma::verbs::functions::*;
+use crate::backend::rdma::verbs::rail::Rail;
+use crate::backend::rdma::verbs::types::Wc;
+use crate::backend::rdma::verbs::{errors, events};
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{Done, OpId};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::poller::Poller;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of a frame's words.
+const HEAD: usize = 8 * FRAME_WORDS;
+/// Rounds in which nothing happened until the sockets are looked at, a system call.
+const PATIENCE: u32 = 64;
+/// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again
+/// costs more than several requests do (soft-RoCE is slower from 4 MiB on, and then also repeats
+/// what takes longer than its time limit).
+const LONGEST: usize = 1 << 20;
+/// Rounds in which what has arrived is read before a peer is given up: each takes more than one
+/// peer can have there.
+const DRAIN: usize = 128;
+/// Rounds in a row in which nothing comes until nothing is to come: a device may report an arrival
+/// a little after it has completed the sender's request.
+const QUIET: usize = 24;
+/// A frame that has not been read yet.
+pub(in crate::backend::rdma) struct Arrived {
+    pub(in crate::backend::rdma) source: usize,
+    pub(in crate::backend::rdma) slot: u32,
+    pub(in crate::backend::rdma) head: [u64; FRAME_WORDS],
+    pub(in crate::backend::rdma) bytes: Region,
+}
+
+/// State of an rdma communicator, and what moves it on. Called by one thread at a time.
+pub(in crate::backend::rdma) struct State {
+    pub(in crate::backend::rdma) rank: usize,
+    pub(in crate::backend::rdma) config: Config,
+    pub(in crate::backend::rdma) rails: Vec<Arc<Rail>>,
+    pub(in crate::backend::rdma) polling: Polling,
+    pub(in crate::backend::rdma) peers: Sparse<Peer>,
+    pub(in crate::backend::rdma) operations: Operations<Operation>,
+    pub(in crate::backend::rdma) arrived: VecDeque<Arrived>,
+    /// Receives whose messages were read.
+    spent: Vec<WorkId>,
+    /// Ranks that are gone and not reported yet.
+    pub(in crate::backend::rdma) lost: VecDeque<usize>,
+    /// Peers with notes or counts to send.
+    pub(in crate::backend::rdma) listed: Vec<usize>,
+    /// Operations of which more is to be started.
+    pub(in crate::backend::rdma) unfinished: Vec<OpId>,
+    /// Peers to be given up.
+    failing: Vec<usize>,
+    pub(in crate::backend::rdma) connecting: usize,
+    /// Those whose connections are made anew, or whose making is tried again.
+    pub(in crate::backend::rdma) mending: Vec<usize>,
+    idle: u32,
+    /// Counts rounds in which something happened, from 1 on.
+    pub(in crate::backend::rdma) happened: u64,
+    /// What waiting threads sleep on, if they do.
+    pub(in crate::backend::rdma) bell: Option<Arc<Poller>>,
+    /// When the devices' events are polled next.
+    pub(in crate::backend::rdma) hear_at: u64,
+    /// Time of the next watchdog check, in nanoseconds.
+    pub(in crate::backend::rdma) watch_at: u64,
+    /// Why no connections are made any more.
+    pub(in crate::backend::rdma) dead_device: Option<String>,
+    pub(in crate::backend::rdma) oob: Oob,
+    pub(in crate::backend::rdma) cache: Cache,
+    pub(in crate::backend::rdma) windows: Vec<window::Window>,
+    pub(in crate::backend::rdma) last_window: usize,
+    /// Text of the last failure.
+    pub(in crate::backend::rdma) said: Option<String>,
+}
+
+impl State {
+    pub(in crate::backend::rdma) fn new(
+        rank: usize,
+        size: usize,
+        rails: Vec<Arc<Rail>>,
+        oob: Oob,
+        config: Config,
+    ) -> Result<State> {
+        let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
+        let cache = Cache::new(&rails, config.cache_bytes);
+        Ok(State {
+            rank,
+            config,
+            rails,
+            polling: Polling::new(),
+            peers: Sparse::new(size),
+            operations: Operations::new(),
+            arrived: VecDeque::new(),
+            spent: Vec::new(),
+            lost: VecDeque::new(),
+            listed: Vec::new(),
+            unfinished: Vec::new(),
+            failing: Vec::new(),
+            connecting: 0,
+            mending: Vec::new(),
+            idle: 0,
+            happened: 1,
+            bell,
+            hear_at: 0,
+            watch_at: 0,
+            dead_device: None,
+            oob,
+            cache,
+            windows: Vec::new(),
+            last_window: 0,
+            said: None,
+        })
+    }
+
+    /// Bytes of one work request at most.
+    pub(in crate::backend::rdma) fn longest(&self, rail: usize) -> usize {
+        self.rails.get(rail).map_or(LONGEST, |rail| rail.max_message.min(LONGEST))
+    }
+
+    pub(in crate::backend::rdma) fn longest_of_all(&self) -> usize {
+        (0..self.rails.len()).map(|rail| self.longest(rail)).min().unwrap_or(LONGEST)
+    }
+
+    // ---- what is over ----
+
+    pub(in crate::backend::rdma) fn finish(&mut self, op: OpId, done: Done) {
+        if let Some(operation) = self.operations.get_mut(op) {
+            operation.end(done);
+        }
+    }
+
+    /// Moves everything on that can move.
+    pub(in crate::backend::rdma) fn progress(&mut self) -> Result<()> {
+        let something = self.poll()?;
+        if !self.unfinished.is_empty() {
+            self.go_on();
+        }
+        if !self.listed.is_empty() {
+            self.look_after();
+        }
+        self.idle = if something { 0 } else { self.idle.wrapping_add(1) };
+        self.happened += u64::from(something);
+        if self.idle % PATIENCE == PATIENCE - 1 || self.connecting > 0 {
+            self.look_around();
+        }
+        if !self.failing.is_empty() {
+            self.give_up_failing()?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::backend::rdma) fn completed(&mut self, entry: &Wc) {
+        let id = WorkId::of(entry.wr_id);
+        if entry.status != WC_SUCCESS {
+            return self.failed(id, entry);
+        }
+        if !id.is_receive {
+            return self.sent(id);
+        }
+        self.has_come(id);
+        let outcome = match entry.opcode {
+            WC_RECV_RDMA_WITH_IMM => {
+                self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+            }
+            _ if entry.wc_flags & WC_WITH_IMM != 0 => {
+                self.received_brief(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+            }
+            _ => self.received(id, entry.byte_len as usize),
+        };
+        if let Err(error) = outcome {
+            self.fail(id.rank, error.text());
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, id: WorkId, entry: &Wc) {
+        if let Some(peer) = self.peers.get_mut(id.rank) {
+            peer.has_failed(id);
+        }
+        // The device's own event is the better error text than the status of the work request.
+        self.look_at_devices();
+        let stage = self.peers.get(id.rank).map(|peer| peer.stage);
+        // A flushed request carries no new information.
+        if let (Some(Stage::Connected | Stage::Ready), Some(rail)) = (stage, self.rails.first()) {
+            let text = errors::completion_text(rail.calls, entry.status, entry.vendor_err);
+            match errors::may_pass(entry.status) {
+                true => self.broke(id.rank, &text),
+                false => self.fail(id.rank, &text),
+            }
+        }
+    }
+
+    /// Notes that a peer cannot be reached: it is given up when everything that has arrived has
+    /// been read.
+    pub(in crate::backend::rdma) fn fail(&mut self, rank: usize, why: &str) {
+        let Some(peer) = self.peers.make(rank) else { return };
+        if peer.stage != Stage::Gone && peer.failing.is_none() {
+            peer.failing = Some(why.to_owned());
+            self.failing.push(rank);
+        }
+    }
+
+    /// Gives up a peer because of an error on this rank.
+    #[cold]
+    pub(in crate::backend::rdma) fn fail_here(&mut self, rank: usize, error: Error) {
+        self.fail(rank, errors::here(error).text());
+    }
+
+    fn sent(&mut self, id: WorkId) {
+        let Some(peer) = self.peers.get_mut(id.rank) else { return };
+        let operations = &mut self.operations;
+        let mut ended = Vec::new();
+        peer.over(id.lane, id.number, |op| {
+            if part_over(operations, op) {
+                ended.push(op);
+            }
+        });
+        let has_answers = !peer.results.heard.is_empty();
+        ended.into_iter().for_each(|op| self.all_parts_over(op));
+        if has_answers {
+            self.hear_answers(id.rank);
+        }
+    }
+
+    fn received(&mut self, id: WorkId, len: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
+            return Ok(());
+        };
+        let slot = peer.slab.receive(id.number as usize);
+        let Some((message, bytes)) = Message::read(slot, len) else {
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "{len} bytes from it are no message of this library"
+            );
+        };
+        peer.hear(0, message.consumed);
+        if let Some(note) = message.note {
+            self.noted(id.rank, note)?;
+        }
+        match message.kind {
+            Kind::Frame => {
+                let (head, bytes) = (bytes.first_words(), bytes.part(HEAD, DATA));
+                if let Some(peer) = self.peers.get_mut(id.rank) {
+                    peer.heads.learn(message.word, &head);
+                }
+                self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
+                return Ok(());
+            }
+            Kind::Piece | Kind::LastPiece => self.piece(id.rank, message.word, bytes, message.kind),
+            Kind::Note => {}
+        }
+        self.consumed(id);
+        Ok(())
+    }
+
+    /// A message whose words the peer has sent before.
+    fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
+            return Ok(());
+        };
+        peer.hear_brief(number as u16);
+        let Some(word) = peer.heads.known((number >> 16) as usize) else {
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "a message of it begins with words that it never sent"
+            );
+        };
+        let (head, bytes) =
+            (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
+        self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
+        Ok(())
+    }
+
+    /// Counts a peer's message that has arrived; it shows that the peer is connected.
+    #[inline]
+    fn has_come(&mut self, id: WorkId) {
+        let Some(peer) = self.peers.get_mut(id.rank) else { return };
+        if let Some(lane) = peer.lanes.get_mut(id.lane) {
+            lane.received = lane.received.wrapping_add(1);
+        }
+        if peer.stage == Stage::Connected {
+            self.ready(id.rank);
+        }
+    }
+
+    /// A message was read: its receive is posted again when there is nothing else to do, or when a
+    /// quarter of a peer's wait for that.
+    #[inline]
+    pub(in crate::backend::rdma) fn consumed(&mut self, id: WorkId) {
+        self.spent.push(id);
+        if self.spent.len() >= (self.config.depth / 4) as usize {
+            self.post_again();
+        }
+    }
+
+    /// Posts the receives of messages that were read.
+    pub(in crate::backend::rdma) fn post_again(&mut self) {
+        if self.spent.is_empty() {
+            return;
+        }
+        let mut spent = std::mem::take(&mut self.spent);
+        for id in spent.drain(..) {
+            let Some(peer) = self.peers.get_mut(id.rank) else { continue };
+            let posted = peer.consume(id.rank, id.lane, id.number);
+            if peer.owes() {
+                self.list(id.rank);
+            }
+            if let Err(error) = posted {
+                self.fail_here(id.rank, error);
+            }
+        }
+        self.spent = spent;
+    }
+
+    fn notified(&mut self, id: WorkId, word: u32, len: usize) -> Result<()> {
+        self.landed(id.rank, word, len);
+        self.consumed(id);
+        Ok(())
+    }
+
+    fn noted(&mut self, rank: usize, note: Note) -> Result<()> {
+        match note.about {
+            About::Landing => {
+                if let Some(peer) = self.peers.get_mut(rank) {
+                    peer.landings.push(note);
+                }
+                Ok(())
+            }
+            About::Offer => self.offered(rank, note),
+            About::Fetched => self.fetched(rank, note.word),
+            About::InPieces => self.in_pieces(rank, note.word),
+        }
+    }
+
+    // ---- notes and counts to send ----
+
+    pub(in crate::backend::rdma) fn list(&mut self, rank: usize) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
+            peer.is_listed = true;
+            self.listed.push(rank);
+        }
+    }
+
+    /// Sends notes and numbers that found no message to go with.
+    fn look_after(&mut self) {
+        let mut index = 0;
+        while let Some(&rank) = self.listed.get(index) {
+            let told = match self.peers.get_mut(rank) {
+                Some(peer) if peer.stage != Stage::Gone => peer
+                    .send_notes(rank)
+                    .and_then(|no_notes| Ok(peer.tell_consumed(rank)? && no_notes)),
+                _ => Ok(true),
+            };
+            match told {
+                Ok(true) => {}
+                Ok(false) => {
+                    index += 1;
+                    continue;
+                }
+                Err(error) => self.fail_here(rank, error),
+            }
+            self.listed.swap_remove(index);
+            if let Some(peer) = self.peers.get_mut(rank) {
+                peer.is_listed = false;
+            }
+        }
+    }
+
+    // ---- peers that are gone ----
+
+    fn give_up_failing(&mut self) -> Result<()> {
+        // What had arrived before is read first; not for ever, as others go on sending.
+        let mut empty = 0;
+        for _ in 0..DRAIN {
+            empty = if self.poll()? { 0 } else { empty + 1 };
+            if empty == QUIET {
+                break;
+            }
+        }
+        for rank in std::mem::take(&mut self.failing) {
+            let why =
+                self.peers.get_mut(rank).and_then(|peer| peer.failing.clone()).unwrap_or_default();
+            self.lose(rank, &why);
+        }
+        Ok(())
+    }
+
+    /// Ends everything that needs a peer.
+    fn lose(&mut self, rank: usize, why: &str) {
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        if matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Broken)
+            && !peer.lanes.is_empty()
+        {
+            self.connecting -= 1;
+        }
+        // First the devices let go of all memory.
+        let was_known = peer.stage != Stage::None;
+        peer.give_up();
+        peer.awaited.clear();
+        peer.offered.clear();
+        let source = i32::try_from(rank).unwrap_or(-1);
+        let done = Done { source, status: self.gone_status(rank), word: 0, size: 0 };
+        for (_, operation) in self.operations.iter_mut() {
+            let of = match operation {
+                Operation::Receive(receive) => receive.source,
+                Operation::Send(send) => send.dest,
+                Operation::OneSided(one_sided) => one_sided.target,
+                Operation::Atomic(atomic) => atomic.target,
+                Operation::Done(..) => continue,
+            };
+            if of == rank {
+                operation.end(done);
+            }
+        }
+        self.said = Some(gone(rank, why).text().to_owned());
+        if rank == self.rank {
+            return;
+        }
+        self.lost.push_back(rank);
+        self.happened += 1;
+        if was_known {
+            self.say_broken(rank, why);
+        }
+    }
+
+    /// What an operation on a peer that is gone answers.
+    pub(in crate::backend::rdma) fn is_gone(&self, rank: usize) -> Error {
+        let text = self.why_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
+        Error::new(self.gone_status(rank), text)
+    }
+
+    /// Why a rank is gone.
+    pub(in crate::backend::rdma) fn why_gone(&self, rank: usize) -> Option<String> {
+        let peer = self.peers.get(rank).filter(|peer| peer.stage == Stage::Gone);
+        peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
+    }
+
+    /// This rank lives, even if its own device does not reach it any more.
+    fn gone_status(&self, rank: usize) -> dtl_status_t {
+        if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
+    }
+}

@@ -1,0 +1,69 @@
+//! The words of messages, sent once: afterwards a message goes without them. So one of a packet's
+//! size stays in one packet, and a small one is smaller.
+
+use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
+
+/// Words that are remembered.
+const HEADS: usize = 64;
+
+/// The match words of messages that both ends remember, each at the place that the word gives it:
+/// what the one has sent and the other received, in the same order.
+pub(in crate::backend::rdma) struct Heads {
+    sent: [Option<u64>; HEADS],
+    received: [Option<u64>; HEADS],
+}
+
+impl Default for Heads {
+    fn default() -> Self {
+        Heads { sent: [None; HEADS], received: [None; HEADS] }
+    }
+}
+
+impl Heads {
+    /// Returns a word's place, and whether the peer has the word there.
+    #[inline]
+    pub(in crate::backend::rdma) fn place(&self, word: u64) -> (usize, bool) {
+        let place = (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
+        (place, self.sent.get(place).is_some_and(|known| *known == Some(word)))
+    }
+
+    pub(in crate::backend::rdma) fn tell(&mut self, place: usize, word: u64) {
+        self.sent.get_mut(place).into_iter().for_each(|known| *known = Some(word));
+    }
+
+    /// The peer has sent these words and their place, counted from 1; 0: they have none.
+    pub(in crate::backend::rdma) fn learn(&mut self, place: u32, head: &[u64; FRAME_WORDS]) {
+        let place = (place as usize).wrapping_sub(1);
+        if let (Some(known), Some(word)) = (self.received.get_mut(place), eager_word(head)) {
+            *known = Some(word);
+        }
+    }
+
+    #[inline]
+    pub(in crate::backend::rdma) fn known(&self, place: usize) -> Option<u64> {
+        self.received.get(place).copied().flatten()
+    }
+}
+
+const _: () = assert!(HEADS == 1 << (64 - 58));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::p2p_protocol::eager_head;
+
+    #[test]
+    fn what_one_end_tells_the_other_knows() {
+        let (mut ours, mut theirs) = (Heads::default(), Heads::default());
+        for word in (0..1000).map(|number| number << 32 | number) {
+            let (place, is_known) = ours.place(word);
+            assert!(!is_known);
+            theirs.learn(place as u32 + 1, &eager_head(word, 100));
+            ours.tell(place, word);
+            assert_eq!((ours.place(word), theirs.known(place)), ((place, true), Some(word)));
+        }
+        theirs.learn(0, &eager_head(5, 0));
+        theirs.learn(HEADS as u32 + 1, &eager_head(5, 0));
+        assert_eq!(Heads::default().known(7), None);
+    }
+}

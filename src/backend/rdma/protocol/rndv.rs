@@ -1,0 +1,383 @@
+//! Payloads: large messages that both sides have agreed on, under words of their own.
+//!
+//! Memory that is registered on both sides is written by the sender's device, which notifies the
+//! receiver, or (if it is configured so) read by the receiver's. Everything else goes in pieces,
+//! through slots: of device memory from and to the host memory beside it, which the sender's bytes
+//! are copied to first. An empty payload, which means that there is none, is a last piece without
+//! bytes.
+
+use super::eager_slots::{About, DATA, Kind, Note, RAILS};
+use super::engine::State;
+use super::operation::{Operation, Receive, Send, Way};
+use crate::abi::status::*;
+use crate::backend::rdma::endpoint::peer::Stage;
+use crate::backend::rdma::endpoint::qp_state::What;
+use crate::backend::rdma::memory::device_mr::registration;
+use crate::backend::rdma::memory::reg_cache::Registered;
+use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
+use crate::error::Result;
+use crate::runtime::component::{Bytes, Done, OpId, Twin};
+use crate::sys::memory::buf::Region;
+use std::sync::Arc;
+
+/// Bytes for which a second queue pair is worth while.
+const STRIPE: usize = 64 << 10;
+
+pub(in crate::backend::rdma) fn done(rank: usize, word: u32, size: usize) -> Done {
+    Done {
+        source: i32::try_from(rank).unwrap_or(-1),
+        status: DTL_SUCCESS,
+        word: u64::from(word),
+        size: size as u64,
+    }
+}
+
+/// Takes the entry of a word out of a list.
+fn take(list: &mut Vec<(u32, OpId)>, word: u32) -> Option<OpId> {
+    let at = list.iter().position(|(known, _)| *known == word)?;
+    Some(list.swap_remove(at).1)
+}
+
+impl State {
+    // ---- starting ----
+
+    /// Posts the receive of a payload; its sender gets a note of the memory to write to.
+    pub(in crate::backend::rdma) fn receive_payload(
+        &mut self,
+        into: Region,
+        twin: Option<&Arc<Twin>>,
+        source: usize,
+        word: u32,
+    ) -> Result<OpId> {
+        let place = place_of(into, twin);
+        let hold = if self.config.reads { None } else { self.hold_of(into, twin) };
+        let note = hold.as_ref().map(|hold| Note {
+            about: About::Landing,
+            word,
+            addr: place.addr().get() as u64,
+            len: into.len() as u64,
+            keys: hold.rkeys(),
+        });
+        let twin = twin.cloned();
+        let receive =
+            Receive { source, word, into, place, twin, got: 0, from: None, parts: 0, hold };
+        let op = self.operations.add(Operation::Receive(receive))?;
+        if let Some(peer) = self.peers.get_mut(source) {
+            peer.awaited.push((word, op));
+            peer.notes.extend(note);
+        }
+        if note.is_some() {
+            self.list(source);
+        }
+        Ok(op)
+    }
+
+    /// Sends a payload whose receiver waits for it.
+    pub(in crate::backend::rdma) fn send_payload(
+        &mut self,
+        data: Region,
+        twin: Option<&Arc<Twin>>,
+        dest: usize,
+        word: u32,
+    ) -> Result<OpId> {
+        let place = place_of(data, twin);
+        let landing = self.peers.get_mut(dest).and_then(|peer| {
+            let at = peer.landings.iter().position(|note| note.word == word)?;
+            Some(peer.landings.swap_remove(at))
+        });
+        let wants = !data.is_empty() && (landing.is_some() || self.config.reads);
+        let hold = if wants { self.hold_of(data, twin) } else { None };
+        let (way, note) = match (&hold, landing) {
+            (Some(_), Some(landing)) if landing.len == data.len() as u64 => {
+                (Way::Write(landing), None)
+            }
+            (Some(hold), None) => {
+                let (addr, len) = (place.addr().get() as u64, data.len() as u64);
+                (
+                    Way::Offered,
+                    Some(Note { about: About::Offer, word, addr, len, keys: hold.rkeys() }),
+                )
+            }
+            _ => (Way::Pieces, None),
+        };
+        let twin = twin.cloned();
+        let send = Send { dest, word, data, place, twin, begun: 0, parts: 0, way, hold };
+        let op = self.operations.add(Operation::Send(send))?;
+        if let Some(note) = note {
+            if let Some(peer) = self.peers.get_mut(dest) {
+                peer.notes.push_back(note);
+                peer.offered.push((word, op));
+            }
+            self.list(dest);
+        } else {
+            self.start_more(op);
+        }
+        Ok(op)
+    }
+
+    /// What keeps its place registered; `None`: it is not.
+    fn hold_of(&mut self, host: Region, twin: Option<&Arc<Twin>>) -> Option<Arc<Registered>> {
+        match twin {
+            Some(twin) => registration(twin),
+            None => self.cache.get(host),
+        }
+    }
+
+    // ---- going on ----
+
+    /// Starts more of everything that found no room.
+    pub(in crate::backend::rdma) fn go_on(&mut self) {
+        for op in std::mem::take(&mut self.unfinished) {
+            self.start_more(op);
+        }
+    }
+
+    /// Starts as much of an operation as there is room for; the rest later.
+    pub(in crate::backend::rdma) fn start_more(&mut self, op: OpId) {
+        let (rank, started) = match self.operations.get(op) {
+            Some(Operation::Send(send)) => match send.way {
+                Way::Pieces => (send.dest, self.start_pieces(op)),
+                Way::Write(landing) => (send.dest, self.start_writes(op, landing)),
+                Way::Offered => return,
+            },
+            Some(Operation::Receive(receive)) => match receive.from {
+                Some(offer) => (receive.source, self.start_reads(op, offer)),
+                None => return,
+            },
+            Some(Operation::OneSided(one_sided)) => (one_sided.target, self.start_copies(op)),
+            Some(Operation::Atomic(atomic)) => (atomic.target, self.start_atomics(op)),
+            _ => return,
+        };
+        match started {
+            Ok(true) => {}
+            Ok(false) => self.unfinished.push(op),
+            Err(error) => self.fail_here(rank, error),
+        }
+    }
+
+    /// Whether all of it is in slots.
+    fn start_pieces(&mut self, op: OpId) -> Result<bool> {
+        loop {
+            let Some(Operation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
+            let Some(peer) = self.peers.get_mut(send.dest) else { return Ok(true) };
+            let (mut piece, mut status) = (send.data.part(send.begun, DATA), DTL_SUCCESS);
+            match send.twin.as_ref().map(|twin| twin.bytes()) {
+                None | Some(Bytes::Host) => {}
+                // Nothing of it has gone; a payload of no bytes withdraws the message.
+                Some(Bytes::Stuck) => (piece, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
+                Some(_) => {
+                    send.twin.iter().for_each(|twin| twin.want());
+                    return Ok(false);
+                }
+            }
+            let is_last = status != DTL_SUCCESS || send.begun + piece.len() == send.data.len();
+            let kind = if is_last { Kind::LastPiece } else { Kind::Piece };
+            if !peer.send(send.dest, kind, send.word, &[], piece)? {
+                return Ok(false);
+            }
+            send.begun += piece.len();
+            if is_last {
+                let over = done(send.dest, send.word, send.data.len());
+                self.finish(op, Done { status, ..over });
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Whether all of it is under way.
+    fn start_writes(&mut self, op: OpId, landing: Note) -> Result<bool> {
+        let longest = self.longest_of_all();
+        let Some(Operation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
+        let (Some(peer), Some(hold)) = (self.peers.get_mut(send.dest), &send.hold) else {
+            return Ok(true);
+        };
+        while send.begun < send.data.len() {
+            let Some((lane, rail)) = quietest(peer) else { return Ok(true) };
+            let len = part_len(send.data.len(), peer.lanes.len(), longest);
+            let is_device = send.twin.is_some();
+            let local = Piece {
+                region: send.place.part(send.begun, len),
+                lkey: hold.lkey(rail),
+                is_device,
+            };
+            let to = remote(&landing, send.begun, rail);
+            if !peer.start(
+                send.dest,
+                lane,
+                Work::WriteNotify(to, send.word),
+                local,
+                What::Part(op),
+            )? {
+                return Ok(false);
+            }
+            send.begun += local.region.len();
+            send.parts += 1;
+        }
+        Ok(true)
+    }
+
+    /// Whether all of it is being read.
+    fn start_reads(&mut self, op: OpId, offer: Note) -> Result<bool> {
+        let longest = self.longest_of_all();
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else {
+            return Ok(true);
+        };
+        let (Some(peer), Some(hold)) = (self.peers.get_mut(receive.source), &receive.hold) else {
+            return Ok(true);
+        };
+        let len = (offer.len as usize).min(receive.into.len());
+        while receive.got < len {
+            let Some((lane, rail)) = quietest(peer) else { return Ok(true) };
+            let part = part_len(len, peer.lanes.len(), longest);
+            let local = Piece {
+                region: receive.place.part(receive.got, part.min(len - receive.got)),
+                lkey: hold.lkey(rail),
+                is_device: receive.twin.is_some(),
+            };
+            let from = remote(&offer, receive.got, rail);
+            if !peer.start(receive.source, lane, Work::Read(from), local, What::Part(op))? {
+                return Ok(false);
+            }
+            receive.got += local.region.len();
+            receive.parts += 1;
+        }
+        Ok(true)
+    }
+
+    /// The device has done all parts of an operation that were started.
+    pub(in crate::backend::rdma) fn all_parts_over(&mut self, op: OpId) {
+        match self.operations.get(op) {
+            Some(Operation::Send(send)) if send.begun == send.data.len() => {
+                let over = done(send.dest, send.word, send.data.len());
+                self.finish(op, over);
+            }
+            Some(Operation::OneSided(one_sided)) if one_sided.begun == one_sided.local.len() => {
+                let over = done(one_sided.target, 0, 0);
+                self.finish(op, over);
+            }
+            Some(Operation::Receive(receive)) => {
+                let (rank, word, got) = (receive.source, receive.word, receive.got);
+                if receive
+                    .from
+                    .is_some_and(|offer| (offer.len as usize).min(receive.into.len()) == got)
+                {
+                    receive.twin.iter().for_each(|twin| twin.land());
+                    self.finish(op, done(rank, word, got));
+                    self.say(rank, About::Fetched, word);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    // ---- notes from and to the peer ----
+
+    fn say(&mut self, rank: usize, about: About, word: u32) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone) {
+            peer.notes.push_back(Note { about, word, addr: 0, len: 0, keys: [0; RAILS] });
+            self.list(rank);
+        }
+    }
+
+    /// The sender's device has written so many bytes.
+    pub(in crate::backend::rdma) fn landed(&mut self, rank: usize, word: u32, len: usize) {
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return };
+        receive.got += len;
+        if receive.got >= receive.into.len() {
+            receive.twin.iter().for_each(|twin| twin.land());
+            let over = done(rank, word, receive.got);
+            take(&mut peer.awaited, word);
+            self.finish(op, over);
+        }
+    }
+
+    pub(in crate::backend::rdma) fn piece(
+        &mut self,
+        rank: usize,
+        word: u32,
+        bytes: Region,
+        kind: Kind,
+    ) {
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return };
+        receive.into.part(receive.got, bytes.len()).copy_from(bytes);
+        receive.got += bytes.len();
+        if kind == Kind::LastPiece {
+            let over = done(rank, word, receive.got);
+            take(&mut peer.awaited, word);
+            self.finish(op, over);
+        }
+    }
+
+    /// The payload can be read.
+    pub(in crate::backend::rdma) fn offered(&mut self, rank: usize, offer: Note) -> Result<()> {
+        let awaited = self.peers.get(rank).map_or(&[][..], |peer| &peer.awaited);
+        let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else {
+            return Ok(());
+        };
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return Ok(()) };
+        let hold = match &receive.twin {
+            Some(twin) => registration(twin),
+            None => self.cache.get(receive.into),
+        };
+        match hold {
+            None => self.say(rank, About::InPieces, offer.word),
+            hold => {
+                (receive.hold, receive.from) = (hold, Some(offer));
+                if let Some(peer) = self.peers.get_mut(rank) {
+                    take(&mut peer.awaited, offer.word);
+                }
+                self.start_more(op);
+            }
+        }
+        Ok(())
+    }
+
+    /// The receiver has read a payload.
+    pub(in crate::backend::rdma) fn fetched(&mut self, rank: usize, word: u32) -> Result<()> {
+        let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
+        if let Some((op, Operation::Send(send))) =
+            op.and_then(|op| Some((op, self.operations.get(op)?)))
+        {
+            let over = done(rank, word, send.data.len());
+            self.finish(op, over);
+        }
+        Ok(())
+    }
+
+    /// The receiver cannot read it.
+    pub(in crate::backend::rdma) fn in_pieces(&mut self, rank: usize, word: u32) -> Result<()> {
+        let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
+        if let Some((op, Operation::Send(send))) =
+            op.and_then(|op| Some((op, self.operations.get_mut(op)?)))
+        {
+            send.way = Way::Pieces;
+            self.start_more(op);
+        }
+        Ok(())
+    }
+}
+
+/// What a payload's bytes are read from or written to by devices.
+fn place_of(host: Region, twin: Option<&Arc<Twin>>) -> Region {
+    twin.map_or(host, |twin| twin.device().part(0, host.len()))
+}
+
+/// The lane with the fewest work requests under way, and its rail.
+fn quietest(peer: &crate::backend::rdma::endpoint::peer::Peer) -> Option<(usize, usize)> {
+    let lanes = peer.lanes.iter().enumerate();
+    lanes.min_by_key(|(_, lane)| lane.flying.len()).map(|(index, lane)| (index, lane.rail))
+}
+
+/// How much of a payload goes in one work request.
+fn part_len(all: usize, lanes: usize, longest: usize) -> usize {
+    let share = all.div_ceil(lanes.max(1)).next_multiple_of(4096).max(STRIPE);
+    share.min(longest)
+}
+
+fn remote(note: &Note, offset: usize, rail: usize) -> Remote {
+    Remote { addr: note.addr + offset as u64, rkey: note.keys.get(rail).copied().unwrap_or(0) }
+}

@@ -1,0 +1,140 @@
+//! Work that a device neither does nor gives up.
+//!
+//! A work request ends, well or not, when its packets were sent again as often as `timeout` and
+//! `retries` say: the device counts that. Soft-RoCE sometimes stops doing so when its interface
+//! comes back: nothing is sent again, and nothing is reported. Such a queue pair goes on with the
+//! next request that is posted, so it is given one; where that does not help, the connection is
+//! made anew.
+
+use super::engine::State;
+use crate::backend::rdma::config::Config;
+use crate::backend::rdma::endpoint::peer::{Peer, Stage};
+use crate::backend::rdma::endpoint::qp_state::{Flying, Lane, What};
+use crate::backend::rdma::verbs::qp::{Piece, Work};
+use crate::error::Result;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
+
+/// How often it is looked after.
+const WATCH_NS: u64 = 100_000_000;
+/// Without an end for so long, a lane is given one more request.
+const PROD_NS: u64 = 500_000_000;
+/// What a busy device may take beyond its own time limits.
+const SLACK_NS: u64 = 1_000_000_000;
+/// Devices may wait up to so many times as long as they are configured to.
+const LENIENCE: u64 = 4;
+
+/// What was seen of a lane.
+#[derive(Default)]
+pub(in crate::backend::rdma) struct Watched {
+    /// The last work request that was over, and since when.
+    over: u32,
+    since: u64,
+    is_prodded: bool,
+}
+
+impl Config {
+    /// Returns the time after which a device has given up a work request.
+    fn patience_ns(&self) -> u64 {
+        let once = 4096_u64 << self.timeout;
+        (once * LENIENCE).saturating_mul(u64::from(self.retries) + 1).saturating_add(SLACK_NS)
+    }
+}
+
+impl Lane {
+    /// For how long nothing that is under way has ended.
+    fn silent_ns(&mut self, now: u64) -> u64 {
+        if self.flying.is_empty() || self.watched.since == 0 || self.watched.over != self.over() {
+            self.watched = Watched { over: self.over(), since: now, is_prodded: false };
+        }
+        now.saturating_sub(self.watched.since)
+    }
+}
+
+impl Peer {
+    /// Returns whether work is under way. Posts a signaled request after unsignaled ones, so that
+    /// their end is reported.
+    pub(in crate::backend::rdma) fn is_busy(&mut self, rank: usize) -> Result<bool> {
+        if self.stage == Stage::Ready {
+            self.send_notes(rank)?;
+        }
+        for index in 0..self.lanes.len() {
+            let last = self.lanes.get(index).and_then(|lane| lane.flying.back());
+            if let Some(Flying { what: What::Nothing | What::Slot(_), .. }) = last {
+                self.mark(rank, index)?;
+            }
+        }
+        Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.flying.is_empty()))
+    }
+
+    /// Posts a signaled write of no bytes to the peer, which completes all before it; false: there
+    /// is no room.
+    fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
+        let Some(to) = self.tell else { return Ok(false) };
+        let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
+        self.start(rank, lane, Work::Write(to), nothing, What::Mark)
+    }
+
+    /// Returns whether a lane has been silent for too long. First a signaled write is posted, and
+    /// the time counts from there: before, all may have ended without a signaled completion, and
+    /// the program may have been away.
+    fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
+        for index in 0..self.lanes.len() {
+            let Some(lane) = self.lanes.get_mut(index) else { break };
+            let silent = lane.silent_ns(now);
+            let is_due = silent >= PROD_NS && !lane.watched.is_prodded;
+            if is_due && self.mark(rank, index)? {
+                if let Some(lane) = self.lanes.get_mut(index) {
+                    (lane.watched.since, lane.watched.is_prodded) = (now, true);
+                }
+            } else if silent >= patience {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl State {
+    /// Checks the devices' work at intervals of `WATCH_NS`.
+    pub(in crate::backend::rdma) fn watch(&mut self) {
+        let now = now_ns();
+        if now < self.watch_at {
+            return;
+        }
+        self.watch_at = now.saturating_add(WATCH_NS);
+        let patience = self.config.patience_ns();
+        for rank in 0..self.peers.ranks() {
+            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Ready)
+            else {
+                continue;
+            };
+            match peer.is_stuck(rank, now, patience) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let ms = patience / 1_000_000;
+                    self.broke(
+                        rank,
+                        &format!(
+                            "its queue pair has neither done nor given up anything for {ms} ms"
+                        ),
+                    );
+                }
+                Err(error) => self.fail_here(rank, error),
+            }
+        }
+    }
+
+    /// When it is looked after next, where something is under way; in nanoseconds.
+    pub(in crate::backend::rdma) fn watch_due_ns(&self) -> u64 {
+        let flies = |rank| {
+            self.peers
+                .get(rank)
+                .is_some_and(|peer: &Peer| peer.lanes.iter().any(|lane| !lane.flying.is_empty()))
+        };
+        match (0..self.peers.ranks()).any(flies) {
+            true => self.watch_at.saturating_sub(now_ns()),
+            false => u64::MAX,
+        }
+    }
+}

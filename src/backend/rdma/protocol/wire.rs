@@ -1,0 +1,267 @@
+//! RDMA verbs as a wire, from which `frames` makes complete communication.
+
+use super::eager_slots::DATA;
+use super::engine::{Arrived, State};
+use super::operation::Operation;
+use crate::abi::status::*;
+use crate::backend::p2p_protocol::{
+    Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireDevices, WireFrames, WireWindows,
+};
+use crate::backend::rdma::config::Devices;
+use crate::backend::rdma::endpoint::connect::busy;
+use crate::backend::rdma::endpoint::peer::Stage;
+use crate::backend::rdma::endpoint::qp_state::WorkId;
+use crate::error::{Result, fail};
+use crate::runtime::component::{Done, OpId, Properties, Twin};
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use std::sync::Arc;
+
+/// The operation of a send that was over at once.
+pub(in crate::backend::rdma) const OVER: OpId = OpId(u64::MAX);
+/// How long what is under way may take at the end.
+const FLUSH_NS: u64 = 5_000_000_000;
+
+/// RDMA verbs as a wire, from which `frames` makes complete communication.
+pub(in crate::backend::rdma) struct RdmaWire {
+    pub(in crate::backend::rdma) properties: Arc<Properties>,
+    /// `None`: closed.
+    pub(in crate::backend::rdma) state: Option<State>,
+}
+
+impl RdmaWire {
+    #[inline]
+    pub(in crate::backend::rdma) fn with<T>(
+        &mut self,
+        act: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        match &mut self.state {
+            Some(state) => act(state),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+
+    pub(in crate::backend::rdma) fn send(
+        &mut self,
+        data: Region,
+        twin: Option<&Arc<Twin>>,
+        dest: i32,
+        word: u64,
+    ) -> Result<OpId> {
+        self.with(|state| {
+            state.reach(index(dest))?;
+            state.send_payload(data, twin, index(dest), word as u32)
+        })
+    }
+
+    pub(in crate::backend::rdma) fn receive(
+        &mut self,
+        into: Region,
+        twin: Option<&Arc<Twin>>,
+        source: i32,
+        word: u64,
+    ) -> Result<OpId> {
+        self.with(|state| {
+            state.reach(index(source))?;
+            state.receive_payload(into, twin, index(source), word as u32)
+        })
+    }
+}
+
+const _: () = assert!(FRAME_BYTES <= DATA);
+
+fn rank_of(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
+fn index(rank: i32) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
+}
+
+impl Wire for RdmaWire {
+    fn properties(&self) -> &Arc<Properties> {
+        &self.properties
+    }
+
+    fn frames(&mut self) -> Option<&mut dyn WireFrames> {
+        Some(self)
+    }
+
+    fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        self.send(data, None, dest, word)
+    }
+
+    fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
+        self.receive(data, None, source, word)
+    }
+
+    #[inline]
+    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
+        if op == OVER {
+            return Ok(Some(Done {
+                source: self.properties.rank,
+                status: DTL_SUCCESS,
+                word: 0,
+                size: 0,
+            }));
+        }
+        self.with(|state| {
+            if let Some(done) = state.outcome(op)? {
+                return Ok(Some(done));
+            }
+            state.progress()?;
+            state.outcome(op)
+        })
+    }
+
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, _op: OpId) -> Result<()> {
+        // Payloads are withdrawn by messages, and frames are no operations.
+        Ok(())
+    }
+
+    fn doze(&mut self, seen: &mut u64) -> Doze {
+        self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
+    }
+
+    fn says_when_it_leaves(&self) -> bool {
+        true
+    }
+
+    fn awaits(&mut self, source: i32) {
+        drop(self.with(|state| {
+            state.awaits(source);
+            Ok(())
+        }));
+    }
+
+    fn memory(&self) -> Option<String> {
+        self.state.as_ref().map(State::memory)
+    }
+
+    fn devices(&mut self) -> Option<&mut dyn WireDevices> {
+        let state = self.state.as_ref()?;
+        if state.config.device_memory == Devices::Staged { None } else { Some(self) }
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        self.state.as_ref().and_then(|state| state.said.clone())
+    }
+
+    fn why_gone(&self, rank: i32) -> Option<String> {
+        self.state.as_ref().and_then(|state| state.why_gone(index(rank)))
+    }
+
+    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
+        Ok(self)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let Some(mut state) = self.state.take() else { return Ok(()) };
+        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
+        while state.is_busy() && !deadline.passed() {
+            state.progress()?;
+            backoff.pause();
+        }
+        state.oob.leave();
+        crate::runtime::log::debug!("rdma: closed with {}", state.memory());
+        Ok(())
+    }
+}
+
+impl WireFrames for RdmaWire {
+    #[inline]
+    fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
+        self.with(|state| {
+            let dest = index(dest);
+            state.reach(dest)?;
+            match state.peers.get_mut(dest).map(|peer| peer.send_frame(dest, head, payload)) {
+                Some(Ok(true)) => Ok(()),
+                Some(Ok(false)) | None => Err(busy()),
+                Some(Err(error)) => {
+                    state.fail_here(dest, error);
+                    Err(busy())
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn next(&mut self, looks: bool) -> Result<Option<Lent>> {
+        self.with(|state| {
+            if looks && state.arrived.is_empty() {
+                state.progress()?;
+            }
+            if let Some(Arrived { source, slot, head, bytes }) = state.arrived.pop_front() {
+                let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
+                return Ok(Some(Lent {
+                    source: rank_of(source),
+                    status: DTL_SUCCESS,
+                    head,
+                    bytes,
+                    id,
+                }));
+            }
+            let lost = state.lost.pop_front();
+            let lent = |rank| Lent {
+                source: rank_of(rank),
+                status: DTL_ERROR_RANK_FAILURE,
+                head: [0; FRAME_WORDS],
+                bytes: Region::EMPTY,
+                id: 0,
+            };
+            Ok(lost.map(lent))
+        })
+    }
+
+    #[inline]
+    fn give_back(&mut self, lent: &Lent) {
+        let id = WorkId::of(lent.id);
+        drop(self.with(|state| {
+            state.consumed(id);
+            Ok(())
+        }));
+    }
+}
+
+impl Drop for RdmaWire {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
+impl State {
+    #[inline]
+    fn outcome(&mut self, op: OpId) -> Result<Option<Done>> {
+        match self.operations.get(op) {
+            None => {
+                fail!(DTL_ERROR_INTERNAL, "operation {:#x} of the wire is over or never was", op.0)
+            }
+            Some(&Operation::Done(done, _)) => {
+                self.operations.remove(op);
+                Ok(Some(done))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Whether something that this rank has sent is still under way.
+    fn is_busy(&mut self) -> bool {
+        let mut is_busy = !self.unfinished.is_empty();
+        for rank in 0..self.peers.ranks() {
+            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone)
+            else {
+                continue;
+            };
+            match peer.is_busy(rank) {
+                Ok(busy) => is_busy |= busy,
+                Err(error) => self.fail_here(rank, error),
+            }
+        }
+        is_busy
+    }
+}

@@ -1,0 +1,484 @@
+//! Accumulating operations on windows, done by the target's network card: of elements of 8 bytes,
+//! to which it adds, and which it compares and swaps.
+//!
+//! A sum of integers is one work request an element. Everything else is a loop: what the element
+//! becomes is computed for the value that it is thought to have and swapped in if it has that; if
+//! not, the card returns the value that it has, and that is tried next. Whenever a loop goes round,
+//! somebody else's operation has succeeded. What an element held before comes into a word of the
+//! slab, as the program's memory is perhaps not registered.
+//!
+//! A card's changes are atomic among themselves, not with those of a processor (IBV_ATOMIC_HCA). So
+//! a rank changes its own memory by its card as well, on a queue pair that is connected to itself,
+//! and all ranks reach a rank's memory on its first rail. The program may load and store such
+//! elements whole, between a rank's epochs as elsewhere: the card writes 8 bytes at once.
+//!
+//! Order: a card does the requests of a queue pair in their order, but a loop may need several. So
+//! nothing begins on elements that a loop is still about, nor on those of an operation of which
+//! only a part has begun.
+
+use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
+use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t};
+use crate::backend::op_table::Operations;
+use crate::backend::p2p_protocol::Change;
+use crate::backend::rdma::endpoint::connect::busy;
+use crate::backend::rdma::endpoint::peer::Peer;
+use crate::backend::rdma::endpoint::qp_state::{Flying, What};
+use crate::backend::rdma::protocol::eager_slots::RESULTS;
+use crate::backend::rdma::protocol::engine::State;
+use crate::backend::rdma::protocol::operation::Operation;
+use crate::backend::rdma::protocol::rndv::done;
+use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
+use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
+use crate::error::{Result, fail};
+use crate::runtime::component::{Done, OpId, Spot, Swap};
+use crate::sys::compute::reduce;
+use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::memory::buf::{Addr, Region};
+use std::ops::Range;
+
+/// Bytes of an element.
+const ELEMENT: usize = 8;
+
+/// An operation under way.
+pub(in crate::backend::rdma) struct Atomic {
+    pub(in crate::backend::rdma) target: usize,
+    pub(in crate::backend::rdma) window: usize,
+    /// Its first element.
+    at: Remote,
+    how: How,
+    from: Region,
+    result: Region,
+    count: usize,
+    /// Elements that were tried at least once, and those that are done.
+    begun: usize,
+    over: usize,
+}
+
+/// How elements are changed.
+#[derive(Clone, Copy)]
+enum How {
+    Look,
+    Add,
+    /// If the element is this.
+    Swap(Region),
+    Loop(&'static Update),
+}
+
+/// What a place for an answer is used for.
+#[derive(Clone, Copy)]
+struct Try {
+    op: OpId,
+    /// Which element.
+    index: usize,
+    work: Work,
+}
+
+/// The places for a peer's answers, and the order of operations on its elements.
+#[derive(Default)]
+pub(in crate::backend::rdma) struct Results {
+    tries: Vec<Try>,
+    free: Vec<usize>,
+    /// Answers that are there.
+    pub(in crate::backend::rdma) heard: Vec<usize>,
+    /// What is to be tried again and found no room.
+    again: Vec<usize>,
+    /// Elements on which nothing else may begin yet.
+    held: Vec<(OpId, Range<u64>)>,
+    /// The element of the last loop, and what it was left with.
+    known: (u64, u64),
+}
+
+fn word(region: Region) -> u64 {
+    let [word] = region.first_words();
+    word
+}
+
+impl How {
+    fn of(change: &Change) -> Result<How> {
+        let (dtype, op) = (change.dtype, change.op);
+        match shared_atomics::update(dtype, op).filter(|update| update.size() == ELEMENT) {
+            Some(_) if op == DTL_OP_NO_OP => Ok(How::Look),
+            Some(_) if shared_atomics::is_counter(dtype, op) => Ok(How::Add),
+            Some(update) => Ok(How::Loop(update)),
+            None => {
+                fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "the device does not apply operation {op} to dtype {dtype}"
+                )
+            }
+        }
+    }
+}
+
+impl Atomic {
+    fn operand(&self, index: usize) -> Region {
+        self.from.part(index * ELEMENT, ELEMENT)
+    }
+
+    fn is_loop(&self) -> bool {
+        matches!(self.how, How::Loop(_))
+    }
+
+    /// What is tried first of an element.
+    fn first(&self, index: usize, known: (u64, u64)) -> Work {
+        let there = Remote { addr: self.at.addr + (index * ELEMENT) as u64, rkey: self.at.rkey };
+        match self.how {
+            How::Look => Work::FetchAdd(there, 0),
+            How::Add => Work::FetchAdd(there, word(self.operand(index))),
+            How::Swap(expected) => Work::CompareSwap(there, word(expected), word(self.from)),
+            How::Loop(update) => {
+                let guess = if known.0 == there.addr { known.1 } else { 0 };
+                Work::CompareSwap(there, guess, update.made(guess, self.operand(index)))
+            }
+        }
+    }
+
+    /// What is tried next, if the element was found to be this; `None`: it is done.
+    fn next(&self, index: usize, tried: Work, found: u64) -> Option<Work> {
+        let (How::Loop(update), Work::CompareSwap(there, expected, _)) = (self.how, tried) else {
+            return None;
+        };
+        let made = update.made(found, self.operand(index));
+        // What would not change was right the moment that it was looked at.
+        (found != expected && found != made).then_some(Work::CompareSwap(there, found, made))
+    }
+}
+
+impl Results {
+    fn has_place(&self) -> bool {
+        !self.free.is_empty() || self.tries.len() < RESULTS
+    }
+
+    fn add(&mut self, one: Try) -> Option<usize> {
+        if !self.has_place() {
+            return None;
+        }
+        let slot = self.free.pop().unwrap_or(self.tries.len());
+        match self.tries.get_mut(slot) {
+            Some(known) => *known = one,
+            None => self.tries.push(one),
+        }
+        Some(slot)
+    }
+
+    /// Whether an operation on these elements may begin.
+    fn admits(&self, elements: &Range<u64>) -> bool {
+        let is_apart = |held: &Range<u64>| held.end <= elements.start || elements.end <= held.start;
+        self.has_place() && self.held.iter().all(|(_, held)| is_apart(held))
+    }
+
+    /// Others may follow on an operation's elements.
+    fn release(&mut self, op: OpId) {
+        if let Some(at) = self.held.iter().position(|(held, _)| *held == op) {
+            self.held.swap_remove(at);
+        }
+    }
+
+    /// Nothing of an operation is under way any more, and nothing of it is tried again.
+    fn forget(&mut self, op: OpId) {
+        self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
+        let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
+        let its: Vec<_> =
+            slots.filter(|slot| self.tries.get(*slot).is_some_and(|one| one.op == op)).collect();
+        self.free.extend(its);
+        self.release(op);
+    }
+
+    /// An element is done, and was found to be this.
+    fn end(&mut self, slot: usize, is_loop: bool, tried: Work, found: u64) {
+        self.free.push(slot);
+        if let (true, Work::CompareSwap(there, expected, made)) = (is_loop, tried) {
+            self.known = (there.addr, if found == expected { made } else { found });
+        }
+    }
+}
+
+impl Peer {
+    /// The operation that waits for the answer to a work request which may have changed an element;
+    /// `None`: it does not, or only looks.
+    pub(in crate::backend::rdma) fn answer_of(
+        &self,
+        flying: &Flying,
+        operations: &Operations<Operation>,
+    ) -> Option<OpId> {
+        let What::Answer(slot) = flying.what else { return None };
+        let op = self.results.tries.get(slot)?.op;
+        let looks =
+            matches!(operations.get(op), Some(Operation::Atomic(Atomic { how: How::Look, .. })));
+        (!looks).then_some(op)
+    }
+
+    /// Starts what a place is used for; false: there is no room.
+    fn start_try(&mut self, rank: usize, slot: usize) -> Result<bool> {
+        let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
+        let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
+        self.start(rank, 0, work, local, What::Answer(slot))
+    }
+}
+
+impl State {
+    /// Whether devices do all operations on elements of a dtype in this rank's memory.
+    pub(in crate::backend::rdma) fn has_atomics(
+        &self,
+        window: Addr,
+        dtype: dtl_dtype_t,
+    ) -> Result<bool> {
+        let memory = self.window(window)?.memory;
+        let is_able = self.rails.first().is_some_and(|rail| {
+            let limits = &rail.limits;
+            limits.atomic_cap != ATOMIC_NONE
+                && limits.max_qp_rd_atom > 0
+                && limits.max_qp_init_rd_atom > 0
+        });
+        let is_aligned = memory.is_empty() || memory.addr().get() % ELEMENT == 0;
+        Ok(is_able && is_aligned && reduce::dtype_size(dtype) == Some(ELEMENT))
+    }
+
+    pub(in crate::backend::rdma) fn accumulate(
+        &mut self,
+        window: Addr,
+        change: &Change,
+    ) -> Result<OpId> {
+        self.begin_atomic(window, change.to, How::of(change)?, (change.from, change.result))
+    }
+
+    pub(in crate::backend::rdma) fn compare_and_swap(
+        &mut self,
+        window: Addr,
+        swap: Swap,
+        to: Spot,
+    ) -> Result<OpId> {
+        self.begin_atomic(window, to, How::Swap(swap.expected), (swap.value, swap.result))
+    }
+
+    fn begin_atomic(
+        &mut self,
+        window: Addr,
+        to: Spot,
+        how: How,
+        (from, result): (Region, Region),
+    ) -> Result<OpId> {
+        let (target, place) = self.place(window, to)?;
+        self.reach(target)?;
+        let Some(peer) = self.peers.get_mut(target) else { return Err(busy()) };
+        let elements = place.addr..place.addr + to.len as u64;
+        if !peer.results.admits(&elements) {
+            return Err(busy());
+        }
+        let at = Remote { addr: place.addr, rkey: place.keys.first().copied().unwrap_or(0) };
+        let (window, count) = (window.get(), to.len / ELEMENT);
+        let atomic = Atomic { target, window, at, how, from, result, count, begun: 0, over: 0 };
+        let op = self.operations.add(Operation::Atomic(atomic))?;
+        peer.results.held.push((op, elements));
+        self.start_more(op);
+        Ok(op)
+    }
+
+    /// Whether all elements of an operation are under way.
+    pub(in crate::backend::rdma) fn start_atomics(&mut self, op: OpId) -> Result<bool> {
+        let Some(Operation::Atomic(atomic)) = self.operations.get_mut(op) else { return Ok(true) };
+        let Some(peer) = self.peers.get_mut(atomic.target) else { return Ok(true) };
+        while let Some(slot) = peer.results.again.pop() {
+            if !peer.start_try(atomic.target, slot)? {
+                peer.results.again.push(slot);
+                return Ok(false);
+            }
+        }
+        while atomic.begun < atomic.count {
+            let work = atomic.first(atomic.begun, peer.results.known);
+            let one = Try { op, index: atomic.begun, work };
+            let Some(slot) = peer.results.add(one) else { return Ok(false) };
+            if !peer.start_try(atomic.target, slot)? {
+                peer.results.free.push(slot);
+                return Ok(false);
+            }
+            atomic.begun += 1;
+        }
+        if !atomic.is_loop() {
+            peer.results.release(op);
+        }
+        Ok(true)
+    }
+
+    /// Ends operations of which changes were under way when the connection broke.
+    #[cold]
+    pub(in crate::backend::rdma) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
+        let source = i32::try_from(rank).unwrap_or(-1);
+        for op in ops {
+            let Some(peer) = self.peers.get_mut(rank) else { return };
+            let Some(Operation::Atomic(_)) = self.operations.get(*op) else { continue };
+            peer.results.forget(*op);
+            self.said = Some(format!(
+                "rank {rank}: the connection broke while an element there was being changed: \
+                 whether it was is not known (it is not changed \
+                 any more); look at it, and change it again if it was not"
+            ));
+            self.finish(*op, Done { source, status: DTL_ERROR_CONNECTION_LOST, word: 0, size: 0 });
+        }
+    }
+
+    /// Looks at what a peer's card has answered.
+    pub(in crate::backend::rdma) fn hear_answers(&mut self, rank: usize) {
+        while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.heard.pop()) {
+            if let Err(error) = self.hear_answer(rank, slot) {
+                self.fail_here(rank, error);
+            }
+        }
+    }
+
+    fn hear_answer(&mut self, rank: usize, slot: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
+        let found = word(peer.slab.result(slot));
+        let Some(one) = peer.results.tries.get_mut(slot) else { return Ok(()) };
+        let Try { op, index, work } = *one;
+        let Some(Operation::Atomic(atomic)) = self.operations.get_mut(op) else { return Ok(()) };
+        if let Some(next) = atomic.next(index, work, found) {
+            one.work = next;
+            if !peer.start_try(rank, slot)? {
+                peer.results.again.push(slot);
+                if !self.unfinished.contains(&op) {
+                    self.unfinished.push(op);
+                }
+            }
+            return Ok(());
+        }
+        atomic.result.part(index * ELEMENT, ELEMENT).put_words(&[found]);
+        peer.results.end(slot, atomic.is_loop(), work, found);
+        atomic.over += 1;
+        if atomic.over == atomic.count {
+            peer.results.release(op);
+            self.finish(op, done(rank, 0, 0));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::word::*;
+    use crate::sys::memory::buf::Scratch;
+
+    const AT: Remote = Remote { addr: 4096, rkey: 7 };
+
+    fn atomic(how: How, from: &Scratch) -> Atomic {
+        let (from, result) = (from.region(), Region::EMPTY);
+        Atomic { target: 0, window: 1, at: AT, how, from, result, count: 1, begun: 0, over: 0 }
+    }
+
+    /// What a card does; what was there.
+    fn card(element: &mut u64, work: Work) -> u64 {
+        let was = *element;
+        match work {
+            Work::FetchAdd(_, add) => *element = was.wrapping_add(add),
+            Work::CompareSwap(_, expected, made) if was == expected => *element = made,
+            _ => {}
+        }
+        was
+    }
+
+    fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Change {
+        let to = Spot { target: 0, offset: 0, len: 8 };
+        Change { from: Region::EMPTY, result: Region::EMPTY, dtype, op, count: 1, to }
+    }
+
+    #[test]
+    fn loops_end_with_what_the_library_computes() {
+        let bits = f64::to_bits;
+        let values = [0, 1, 5, u64::MAX, bits(1.5), bits(-0.0), bits(f64::NAN), 3 << 32 | 9];
+        for dtype in DTL_DTYPE_INT8..=DTL_DTYPE_INT64_INT64 {
+            for op in DTL_OP_SUM..=DTL_OP_NO_OP {
+                let (Some(update), true) =
+                    (shared_atomics::update(dtype, op), reduce::dtype_size(dtype) == Some(8))
+                else {
+                    assert!(How::of(&change(dtype, op)).is_err());
+                    continue;
+                };
+                let how = How::of(&change(dtype, op)).expect("a way");
+                assert_eq!(
+                    matches!(how, How::Add | How::Look),
+                    op == DTL_OP_NO_OP || shared_atomics::is_counter(dtype, op)
+                );
+                for (before, operand) in
+                    values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)))
+                {
+                    let from = Scratch::of_words(&[operand]).expect("memory");
+                    let atomic = atomic(how, &from);
+                    // Somebody else is faster in the first rounds.
+                    let (mut element, mut others) = (before, values.into_iter().take(3));
+                    let mut work = atomic.first(0, (AT.addr, operand));
+                    let found = loop {
+                        element = if atomic.is_loop() {
+                            others.next().unwrap_or(element)
+                        } else {
+                            element
+                        };
+                        let found = card(&mut element, work);
+                        match atomic.next(0, work, found) {
+                            Some(next) => work = next,
+                            None => break found,
+                        }
+                    };
+                    assert_eq!(
+                        element,
+                        update.made(found, from.region()),
+                        "{dtype} {op} {found:x} {operand:x}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_guess_that_is_right_needs_one_round() {
+        let from = Scratch::of_words(&[5]).expect("memory");
+        let how = How::of(&change(DTL_DTYPE_UINT64, DTL_OP_PROD)).expect("a way");
+        let (mut element, atomic, mut results) = (3, atomic(how, &from), Results::default());
+        let work = atomic.first(0, (AT.addr, 3));
+        let found = card(&mut element, work);
+        assert!(atomic.next(0, work, found).is_none());
+        results.end(0, true, work, found);
+        assert_eq!((found, element, results.known), (3, 15, (AT.addr, 15)));
+        // What was found not to change is known too; of other elements nothing is.
+        let Work::CompareSwap(_, guess, _) = atomic.first(1, results.known) else {
+            panic!("no loop")
+        };
+        assert_eq!(guess, 0);
+        results.end(0, true, work, 77);
+        assert_eq!(results.known, (AT.addr, 77));
+    }
+
+    #[test]
+    fn who_swaps_tries_once() {
+        let (from, expected) =
+            (Scratch::of_words(&[5]).expect("memory"), Scratch::of_words(&[2]).expect("memory"));
+        let atomic = atomic(How::Swap(expected.region()), &from);
+        for (before, after) in [(2, 5), (3, 3)] {
+            let (mut element, work) = (before, atomic.first(0, (AT.addr, before)));
+            let found = card(&mut element, work);
+            assert!(atomic.next(0, work, found).is_none());
+            assert_eq!((found, element), (before, after));
+        }
+    }
+
+    #[test]
+    fn elements_are_held_and_places_are_few() {
+        let mut results = Results::default();
+        results.held.push((OpId(1), 64..80));
+        results.held.push((OpId(2), 96..104));
+        assert!(
+            results.admits(&(56..64)) && results.admits(&(80..96)) && results.admits(&(104..112))
+        );
+        assert!(![56..72, 72..80, 0..200, 96..104].iter().any(|elements| results.admits(elements)));
+        results.release(OpId(1));
+        results.release(OpId(3));
+        assert!(results.admits(&(56..96)) && !results.admits(&(56..97)));
+        let one = Try { op: OpId(2), index: 0, work: Work::FetchAdd(AT, 1) };
+        for slot in 0..RESULTS {
+            assert_eq!(results.add(one), Some(slot));
+        }
+        assert!(results.add(one).is_none() && !results.admits(&(0..8)));
+        results.end(9, false, one.work, 0);
+        assert_eq!((results.add(one), results.known), (Some(9), (0, 0)));
+    }
+}

@@ -1,0 +1,236 @@
+//! Windows: memory that peers' devices write and read while its rank does something else.
+//!
+//! What is put from or got into memory that is registered (and a few bytes anyway) goes at once;
+//! else through slots. An operation is over when the peer's device has acknowledged all of it, so a
+//! flush has nothing to request. Of accumulating operations, those on elements of 8 bytes are in
+//! `atomics`; the others are those of the library, by messages.
+
+use crate::abi::word::dtl_dtype_t;
+use crate::backend::p2p_protocol::{Change, WireWindows};
+use crate::backend::rdma::endpoint::qp_state::What;
+use crate::backend::rdma::memory::reg_cache::{self, Registered};
+use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
+use crate::backend::rdma::protocol::engine::State;
+use crate::backend::rdma::protocol::operation::{OneSided, Operation};
+use crate::backend::rdma::protocol::wire::{OVER, RdmaWire};
+use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
+use crate::error::{Result, fail};
+use crate::runtime::component::{OpId, Spot, Swap};
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+
+/// Words of a key: where the memory is, and the rails' keys, two in a word.
+const KEY: usize = 1 + RAILS / 2;
+/// How long a closing window waits for its operations.
+const CLOSE_NS: u64 = 5_000_000_000;
+
+/// A window that is open.
+pub(in crate::backend::rdma) struct Window {
+    number: usize,
+    pub(in crate::backend::rdma) memory: Region,
+    #[allow(dead_code, reason = "keeps its memory registered")]
+    registered: Option<Registered>,
+    /// Where the others' memory is, by rank.
+    remotes: Vec<Option<Place>>,
+}
+
+/// A rank's memory.
+#[derive(Clone, Copy)]
+pub(in crate::backend::rdma) struct Place {
+    pub(in crate::backend::rdma) addr: u64,
+    pub(in crate::backend::rdma) keys: [u32; RAILS],
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::backend::rdma) enum Way {
+    Put,
+    Get,
+}
+
+fn handle(number: usize) -> Addr {
+    Addr::new(std::ptr::without_provenance_mut(number))
+}
+
+impl State {
+    pub(in crate::backend::rdma) fn window(&self, window: Addr) -> Result<&Window> {
+        match self.windows.iter().find(|known| known.number == window.get()) {
+            Some(window) => Ok(window),
+            None => fail!(DTL_ERROR_INTERNAL, "no window {} is open", window.get()),
+        }
+    }
+
+    fn open_window(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
+        let registered =
+            if memory.is_empty() { None } else { Some(reg_cache::register(&self.rails, memory)?) };
+        let [a, b, c, d] = registered.as_ref().map_or([0; RAILS], Registered::rkeys).map(u64::from);
+        let words: [u64; KEY] = [memory.addr().get() as u64, a | b << 32, c | d << 32];
+        self.last_window += 1;
+        let number = self.last_window;
+        let remotes = vec![None; self.peers.ranks()];
+        self.windows.push(Window { number, memory, registered, remotes });
+        Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
+    }
+
+    /// Where bytes of a target are.
+    pub(in crate::backend::rdma) fn place(
+        &self,
+        window: Addr,
+        spot: Spot,
+    ) -> Result<(usize, Place)> {
+        let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
+        match self.window(window)?.remotes.get(target).copied().flatten() {
+            Some(place) => Ok((target, Place { addr: place.addr + spot.offset as u64, ..place })),
+            None => fail!(DTL_ERROR_INTERNAL, "the memory of rank {target} is not known"),
+        }
+    }
+
+    fn copy(&mut self, window: Addr, local: Region, spot: Spot, way: Way) -> Result<OpId> {
+        let (target, place) = self.place(window, spot)?;
+        if target == self.rank {
+            let there = self.window(window)?.memory.part(spot.offset, spot.len);
+            match way {
+                Way::Put => there.copy_from(local),
+                Way::Get => local.copy_from(there),
+            }
+            return Ok(OVER);
+        }
+        self.reach(target)?;
+        let hold = self.cache.get(local);
+        let window = window.get();
+        let one_sided = OneSided { target, window, place, local, way, begun: 0, parts: 0, hold };
+        let op = self.operations.add(Operation::OneSided(one_sided))?;
+        self.start_more(op);
+        Ok(op)
+    }
+
+    /// Whether all of it is under way.
+    pub(in crate::backend::rdma) fn start_copies(&mut self, op: OpId) -> Result<bool> {
+        let longest = self.longest(0);
+        let Some(Operation::OneSided(one)) = self.operations.get_mut(op) else { return Ok(true) };
+        let Some(peer) = self.peers.get_mut(one.target) else { return Ok(true) };
+        while one.begun < one.local.len() {
+            let rest = one.local.part(one.begun, usize::MAX);
+            let to = Remote {
+                addr: one.place.addr + one.begun as u64,
+                rkey: one.place.keys.first().copied().unwrap_or(0),
+            };
+            let started = match (one.way, &one.hold) {
+                (Way::Put, Some(hold)) => {
+                    let local = Piece {
+                        region: rest.part(0, longest),
+                        lkey: hold.lkey(0),
+                        is_device: false,
+                    };
+                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?
+                        .then_some(local.region)
+                }
+                (Way::Get, Some(hold)) => {
+                    let local = Piece {
+                        region: rest.part(0, longest),
+                        lkey: hold.lkey(0),
+                        is_device: false,
+                    };
+                    peer.start(one.target, 0, Work::Read(to), local, What::Part(op))?
+                        .then_some(local.region)
+                }
+                // Work requests take a few bytes with them, from any memory.
+                (Way::Put, None) if rest.len() <= peer.inline() => {
+                    let local = Piece { region: rest, lkey: 0, is_device: false };
+                    peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?
+                        .then_some(rest)
+                }
+                (Way::Put, None) => peer.start_from_slot(one.target, rest.part(0, SLOT), to, op)?,
+                (Way::Get, None) => peer.start_into_slot(one.target, rest.part(0, SLOT), to, op)?,
+            };
+            let Some(region) = started else { return Ok(false) };
+            one.begun += region.len();
+            one.parts += 1;
+        }
+        Ok(true)
+    }
+
+    fn close_window(&mut self, window: Addr) -> Result<()> {
+        let (deadline, mut backoff) = (Deadline::after(CLOSE_NS), Backoff::new());
+        let number = window.get();
+        loop {
+            let mut all =
+                self.operations.iter_mut().filter_map(|(_, operation)| operation.on_window());
+            let busy = all.find(|(window, _)| *window == number);
+            drop(all);
+            let Some((_, target)) = busy else { break };
+            if deadline.passed() {
+                // Its buffers are not to be touched any more.
+                self.fail(target, "an operation on a window that is closed does not end");
+            }
+            self.progress()?;
+            backoff.pause();
+        }
+        // No call tests these any more.
+        let is_over = |operation: &Operation| {
+            matches!(operation, Operation::Done(_, Some(window))
+            if *window == number)
+        };
+        let over: Vec<OpId> = self
+            .operations
+            .iter_mut()
+            .filter(|(_, operation)| is_over(operation))
+            .map(|(id, _)| id)
+            .collect();
+        over.into_iter().for_each(|id| drop(self.operations.remove(id)));
+        self.windows.retain(|known| known.number != number);
+        Ok(())
+    }
+}
+
+impl WireWindows for RdmaWire {
+    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
+        self.with(|state| state.open_window(memory))
+    }
+
+    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
+        let (Ok(rank), Some(&[addr, low, high])) =
+            (usize::try_from(rank), key.first_chunk::<KEY>())
+        else {
+            return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
+        };
+        let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
+        self.with(|state| {
+            let number = window.get();
+            let of = state.windows.iter_mut().find(|known| known.number == number);
+            if let Some(place) = of.and_then(|of| of.remotes.get_mut(rank)) {
+                *place = Some(Place { addr, keys });
+            }
+            Ok(())
+        })
+    }
+
+    fn destroy(&mut self, window: Addr) -> Result<()> {
+        self.with(|state| state.close_window(window))
+    }
+
+    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
+        self.with(|state| state.copy(window, from, to, Way::Put))
+    }
+
+    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
+        self.with(|state| state.copy(window, into, from, Way::Get))
+    }
+
+    fn flush(&mut self, _window: Addr, _target: i32) -> Result<OpId> {
+        Ok(OVER)
+    }
+
+    fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
+        self.with(|state| state.has_atomics(window, dtype))
+    }
+
+    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {
+        self.with(|state| state.accumulate(window, &change))
+    }
+
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
+        self.with(|state| state.compare_and_swap(window, swap, to))
+    }
+}

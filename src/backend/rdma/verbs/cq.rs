@@ -1,0 +1,102 @@
+//! Completion queues, which the queue pairs of several peers share, and polling them.
+
+use super::qp::SENDS;
+use super::rail::Completions;
+use super::types::{Wc, Zeroed};
+use crate::backend::rdma::protocol::engine::State;
+use crate::error::{Result, fail};
+use std::sync::Arc;
+
+/// Completions taken at a time.
+const BATCH: usize = 16;
+/// Batches of one queue in one round.
+const BATCHES: usize = 8;
+/// Peers whose queue pairs share a completion queue.
+const SHARERS: usize = 32;
+
+/// Completion queues of a communicator, each shared by the queue pairs of several peers.
+pub(in crate::backend::rdma) struct Polling {
+    queues: Vec<Shared>,
+    /// Where completions are taken to.
+    batch: Vec<Wc>,
+}
+
+struct Shared {
+    rail: usize,
+    completions: Arc<Completions>,
+    sharers: usize,
+}
+
+impl Polling {
+    pub(in crate::backend::rdma) fn new() -> Self {
+        Polling { queues: Vec::new(), batch: vec![Wc::zeroed(); BATCH] }
+    }
+
+    pub(in crate::backend::rdma) fn queues(&self) -> impl Iterator<Item = &Completions> {
+        self.queues.iter().map(|queue| queue.completions.as_ref())
+    }
+
+    /// Takes a batch; how many there are.
+    #[inline]
+    fn take(&mut self, index: usize) -> Result<usize> {
+        match self.queues.get(index) {
+            Some(queue) => queue.completions.poll(&mut self.batch),
+            None => Ok(0),
+        }
+    }
+}
+
+impl State {
+    /// A completion queue of a rail with room for one more peer's queue pair.
+    pub(in crate::backend::rdma) fn completions(
+        &mut self,
+        rail: usize,
+    ) -> Result<Arc<Completions>> {
+        let fits = |queue: &&mut Shared| queue.rail == rail && queue.sharers < SHARERS;
+        if let Some(queue) = self.polling.queues.iter_mut().find(fits) {
+            queue.sharers += 1;
+            return Ok(Arc::clone(&queue.completions));
+        }
+        let Some(of) = self.rails.get(rail) else {
+            return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
+        };
+        // Receives, and sends as many as `Queue::make` requests.
+        let each = (self.config.depth + SENDS * self.config.depth) as usize;
+        let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
+        self.polling.queues.push(Shared {
+            rail,
+            completions: Arc::clone(&completions),
+            sharers: 1,
+        });
+        Ok(completions)
+    }
+
+    /// Takes completions; whether there were any.
+    #[inline]
+    pub(in crate::backend::rdma) fn poll(&mut self) -> Result<bool> {
+        let mut something = false;
+        for index in 0..self.polling.queues.len() {
+            something |= self.take_from(index)?;
+        }
+        if !something {
+            self.post_again(); // while nothing else is to be done
+        }
+        Ok(something)
+    }
+
+    /// Takes what a queue has, up to so many batches; whether there was anything.
+    #[inline]
+    fn take_from(&mut self, index: usize) -> Result<bool> {
+        for before in 0..BATCHES {
+            let count = self.polling.take(index)?;
+            for at in 0..count {
+                let Some(entry) = self.polling.batch.get(at).copied() else { break };
+                self.completed(&entry);
+            }
+            if count < BATCH {
+                return Ok(before + count > 0);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,106 @@
+//! Which library, and which devices it has.
+
+use super::functions::Functions;
+use crate::backend::vendor_lib::{Names, VendorLib};
+use crate::runtime::settings;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::fd;
+use std::ffi::CStr;
+
+static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
+    name: "RDMA verbs",
+    part: "library",
+    soname: "libibverbs.so.1",
+    variable: "DTL_RDMA_LIBRARY",
+    wanted: "rdma-core's libibverbs.so.1",
+    advice: "install rdma-core's library where the loader finds it (Debian: libibverbs1 and \
+             ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
+});
+
+/// The library in this process, and the names of the devices that it had when it was looked at.
+pub struct Verbs {
+    /// Its functions.
+    pub calls: &'static Functions,
+    /// At least one.
+    pub devices: Vec<String>,
+}
+
+/// A list of devices, as long as they may be opened.
+pub(in crate::backend::rdma) struct DeviceList {
+    calls: &'static Functions,
+    list: *mut *mut std::ffi::c_void,
+    count: usize,
+}
+
+impl DeviceList {
+    /// Lists the devices; `Err` is the reason why there are none.
+    pub(in crate::backend::rdma) fn get(
+        calls: &'static Functions,
+    ) -> std::result::Result<Self, String> {
+        let mut count = 0;
+        // SAFETY: room for an int.
+        let list = unsafe { (calls.ibv_get_device_list)(&raw mut count) };
+        if list.is_null() {
+            let error = std::io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::ENOSYS) => {
+                    "no RDMA device: the kernel has no RDMA support (module ib_uverbs; ENOSYS)"
+                        .to_owned()
+                }
+                Some(libc::EPERM | libc::EACCES) => {
+                    format!(
+                        "no RDMA device: /dev/infiniband may not be opened ({error}): ask for \
+                         access to it"
+                    )
+                }
+                _ => format!("no RDMA device: ibv_get_device_list: {error}"),
+            });
+        }
+        let list = DeviceList { calls, list, count: usize::try_from(count).unwrap_or(0) };
+        if list.count == 0 {
+            return Err("no RDMA device: the kernel knows of none (ibv_devices and \"rdma link\" \
+                show them)"
+                .to_owned());
+        }
+        Ok(list)
+    }
+
+    /// Each device with its name.
+    pub(in crate::backend::rdma) fn devices(&self) -> Vec<(Addr, String)> {
+        let of = |index| {
+            // SAFETY: the list has that many entries.
+            let device = unsafe { self.list.add(index) };
+            // SAFETY: one of them.
+            let device = unsafe { *device };
+            // SAFETY: a device of the list, whose name lives as long as the list.
+            let name = unsafe { (self.calls.ibv_get_device_name)(device) };
+            if name.is_null() {
+                return (Addr::new(device), String::new());
+            }
+            // SAFETY: not null, so a text with its NUL.
+            (Addr::new(device), unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+        };
+        (0..self.count).map(of).collect()
+    }
+}
+
+impl Drop for DeviceList {
+    fn drop(&mut self) {
+        // SAFETY: the library gave the list, and opened devices do not need it.
+        unsafe { (self.calls.ibv_free_device_list)(self.list) }
+    }
+}
+
+/// Opens the library and lists its devices; `Err` is the reason why there are none.
+pub fn find() -> std::result::Result<Verbs, String> {
+    LIBRARY.may_be_called()?;
+    let settings = settings::current();
+    // What is opened there is not to be a standard stream.
+    let _places = fd::occupy_standard();
+    let named = settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str);
+    // SAFETY: libibverbs by its name, or the user vouches for it.
+    let calls = unsafe { LIBRARY.open_named(named) }?;
+    LIBRARY.begin();
+    let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();
+    Ok(Verbs { calls, devices })
+}

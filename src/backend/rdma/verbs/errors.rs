@@ -1,0 +1,92 @@
+//! What failures of verbs mean: which status of the library each is, and what to do.
+
+use super::functions::*;
+use crate::abi::status::*;
+use crate::error::Error;
+use std::ffi::CStr;
+use std::io;
+
+/// A call that failed with an error number.
+#[cold]
+pub(in crate::backend::rdma) fn call_failed(what: &str, code: i32) -> Error {
+    let error = io::Error::from_raw_os_error(code);
+    let (status, advice) = match code {
+        libc::ENOMEM if what == "ibv_reg_mr" => (
+            DTL_ERROR_OUT_OF_MEMORY,
+            "; registered memory is locked: raise the limit of locked memory (ulimit -l)",
+        ),
+        libc::ENOMEM => (
+            DTL_ERROR_OUT_OF_MEMORY,
+            "; the device or its limits of locked memory (ulimit -l) have no room left",
+        ),
+        libc::EMFILE | libc::ENFILE => {
+            (DTL_ERROR_LIMIT, "; no descriptors are left: raise that limit (ulimit -n)")
+        }
+        libc::EACCES | libc::EPERM => {
+            (DTL_ERROR_UNAVAILABLE, "; ask for access to /dev/infiniband")
+        }
+        libc::EIO | libc::ENODEV => (
+            DTL_ERROR_DEVICE_LOST,
+            "; the device has failed or was removed: \"rdma link\" and dmesg tell",
+        ),
+        _ => (DTL_ERROR_VERBS, ""),
+    };
+    Error::new(status, format!("{what}: {error}{advice}"))
+}
+
+/// Makes the error of a failed call that sets errno.
+#[cold]
+pub(in crate::backend::rdma) fn last_failed(what: &str) -> Error {
+    call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// True if this failure may be transient: the path to the peer was interrupted, or a queue pair
+/// ended. A later work request may succeed. soft-RoCE reports a local operation error when the
+/// interface is down.
+#[cold]
+pub(in crate::backend::rdma) fn may_pass(status: u32) -> bool {
+    matches!(
+        status,
+        WC_LOC_QP_OP_ERR
+            | WC_RETRY_EXC_ERR
+            | WC_RNR_RETRY_EXC_ERR
+            | WC_WR_FLUSH_ERR
+            | WC_REM_OP_ERR
+            | WC_REM_ABORT_ERR
+            | WC_RESP_TIMEOUT_ERR
+            | WC_GENERAL_ERR
+    )
+}
+
+/// Formats a completion's status: the library's text, the numbers and our advice.
+#[cold]
+pub(in crate::backend::rdma) fn completion_text(
+    calls: &Functions,
+    status: u32,
+    vendor: u32,
+) -> String {
+    // SAFETY: takes a number; what comes back is a text that is never freed.
+    let text = unsafe { (calls.ibv_wc_status_str)(status) };
+    let said = match text.is_null() {
+        true => "unknown".into(),
+        // SAFETY: not null, so a text with its NUL.
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+    };
+    let advice = match status {
+        WC_RETRY_EXC_ERR => {
+            ": its machine, the cable or a switch does not answer (DTL_RDMA_TIMEOUT and \
+             DTL_RDMA_RETRIES say how long to try)"
+        }
+        WC_RNR_RETRY_EXC_ERR => ": it has no receive posted (DTL_RDMA_RECEIVER_RETRIES)",
+        WC_REM_ACCESS_ERR => ": the memory there is not registered any more",
+        WC_FATAL_ERR => ": the device has failed",
+        _ => "",
+    };
+    format!("{said} (status {status}, vendor's {vendor:#x}){advice}")
+}
+
+/// Marks an error as one of this rank, for the report on the peer that is lost by it.
+#[cold]
+pub(in crate::backend::rdma) fn here(error: Error) -> Error {
+    error.within("on this rank")
+}

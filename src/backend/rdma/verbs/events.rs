@@ -1,0 +1,244 @@
+//! Asynchronous events of a device: a completion queue has an entry, which wakes a sleeping thread;
+//! or a port, a queue pair or the device has failed.
+//!
+//! A thread that waits calls `State::doze` with the lock held: earlier events are consumed, the
+//! completion queues are armed, and then they are polled once more, so nothing comes unnoticed in
+//! between. It sleeps without the lock, on one descriptor for all: those of the completion queues,
+//! of the devices and of the control sockets.
+
+use super::errors::last_failed;
+use super::functions::*;
+use super::rail::{Completions, Rail};
+use super::types::*;
+use crate::abi::status::DTL_ERROR_BACKEND;
+use crate::backend::os_error::os_error;
+use crate::backend::p2p_protocol::Doze;
+use crate::backend::rdma::bootstrap::oob::Oob;
+use crate::backend::rdma::protocol::engine::State;
+use crate::error::{Result, fail};
+use crate::runtime::log;
+use crate::sys::os::fd;
+use crate::sys::os::poller::{Poller, Wanted};
+use crate::sys::sync::clock::now_ns;
+use std::ffi::{CStr, c_int};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Interval at which a waiting rank polls its devices for failures.
+const LOOK_NS: u64 = 10_000_000;
+
+/// What has happened to a device.
+enum News {
+    /// It is of no use any more, or a completion queue of it.
+    Device,
+    /// A queue pair has failed, by itself or because of a work request.
+    Queue(QpIn, bool),
+    PortDown,
+    PortUp,
+    /// Nothing that anything is done about.
+    Other,
+}
+
+impl Rail {
+    /// Prepares for events; of completion queues if somebody `sleeps`.
+    pub(in crate::backend::rdma) fn listen(&mut self, sleeps: bool) -> Result<()> {
+        let failed = |error| os_error(DTL_ERROR_BACKEND, "the descriptor of its events", &error);
+        if let Some(events) = self.events_fd() {
+            fd::set_nonblocking(events).map_err(failed)?;
+        }
+        if !sleeps {
+            return Ok(());
+        }
+        // SAFETY: an opened device.
+        self.channel = unsafe { (self.calls.ibv_create_comp_channel)(self.context) };
+        match self.channel_fd() {
+            Some(channel) => fd::set_nonblocking(channel).map_err(failed),
+            None => Err(last_failed("ibv_create_comp_channel")),
+        }
+    }
+
+    fn events_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: an opened device.
+        let number = unsafe { (*self.context).async_fd };
+        // SAFETY: a descriptor that is open as long as the device, which this holds.
+        (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
+    }
+
+    fn channel_fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.channel.is_null() {
+            return None;
+        }
+        // SAFETY: a channel of ours.
+        let number = unsafe { (*self.channel).fd };
+        // SAFETY: its descriptor, which is open as long as this.
+        Some(unsafe { BorrowedFd::borrow_raw(number) })
+    }
+
+    /// Consumes and acknowledges the events of its completion queues.
+    fn take_told(&self) {
+        if self.channel.is_null() {
+            return;
+        }
+        let (mut cq, mut user) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: our channel, which does not wait; room for both pointers.
+        while unsafe { (self.calls.ibv_get_cq_event)(self.channel, &raw mut cq, &raw mut user) }
+            == 0
+        {
+            // SAFETY: one of our completion queues; `ibv_get_cq_event` has just returned one event
+            // of it, which is acknowledged once.
+            unsafe { (self.calls.ibv_ack_cq_events)(cq, 1) };
+        }
+    }
+
+    /// Returns the device's next asynchronous event, with the library's text.
+    fn next_news(&self) -> Option<(News, String)> {
+        self.events_fd()?;
+        let mut event = Event::zeroed();
+        // SAFETY: an opened device, whose events are not waited for; room for one.
+        if unsafe { (self.calls.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
+            return None;
+        }
+        let text = match self.calls.ibv_event_type_str {
+            // SAFETY: takes a number; what comes back is a text that is never freed.
+            Some(text_of) => unsafe { text_of(event.event_type) },
+            None => std::ptr::null(),
+        };
+        let said = match text.is_null() {
+            true => format!("event {}", event.event_type),
+            // SAFETY: not null, so a text with its NUL.
+            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        };
+        // SAFETY: a union, whose first bytes are the port's number where the event is of a port.
+        let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
+        let news = match event.event_type {
+            EVENT_DEVICE_FATAL | EVENT_CQ_ERR => News::Device,
+            EVENT_QP_FATAL => News::Queue(event.element.cast(), true),
+            EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => News::Queue(event.element.cast(), false),
+            EVENT_PORT_ERR if port == c_int::from(self.port) => News::PortDown,
+            EVENT_PORT_ACTIVE if port == c_int::from(self.port) => News::PortUp,
+            _ => News::Other,
+        };
+        // SAFETY: the event of above; of its objects only the address is used from here on.
+        unsafe { (self.calls.ibv_ack_async_event)(&raw mut event) };
+        Some((news, said))
+    }
+}
+
+impl Completions {
+    /// Arms it: the next completion raises an event.
+    fn arm(&self) -> Result<()> {
+        // SAFETY: our completion queue, which has a channel.
+        match unsafe { (self.rail.req_notify)(self.cq, 0) } {
+            0 => Ok(()),
+            _ => Err(last_failed("ibv_req_notify_cq").within(&self.rail.name)),
+        }
+    }
+}
+
+/// What a sleeping thread sleeps on.
+pub(in crate::backend::rdma) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
+    let failed = |error| os_error(DTL_ERROR_BACKEND, "what waiting threads sleep on", &error);
+    let bell = Poller::new().map_err(failed)?;
+    let of_rails = rails.iter().flat_map(|rail| [rail.channel_fd(), rail.events_fd()]).flatten();
+    for (number, one) in (0..).zip(of_rails.chain([oob.fd()])) {
+        bell.add(one.as_fd(), number, Wanted::Reading).map_err(failed)?;
+    }
+    Ok(Arc::new(bell))
+}
+
+impl State {
+    /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns what to
+    /// sleep on. `Doze::No` while something waits for room, for which there is no event, or for a
+    /// time.
+    pub(in crate::backend::rdma) fn doze(&mut self, seen: &mut u64) -> Result<Doze> {
+        let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(Doze::No) };
+        if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
+            return Ok(Doze::No);
+        }
+        if *seen == self.happened {
+            self.look_at_devices();
+            self.look_around();
+            self.rails.iter().for_each(|rail| rail.take_told());
+            self.polling.queues().try_for_each(Completions::arm)?;
+            self.progress()?;
+        }
+        if *seen != self.happened || !self.arrived.is_empty() || !self.lost.is_empty() {
+            *seen = self.happened;
+            return Ok(Doze::News);
+        }
+        Ok(Doze::On(bell, self.oob.due_in_ns().min(self.watch_due_ns())))
+    }
+
+    /// Polls the devices' asynchronous events at intervals of `LOOK_NS`.
+    pub(in crate::backend::rdma) fn hear_devices(&mut self) {
+        let now = now_ns();
+        if now >= self.hear_at {
+            self.hear_at = now.saturating_add(LOOK_NS);
+            self.look_at_devices();
+        }
+    }
+
+    /// Polls the devices' asynchronous events now.
+    #[cold]
+    pub(in crate::backend::rdma) fn look_at_devices(&mut self) {
+        for rail in self.rails.clone() {
+            while let Some((news, said)) = rail.next_news() {
+                self.device_tells(&rail, &news, &said);
+            }
+        }
+    }
+
+    fn device_tells(&mut self, rail: &Rail, news: &News, said: &str) {
+        let name = format!("{}:{}", rail.name, rail.port);
+        match news {
+            News::Device => {
+                let why = format!(
+                    "device {} of this rank has failed ({said}): dmesg may tell why",
+                    rail.name
+                );
+                log::error!("rdma: {why}");
+                // Every connection has a queue pair on every rail.
+                for rank in 0..self.peers.ranks() {
+                    if self.peers.get(rank).is_some_and(|peer| !peer.lanes.is_empty()) {
+                        self.fail(rank, &why);
+                    }
+                }
+                self.dead_device = Some(why);
+            }
+            News::Queue(qp, by_itself) => {
+                let is_its = |peer: &crate::backend::rdma::endpoint::peer::Peer| {
+                    peer.lanes.iter().any(|lane| lane.queue.is(*qp))
+                };
+                let of =
+                    (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
+                let why = format!("its queue pair on {name} has failed ({said})");
+                match of {
+                    Some(rank) if *by_itself => self.broke(rank, &why),
+                    Some(rank) => self.fail(rank, &why),
+                    None => {}
+                }
+            }
+            News::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
+                "rdma: port {name} is down ({said}): what is under way is tried again for as long \
+                 as DTL_RDMA_TIMEOUT and \
+                 DTL_RDMA_RETRIES say"
+            ),
+            News::PortUp => {
+                rail.is_down.store(false, Ordering::Relaxed);
+                log::info!("rdma: port {name} is active again");
+            }
+            News::PortDown | News::Other => log::debug!("rdma: {name}: {said}"),
+        }
+    }
+
+    /// Whether the devices work.
+    pub(in crate::backend::rdma) fn check_devices(&self) -> Result<()> {
+        match &self.dead_device {
+            None => Ok(()),
+            Some(why) => {
+                fail!(DTL_ERROR_DEVICE_LOST, "{why}; open another communicator when it is back")
+            }
+        }
+    }
+}

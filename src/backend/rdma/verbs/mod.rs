@@ -1,0 +1,22 @@
+//! libibverbs: its functions and types, and the objects made with them.
+//!
+//! In reading order:
+//! - `types`: types of libibverbs
+//! - `functions`: functions of libibverbs
+//! - `errors`: its failures
+//! - `discovery`: which library, which devices
+//! - `port_select`: which ports and addresses
+//! - `rail`: an open port
+//! - `cq`: completion queues
+//! - `qp`: queue pairs
+//! - `events`: asynchronous events
+
+pub(super) mod cq;
+pub mod discovery;
+pub(super) mod errors;
+pub(super) mod events;
+pub mod functions;
+pub mod port_select;
+pub(super) mod qp;
+pub(super) mod rail;
+pub mod types;

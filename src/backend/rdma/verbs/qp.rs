@@ -1,0 +1,359 @@
+//! A queue pair: one end of a reliable connection to a peer.
+
+use super::errors::{call_failed, last_failed};
+use super::functions::*;
+use super::port_select;
+use super::rail::{Completions, Rail};
+use super::types::*;
+use crate::backend::rdma::config::Config;
+use crate::error::{Result, fail};
+use crate::sys::memory::buf::Region;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// How many reads and atomics of ours may be under way.
+const READS: u8 = 16;
+/// Verbs' enumeration: 0.64 ms until a sender retries that met no receive.
+const RECEIVER_PAUSE: u8 = 12;
+/// Work requests under way for each receive that the peer has posted.
+pub(in crate::backend::rdma) const SENDS: u32 = 4;
+/// Hops of a packet that is routed.
+const HOPS: u8 = 64;
+
+/// Queue pair: one end of a reliable connection to a peer. Destroyed before its completions.
+pub(in crate::backend::rdma) struct Queue {
+    qp: *mut Qp,
+    completions: Arc<Completions>,
+    pub(in crate::backend::rdma) number: u32,
+    /// Bytes that a work request takes with it.
+    pub(in crate::backend::rdma) inline: usize,
+    /// Work requests that may be under way.
+    pub(in crate::backend::rdma) room: usize,
+    first_packet: u32,
+}
+
+// SAFETY: verbs are thread safe.
+unsafe impl Send for Queue {}
+// SAFETY: verbs are thread safe, so shared references may be used from several threads at once.
+unsafe impl Sync for Queue {}
+
+/// Attributes of this end that the other needs to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend::rdma) struct End {
+    pub(in crate::backend::rdma) number: u32,
+    pub(in crate::backend::rdma) first_packet: u32,
+    pub(in crate::backend::rdma) lid: u16,
+    /// Reads and atomics of the other end's that it takes at a time.
+    pub(in crate::backend::rdma) reads: u8,
+    pub(in crate::backend::rdma) mtu: u32,
+    pub(in crate::backend::rdma) gid: Gid,
+}
+
+/// A piece of registered memory of ours.
+#[derive(Clone, Copy)]
+pub(in crate::backend::rdma) struct Piece {
+    pub(in crate::backend::rdma) region: Region,
+    pub(in crate::backend::rdma) lkey: u32,
+    /// The processor cannot read it, so it does not travel inside of its work request.
+    pub(in crate::backend::rdma) is_device: bool,
+}
+
+/// Memory of the peer's.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::backend::rdma) struct Remote {
+    pub(in crate::backend::rdma) addr: u64,
+    pub(in crate::backend::rdma) rkey: u32,
+}
+
+/// A work request.
+#[derive(Clone, Copy)]
+pub(in crate::backend::rdma) enum Work {
+    Send,
+    /// With a number.
+    SendNotify(u32),
+    Write(Remote),
+    WriteNotify(Remote, u32),
+    Read(Remote),
+    FetchAdd(Remote, u64),
+    CompareSwap(Remote, u64, u64),
+}
+
+impl Work {
+    /// Whether it uses a receive of the peer's.
+    #[inline]
+    pub(in crate::backend::rdma) fn notifies(&self) -> bool {
+        matches!(self, Work::Send | Work::SendNotify(_) | Work::WriteNotify(..))
+    }
+
+    /// Whether the peer's answer has bytes.
+    pub(in crate::backend::rdma) fn asks(&self) -> bool {
+        matches!(self, Work::Read(_) | Work::FetchAdd(..) | Work::CompareSwap(..))
+    }
+}
+
+impl Queue {
+    /// Makes one, ready for receives.
+    pub(in crate::backend::rdma) fn make(
+        completions: &Arc<Completions>,
+        config: &Config,
+        receives: u32,
+    ) -> Result<Queue> {
+        let rail = &completions.rail;
+        let most = rail.limits.max_qp_wr.max(1).unsigned_abs();
+        let mut inline = config.inline;
+        let sends = (SENDS * config.depth).min(most);
+        let (qp, cap) = loop {
+            let mut attr = QpInitAttr::zeroed();
+            (attr.send_cq, attr.recv_cq) = (completions.cq, completions.cq);
+            attr.cap = QpCap {
+                max_send_wr: sends,
+                max_recv_wr: receives.min(most),
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: inline,
+            };
+            attr.qp_type = TYPE_RC;
+            // SAFETY: our protection domain and completions; a whole struct.
+            let qp = unsafe { (rail.calls.ibv_create_qp)(rail.pd(), &raw mut attr) };
+            if !qp.is_null() {
+                break (qp, attr.cap);
+            }
+            if inline == 0 {
+                return Err(last_failed("ibv_create_qp").within(&rail.name));
+            }
+            // Perhaps it takes fewer bytes with it, or none.
+            inline /= 2;
+        };
+        // SAFETY: made now.
+        let number = unsafe { (*qp).qp_num };
+        let first_packet = crate::sys::os::process::random_u64().unwrap_or(0) as u32 & 0x00FF_FFFF;
+        let queue = Queue {
+            qp,
+            completions: Arc::clone(completions),
+            number,
+            inline: cap.max_inline_data as usize,
+            room: sends.min(cap.max_send_wr.max(1)) as usize,
+            first_packet,
+        };
+        if cap.max_recv_wr < receives {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{} has queue pairs of {} receives, {receives} are wanted: lower DTL_RDMA_DEPTH",
+                rail.name,
+                cap.max_recv_wr
+            );
+        }
+        queue.initialise(config)?;
+        Ok(queue)
+    }
+
+    /// Whether it is that one.
+    pub(in crate::backend::rdma) fn is(&self, qp: QpIn) -> bool {
+        self.qp == qp
+    }
+
+    fn rail(&self) -> &Arc<Rail> {
+        &self.completions.rail
+    }
+
+    /// Returns the completion queue of its work requests.
+    pub(in crate::backend::rdma) fn completions(&self) -> &Arc<Completions> {
+        &self.completions
+    }
+
+    /// Moves it to the error state: every work request that is under way completes as failed.
+    pub(in crate::backend::rdma) fn stop(&self) -> Result<()> {
+        let mut attr = QpAttr::zeroed();
+        attr.qp_state = STATE_ERR;
+        self.modify(&mut attr, QP_STATE, "its end")
+    }
+
+    /// This end, for the peer.
+    pub(in crate::backend::rdma) fn end(&self) -> End {
+        let rail = self.rail();
+        End {
+            number: self.number,
+            first_packet: self.first_packet,
+            lid: rail.lid,
+            reads: reads(rail.limits.max_qp_rd_atom),
+            mtu: rail.mtu,
+            gid: rail.gid,
+        }
+    }
+
+    fn modify(&self, attr: &mut QpAttr, mask: u32, what: &str) -> Result<()> {
+        // SAFETY: our queue pair; a whole struct.
+        let code = unsafe { (self.rail().calls.ibv_modify_qp)(self.qp, attr, mask as c_int) };
+        match code {
+            0 => Ok(()),
+            code => {
+                Err(call_failed("ibv_modify_qp", code.abs()).within(what).within(&self.rail().name))
+            }
+        }
+    }
+
+    fn initialise(&self, config: &Config) -> Result<()> {
+        let mut attr = QpAttr::zeroed();
+        attr.qp_state = STATE_INIT;
+        attr.pkey_index = config.pkey_index;
+        attr.port_num = self.rail().port;
+        attr.qp_access_flags = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+        self.modify(
+            &mut attr,
+            QP_STATE | QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS,
+            "a new queue pair",
+        )
+    }
+
+    /// Connects it to the peer's end.
+    pub(in crate::backend::rdma) fn connect(&self, to: &End, config: &Config) -> Result<()> {
+        let rail = self.rail();
+        let mut attr = QpAttr::zeroed();
+        attr.qp_state = STATE_RTR;
+        attr.path_mtu = rail.mtu.min(to.mtu).max(MTU_256);
+        attr.dest_qp_num = to.number;
+        attr.rq_psn = to.first_packet;
+        attr.max_dest_rd_atomic = reads(rail.limits.max_qp_rd_atom);
+        attr.min_rnr_timer = RECEIVER_PAUSE;
+        attr.ah_attr.sl = config.service_level;
+        attr.ah_attr.port_num = rail.port;
+        attr.ah_attr.dlid = to.lid;
+        if config.gid_index.is_some() || port_select::needs_route(rail.layer, &rail.gid, &to.gid) {
+            let (high, low) = to.gid.split_at(8);
+            let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+            attr.ah_attr.is_global = 1;
+            attr.ah_attr.dgid = [word(high), word(low)];
+            attr.ah_attr.sgid_index = rail.gid_index;
+            attr.ah_attr.hop_limit = HOPS;
+            attr.ah_attr.traffic_class = config.traffic_class;
+        }
+        let mask = QP_STATE
+            | QP_AV
+            | QP_PATH_MTU
+            | QP_DEST_QPN
+            | QP_RQ_PSN
+            | QP_MAX_DEST_RD_ATOMIC
+            | QP_MIN_RNR_TIMER;
+        self.modify(&mut attr, mask, "ready to receive")?;
+        let mut attr = QpAttr::zeroed();
+        attr.qp_state = STATE_RTS;
+        attr.timeout = config.timeout;
+        attr.retry_cnt = config.retries;
+        attr.rnr_retry = config.receiver_retries;
+        attr.sq_psn = self.first_packet;
+        attr.max_rd_atomic = reads(rail.limits.max_qp_init_rd_atom).min(to.reads.max(1));
+        let mask =
+            QP_STATE | QP_TIMEOUT | QP_RETRY_CNT | QP_RNR_RETRY | QP_SQ_PSN | QP_MAX_QP_RD_ATOMIC;
+        self.modify(&mut attr, mask, "ready to send")
+    }
+
+    /// Posts a receive; without memory for what only notifies.
+    pub(in crate::backend::rdma) fn receive(&self, id: u64, into: Option<Piece>) -> Result<()> {
+        let mut sge = into.map_or(Sge { addr: 0, length: 0, lkey: 0 }, sge_of);
+        let mut wr = RecvWr {
+            wr_id: id,
+            next: std::ptr::null_mut(),
+            sg_list: &raw mut sge,
+            num_sge: c_int::from(into.is_some()),
+        };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: our queue pair; a list of one whose pieces are ours until it is over.
+        match unsafe { (self.rail().post_recv)(self.qp, &raw mut wr, &raw mut bad) } {
+            0 => Ok(()),
+            code => Err(call_failed("ibv_post_recv", code.abs()).within(&self.rail().name)),
+        }
+    }
+
+    /// Starts work; `true`: it took the bytes with it. Out of line, for callers off the fast path.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::backend::rdma) fn start_rarely(
+        &self,
+        id: u64,
+        work: Work,
+        local: Piece,
+        signaled: bool,
+    ) -> Result<bool> {
+        self.start(id, work, local, signaled)
+    }
+
+    /// Starts work; `true`: it took the bytes with it, which may change at once.
+    #[inline(always)]
+    pub(in crate::backend::rdma) fn start(
+        &self,
+        id: u64,
+        work: Work,
+        local: Piece,
+        signaled: bool,
+    ) -> Result<bool> {
+        let mut sge = sge_of(local);
+        let mut wr = SendWr::zeroed();
+        wr.wr_id = id;
+        wr.sg_list = &raw mut sge;
+        wr.num_sge = c_int::from(!local.region.is_empty());
+        let (opcode, remote, takes) = match work {
+            Work::Send => (WR_SEND, None, true),
+            Work::SendNotify(word) => {
+                wr.imm_data = word.to_be();
+                (WR_SEND_WITH_IMM, None, true)
+            }
+            Work::Write(remote) => (WR_RDMA_WRITE, Some(remote), true),
+            Work::WriteNotify(remote, word) => {
+                wr.imm_data = word.to_be();
+                (WR_RDMA_WRITE_WITH_IMM, Some(remote), true)
+            }
+            Work::Read(remote) => (WR_RDMA_READ, Some(remote), false),
+            Work::FetchAdd(remote, add) => {
+                wr.rkey_or_compare = add;
+                (WR_FETCH_AND_ADD, Some(remote), false)
+            }
+            Work::CompareSwap(remote, compare, swap) => {
+                (wr.rkey_or_compare, wr.swap) = (compare, swap);
+                (WR_COMPARE_AND_SWAP, Some(remote), false)
+            }
+        };
+        wr.opcode = opcode;
+        if let Some(remote) = remote {
+            wr.remote_addr = remote.addr;
+            match work {
+                Work::FetchAdd(..) | Work::CompareSwap(..) => wr.atomic_rkey = remote.rkey,
+                _ => wr.rkey_or_compare = first_half(remote.rkey),
+            }
+        }
+        let inline = takes && !local.is_device && local.region.len() <= self.inline;
+        wr.send_flags = if inline && !local.region.is_empty() { SEND_INLINE } else { 0 };
+        wr.send_flags |= if signaled { SEND_SIGNALED } else { 0 };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: our queue pair; a list of one whose piece is the caller's until it is over.
+        match unsafe { (self.rail().post_send)(self.qp, &raw mut wr, &raw mut bad) } {
+            0 => Ok(inline),
+            code => Err(call_failed("ibv_post_send", code.abs()).within(&self.rail().name)),
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: ours; afterwards the device touches no memory for it, neither for us nor for the
+        // peer.
+        unsafe { (self.rail().calls.ibv_destroy_qp)(self.qp) };
+    }
+}
+
+/// Returns how many reads and atomics to have under way, within the device's limit.
+fn reads(limit: c_int) -> u8 {
+    u8::try_from(limit.clamp(1, c_int::from(READS))).unwrap_or(1)
+}
+
+/// A word whose first four bytes in memory are these.
+fn first_half(key: u32) -> u64 {
+    if cfg!(target_endian = "little") { u64::from(key) } else { u64::from(key) << 32 }
+}
+
+fn sge_of(piece: Piece) -> Sge {
+    Sge {
+        addr: piece.region.addr().get() as u64,
+        length: u32::try_from(piece.region.len()).unwrap_or(u32::MAX),
+        lkey: piece.lkey,
+    }
+}

@@ -1,0 +1,194 @@
+//! Who a rank is: the job's names for sockets, and the claim that only one process is this rank.
+//!
+//! Rule for several communicators of one job: each process counts its opens of the job, and the
+//! n-th open of one rank meets the n-th open of the others, whether or not those before succeeded.
+//! So opens of one job must be in the same order on all ranks, as collective calls are anyway. What
+//! is counted stays as long as the process, so a name that serves one open only is not.
+
+use crate::abi::status::DTL_ERROR_BACKEND;
+use crate::backend::os_error::os_error;
+use crate::error::{Result, fail};
+use crate::sys::compute::fnv;
+use crate::sys::os::{process, unix_socket};
+use crate::sys::sync::lock::Mutex;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Weak};
+
+/// What one open of a job goes by.
+pub(in crate::backend::shm) struct Identity {
+    /// Where rank 0 listens.
+    pub(in crate::backend::shm) meeting: String,
+    /// Known to the processes of the job only.
+    pub(in crate::backend::shm) cookie: u64,
+}
+
+/// "This process is rank r of the job": an abstract name that the kernel gives out once and takes
+/// back when its holder ends, however that happens.
+pub(in crate::backend::shm) struct Claim {
+    _listener: Option<UnixListener>,
+}
+
+struct Membership {
+    opens: u64,
+    claim: Weak<Claim>,
+    /// A forked child has this table too, but is not the rank.
+    pid: i32,
+}
+
+static MEMBERSHIPS: Mutex<BTreeMap<(u64, i32), Membership>> = Mutex::new(BTreeMap::new());
+
+/// Counts the open and claims the rank; `is_only_open`: there is nothing to count, and nothing is
+/// remembered. The claim is held as long as the communicator is open.
+pub(in crate::backend::shm) fn take(
+    job: &[u8],
+    rank: i32,
+    is_only_open: bool,
+) -> (Identity, Result<Arc<Claim>>) {
+    let key = hash(job, 0);
+    if is_only_open {
+        return (identity(job, 1), new_claim(key, rank).map(Arc::new));
+    }
+    let pid = process::own_pid();
+    let mut memberships = MEMBERSHIPS.lock();
+    let member = memberships.entry((key, rank)).or_insert_with(|| Membership {
+        opens: 0,
+        claim: Weak::new(),
+        pid,
+    });
+    if member.pid != pid {
+        *member = Membership { opens: 0, claim: Weak::new(), pid };
+    }
+    member.opens += 1;
+    let claim = match member.claim.upgrade() {
+        Some(claim) => Ok(claim),
+        None => new_claim(key, rank).map(Arc::new),
+    };
+    if let Ok(claim) = &claim {
+        member.claim = Arc::downgrade(claim);
+    }
+    (identity(job, member.opens), claim)
+}
+
+fn identity(job: &[u8], open: u64) -> Identity {
+    let (uid, key) = (process::own_uid(), hash(job, 0));
+    Identity { meeting: format!("dtl-{uid}-{key:016x}-open{open}"), cookie: hash(job, 1) }
+}
+
+/// Other users with ranks under the same job name, in words; empty if there are none.
+pub(in crate::backend::shm) fn other_users(identity: &Identity) -> String {
+    let Some((own, rest)) =
+        identity.meeting.strip_prefix("dtl-").and_then(|name| name.split_once('-'))
+    else {
+        return String::new();
+    };
+    let key = rest.split('-').next().unwrap_or_default();
+    let user_of = |name: &String| {
+        let (uid, rest) = name.strip_prefix("dtl-")?.split_once('-')?;
+        (rest.split('-').next() == Some(key) && uid != own).then(|| uid.to_owned())
+    };
+    let mut users: Vec<String> = unix_socket::abstract_names().iter().filter_map(user_of).collect();
+    users.sort();
+    users.dedup();
+    match users.is_empty() {
+        true => String::new(),
+        false => {
+            format!(
+                "; user {} has ranks under this job name, but all must be one user's",
+                users.join(", ")
+            )
+        }
+    }
+}
+
+fn new_claim(key: u64, rank: i32) -> Result<Claim> {
+    let name = format!("dtl-{}-{key:016x}-rank{rank}", process::own_uid());
+    take_rank(&name, rank).map(|listener| Claim { _listener: listener })
+}
+
+fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
+    match unix_socket::listen(name) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => match holder(name) {
+            // An earlier claim of this process that a forked child still holds open.
+            Some(peer) if peer.pid == process::own_pid() => Ok(None),
+            Some(peer) => fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "process {} (user {}) is rank {rank} of this job already; a program started by a \
+                 rank inherits its \
+                 environment: unset DTL_RANK (or the launcher's variables) for it, or name another \
+                 job",
+                peer.pid,
+                peer.uid
+            ),
+            None => fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "another process is rank {rank} of this job already"
+            ),
+        },
+        Err(error) => Err(os_error(DTL_ERROR_BACKEND, &format!("socket \"@{name}\""), &error)),
+    }
+}
+
+/// Who listens under a name.
+pub(in crate::backend::shm) fn holder(name: &str) -> Option<process::Peer> {
+    let stream = unix_socket::connect(name).ok()?;
+    process::peer_of(stream.as_raw_fd()).ok()
+}
+
+/// Not a secret-keeper: who may connect is decided by the user id that the kernel reports; the
+/// cookie keeps apart jobs whose names hash alike.
+fn hash(bytes: &[u8], seed: u8) -> u64 {
+    fnv::of([seed].iter().chain(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claimed(job: &[u8], rank: i32, is_only_open: bool) -> (Identity, Arc<Claim>) {
+        let (identity, claim) = take(job, rank, is_only_open);
+        (identity, claim.expect("claim"))
+    }
+
+    #[test]
+    fn opens_are_counted_per_rank_and_job() {
+        let job = format!("identity-{}", process::own_pid());
+        let (first, one) = claimed(job.as_bytes(), 0, false);
+        let (second, two) = claimed(job.as_bytes(), 0, false);
+        let (other, _claim) = claimed(job.as_bytes(), 1, false);
+        assert!(Arc::ptr_eq(&one, &two));
+        assert!(first.meeting.ends_with("-open1") && second.meeting.ends_with("-open2"));
+        assert_eq!((&first.meeting, first.cookie), (&other.meeting, other.cookie));
+        assert_ne!(first.cookie, claimed(b"other", 0, false).0.cookie);
+    }
+    #[test]
+    fn a_name_for_one_open_is_not_remembered() {
+        let job = format!("once-{}", process::own_pid());
+        let known = || MEMBERSHIPS.lock().contains_key(&(hash(job.as_bytes(), 0), 3));
+        let (only, claim) = claimed(job.as_bytes(), 3, true);
+        assert!(only.meeting.ends_with("-open1") && !known());
+        // The rank is claimed all the same.
+        assert!(
+            holder(&format!("dtl-{}-{:016x}-rank3", process::own_uid(), hash(job.as_bytes(), 0)))
+                .is_some()
+        );
+        drop(claim);
+        claimed(job.as_bytes(), 3, false);
+        assert!(known());
+    }
+
+    #[test]
+    fn ranks_of_another_user_are_seen() {
+        let (own, job) = (process::own_uid(), format!("two-users-{}", process::own_pid()));
+        let identity = identity(job.as_bytes(), 1);
+        assert_eq!(other_users(&identity), "");
+        let _rank =
+            unix_socket::listen(&format!("dtl-{}-{:016x}-rank1", own + 7, hash(job.as_bytes(), 0)))
+                .expect("listen");
+        let text = other_users(&identity);
+        assert!(text.contains(&format!("user {} has ranks", own + 7)), "{text}");
+    }
+}

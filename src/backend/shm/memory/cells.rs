@@ -1,0 +1,247 @@
+//! Cells: memory through which a rank sends its large messages, to whichever rank. Its sender fills
+//! one cell while the receiver empties another.
+//!
+//! Here: the ownership of cells. Not here: their order, which is that of the records that refer to
+//! them (`ring`).
+//!
+//! A pool belongs to its sender, so nobody else takes cells from it, and a silent rank's has no
+//! memory. A cell has one word: how often it was read. Its sender counts how often it has sent it,
+//! puts the count in the record that refers to the cell, and takes the cell again once the word has
+//! that count. Memory order: the record is written with Release and read with Acquire, so the
+//! receiver sees the bytes; it stores the number with Release after its last read of them, and the
+//! sender loads it with Acquire before it writes the cell again. Only the reader of a cell writes
+//! its word.
+//!
+//! A cache line has the words of eight cells. The sender looks at all of them when it comes round,
+//! once: a line that both sides used for each cell would cost as much as copying some KiB.
+
+use crate::error::{Result, fail};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::sync::Ordering::{Acquire, Release};
+use crate::sys::sync::{self, AtomicU64};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of a cell. docs/explanation/large-messages.md has what was measured.
+pub(in crate::backend::shm) const CELL: usize = sync::size(16 << 10, 64);
+/// Cells of a rank.
+pub(in crate::backend::shm) const CELLS: u16 = sync::size(48, 2) as u16;
+/// Cells whose words share a line.
+const GROUP: u16 = sync::size(8, 2) as u16;
+const GROUPS: u16 = CELLS / GROUP;
+/// Groups that are looked at in one go, if the first has nothing.
+const LOOKS: u16 = 2;
+
+/// Bytes before the cells: their words.
+const HEADER: usize = sync::size(4096, 64);
+/// Bytes from one pool to the next: whole pages.
+pub(in crate::backend::shm) const STRIDE: usize =
+    (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
+
+/// No rank.
+const NOBODY: u16 = u16::MAX;
+
+/// A pool's memory.
+struct Place {
+    words: Span,
+    cells: Span,
+}
+
+impl Place {
+    fn new(memory: &Arc<Memory>, offset: usize) -> Result<Place> {
+        let words = memory.span(offset, 8 * usize::from(CELLS));
+        let cells = memory.span(offset + HEADER, usize::from(CELLS) * CELL);
+        match (words, cells) {
+            (Some(words), Some(cells)) => Ok(Place { words, cells }),
+            _ => fail!(
+                DTL_ERROR_INTERNAL,
+                "cells at {offset} lie outside the {} shared bytes",
+                memory.len()
+            ),
+        }
+    }
+
+    fn word(&self, cell: u16) -> Option<&AtomicU64> {
+        (cell < CELLS).then(|| self.words.word(8 * usize::from(cell)))?
+    }
+
+    fn part(&self, cell: u16, len: usize) -> Option<Region> {
+        let is_inside = cell < CELLS && len <= CELL;
+        is_inside.then(|| self.cells.region().part(usize::from(cell) * CELL, len))
+    }
+}
+
+/// The sender's side: its own cells.
+pub(in crate::backend::shm) struct Pool {
+    place: Place,
+    /// Of each cell: how often it was sent, and to whom last.
+    sent: Vec<(u64, u16)>,
+    /// Cells that are known to be free, and those that are neither that nor sent; a bit for each.
+    free: u64,
+    held: u64,
+    /// The group to take from. After a full round, what was sent first is most likely to be free.
+    group: u16,
+}
+
+fn bit(cell: u16) -> u64 {
+    1 << (cell % CELLS)
+}
+
+fn cells_of(group: u16) -> Range<u16> {
+    group * GROUP..(group + 1) * GROUP
+}
+
+impl Pool {
+    /// A pool whose memory is committed and that nobody has used yet.
+    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Pool> {
+        let mut sent = Vec::new();
+        if sent.try_reserve_exact(CELLS.into()).is_err() {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for a list of {CELLS} cells; free some"
+            );
+        }
+        sent.resize(CELLS.into(), (0, NOBODY));
+        Ok(Pool { place: Place::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
+    }
+
+    /// Takes a free cell, if a few looks find one.
+    #[inline]
+    pub(in crate::backend::shm) fn take(&mut self) -> Option<u16> {
+        for _ in 0..=LOOKS {
+            let found = cells_of(self.group).find(|&cell| self.free & bit(cell) != 0);
+            if let Some(cell) = found {
+                self.free &= !bit(cell);
+                self.held |= bit(cell);
+                return Some(cell);
+            }
+            self.group = (self.group + 1) % GROUPS;
+            self.look();
+        }
+        None
+    }
+
+    /// Sees what has been read of the group.
+    fn look(&mut self) {
+        for cell in cells_of(self.group) {
+            let Some(&(sent, _)) = self.sent.get(usize::from(cell)) else { continue };
+            let is_read = self.place.word(cell).is_some_and(|word| word.load(Acquire) == sent);
+            if is_read && self.held & bit(cell) == 0 {
+                self.free |= bit(cell);
+            }
+        }
+    }
+
+    /// Copies bytes into a cell that was taken.
+    pub(in crate::backend::shm) fn fill(&self, cell: u16, bytes: Region) {
+        if let Some(into) = self.place.part(cell, bytes.len()) {
+            into.copy_across(bytes);
+        }
+    }
+
+    /// Notes that a cell goes to this rank. Gives the number for its record.
+    pub(in crate::backend::shm) fn send(&mut self, cell: u16, to: usize) -> u64 {
+        self.held &= !bit(cell);
+        let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };
+        (*sent, *reader) = (*sent + 1, u16::try_from(to).unwrap_or(NOBODY));
+        *sent
+    }
+
+    /// Gives back a cell that was not sent.
+    pub(in crate::backend::shm) fn give_back(&mut self, cell: u16) {
+        self.held &= !bit(cell);
+        self.free |= bit(cell);
+    }
+
+    /// Takes back what was sent to a rank that is gone and reads no more.
+    pub(in crate::backend::shm) fn take_back_from(&mut self, rank: usize) {
+        for (cell, (sent, reader)) in (0..CELLS).zip(&mut self.sent) {
+            if let (true, Some(word)) = (usize::from(*reader) == rank, self.place.word(cell)) {
+                (*sent, *reader) = (word.load(Acquire), NOBODY);
+            }
+        }
+    }
+}
+
+/// The receiver's side: another rank's cells.
+pub(in crate::backend::shm) struct Cells(Place);
+
+impl Cells {
+    /// The cells of a pool whose memory is committed.
+    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Cells> {
+        Place::new(memory, offset).map(Cells)
+    }
+
+    /// The bytes that a record refers to, until the cell is freed; `None`: there is no such cell.
+    pub(in crate::backend::shm) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
+        self.0.part(cell, len)
+    }
+
+    /// Frees a cell after it was read: the number of its record.
+    pub(in crate::backend::shm) fn free(&self, cell: u16, number: u64) {
+        if let Some(word) = self.0.word(cell) {
+            word.store(number, Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::memory::buf::Scratch;
+
+    fn both() -> (Pool, Cells) {
+        let memory = Memory::create(STRIDE).expect("memfd");
+        memory.commit(0, STRIDE).expect("commit");
+        (Pool::new(&memory, 0).expect("pool"), Cells::new(&memory, 0).expect("cells"))
+    }
+
+    /// All that can be had, in order.
+    fn all(pool: &mut Pool) -> Vec<u16> {
+        let mut had: Vec<u16> = (0..2 * CELLS).filter_map(|_| pool.take()).collect();
+        had.sort_unstable();
+        had
+    }
+
+    #[test]
+    fn each_cell_is_had_once_until_it_is_free() {
+        let (mut pool, cells) = both();
+        assert_eq!(all(&mut pool), (0..CELLS).collect::<Vec<_>>());
+        let number = pool.send(9, 1);
+        assert!(all(&mut pool).is_empty());
+        cells.free(9, number);
+        pool.give_back(40);
+        assert_eq!(all(&mut pool), [9, 40]);
+        assert_eq!(pool.send(9, 1), number + 1);
+        cells.free(9, number);
+        assert!(all(&mut pool).is_empty(), "read once, sent twice");
+    }
+
+    #[test]
+    fn what_was_sent_to_a_rank_that_is_gone_comes_back() {
+        let (mut pool, cells) = both();
+        let had = all(&mut pool);
+        let number = pool.send(had[0], 3);
+        cells.free(had[0], number);
+        pool.send(had[1], 3);
+        pool.send(had[2], 4);
+        assert_eq!(all(&mut pool), had[..1]);
+        pool.take_back_from(3);
+        assert_eq!(all(&mut pool), had[1..2], "not what is filled and sent to nobody yet");
+        assert_eq!(pool.send(had[1], 5), 1, "as if it had never been sent");
+    }
+
+    #[test]
+    fn bytes_arrive_and_the_outside_is_refused() {
+        let (mut pool, cells) = both();
+        let data = Scratch::new(CELL).expect("memory");
+        data.region().fill(7);
+        let cell = pool.take().expect("a cell");
+        pool.fill(cell, data.region());
+        let bytes = cells.bytes(cell, CELL).expect("inside");
+        // SAFETY: nobody writes the cell until it is freed.
+        assert!(unsafe { bytes.as_slice() }.iter().all(|&byte| byte == 7));
+        assert!(cells.bytes(CELLS, 1).is_none() && cells.bytes(0, CELL + 1).is_none());
+    }
+}

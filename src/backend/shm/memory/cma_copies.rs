@@ -1,0 +1,196 @@
+//! Memory that the ranks allocated themselves, copied by the kernel to and from other processes:
+//! puts and gets of windows.
+//!
+//! A rank's memory is opened once (/proc/PID/mem) and compared with the word that the rank
+//! published when the communicator was opened. From then on the descriptor refers to the memory of
+//! that program and no other, so a write never reaches a process that got the same id, nor the next
+//! program of the same process (exec). A check before process_vm_writev could not promise that: the
+//! target may end between the check and the call.
+//!
+//! process_vm_readv copies large blocks two to four times as fast. It is used for reads, because a
+//! read can be verified: the same call also reads the word, and one call reads the memory of one
+//! program.
+
+use super::segment::Segment;
+use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
+use crate::backend::shm::peer::Mode;
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{Copied, Remote};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::os::process::{self, ForeignMemory};
+use crate::sys::sync::lock::Mutex;
+use std::io;
+use std::sync::{Arc, Weak};
+
+/// Reads of at least this many bytes use process_vm_readv.
+const LONG_READ: usize = 4096;
+/// Most bytes of a write. Larger ones are faster as messages, which the target copies itself.
+const LONGEST_WRITE: usize = 1 << 20;
+
+/// The ranks whose memory is open.
+pub(in crate::backend::shm) struct Copies {
+    mode: Mode,
+    open: Mutex<Vec<(usize, Weak<Memory>)>>,
+}
+
+struct Memory {
+    memory: ForeignMemory,
+    /// Address of the word that the rank has published, and the word.
+    probe: (u64, u64),
+}
+
+impl Copies {
+    pub(in crate::backend::shm) fn new(mode: Mode) -> Self {
+        Copies { mode, open: Mutex::new(Vec::new()) }
+    }
+
+    /// Opens a rank's memory. RANK_FAILURE: it is not that rank's any more. Any other error: the
+    /// kernel does not copy it.
+    pub(in crate::backend::shm) fn find(
+        &self,
+        segment: &Segment,
+        rank: usize,
+        pid: i32,
+    ) -> Result<Arc<dyn Remote>> {
+        let probe = segment.probe(rank);
+        match probe.0 {
+            _ if self.mode == Mode::Off => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off"),
+            0 => return fail!(DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off on rank {rank}"),
+            _ => {}
+        }
+        let mut open = self.open.lock();
+        open.retain(|(_, memory)| memory.strong_count() > 0);
+        if let Some(memory) =
+            open.iter().find(|(of, _)| *of == rank).and_then(|(_, memory)| memory.upgrade())
+        {
+            return Ok(memory);
+        }
+        let failed = |error| why_not(rank, pid, &error);
+        let memory = Arc::new(Memory { memory: ForeignMemory::open(pid).map_err(failed)?, probe });
+        memory.check().map_err(failed)?;
+        open.push((rank, Arc::downgrade(&memory)));
+        Ok(memory)
+    }
+}
+
+#[cold]
+fn why_not(rank: usize, pid: i32, error: &io::Error) -> Error {
+    let is_gone =
+        matches!(error.raw_os_error(), None | Some(libc::ENOENT | libc::ESRCH | libc::EIO));
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; it needs the same permission as ptrace: the same user, and DTL_CMA=allow if \
+             kernel.yama.ptrace_scope is 1"
+        }
+        _ => "",
+    };
+    let text = format!("memory of rank {rank}, /proc/{pid}/mem: {error}{hint}");
+    Error::new(if is_gone { DTL_ERROR_RANK_FAILURE } else { DTL_ERROR_NOT_SUPPORTED }, text)
+}
+
+impl Memory {
+    /// Checks that it is the rank's memory and can be read and written. An error without an errno,
+    /// or EIO, means that it is the memory of another program.
+    fn check(&self) -> io::Result<()> {
+        let (address, value) = self.probe;
+        let Some(word) = Scratch::new(size_of::<u64>()) else {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        self.memory.read(address, word.region())?;
+        if word.first_words() != [value] {
+            return Err(io::Error::other("it is the memory of another program"));
+        }
+        // Writes the word that is there already, which changes nothing.
+        self.memory.write(address, word.region()).map(drop)
+    }
+
+    /// Reads by process_vm_readv. Returns false if that did not read the rank's memory.
+    fn read_at_once(&self, address: u64, into: Region) -> bool {
+        let (probe, value) = self.probe;
+        let mut found = [0_u64];
+        // SAFETY: the array is valid for writes as long as the call runs.
+        let word = unsafe { Region::new(found.as_mut_ptr().cast(), size_of_val(&found)) };
+        let read = process::read_memory(self.memory.pid(), [(address, into), (probe, word)]);
+        read.is_ok_and(|count| count == into.len() + word.len()) && found == [value]
+    }
+}
+
+impl Remote for Memory {
+    fn read(&self, address: u64, into: Region) -> Copied {
+        if into.len() >= LONG_READ && self.read_at_once(address, into) {
+            return Copied::All;
+        }
+        ended(self.memory.read(address, into), into.len())
+    }
+
+    fn write(&self, address: u64, from: Region) -> Copied {
+        if from.len() > LONGEST_WRITE {
+            return Copied::Refused;
+        }
+        ended(self.memory.write(address, from), from.len())
+    }
+}
+
+fn ended(copied: io::Result<usize>, len: usize) -> Copied {
+    match copied {
+        Ok(count) if count == len => Copied::All,
+        Ok(_) => Copied::Gone,
+        Err(_) => Copied::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ranks of this process, of which one has published a word.
+    fn copies(mode: Mode) -> (Copies, Segment, Scratch) {
+        let segment = Segment::create(2).expect("segment");
+        let word = Scratch::of_words(&[77]).expect("memory");
+        segment.set_probe(1, word.region().addr().get() as u64, 77);
+        (Copies::new(mode), segment, word)
+    }
+
+    #[test]
+    fn every_size_is_copied_both_ways() {
+        let (copies, segment, _word) = copies(Mode::Auto);
+        let memory = copies.find(&segment, 1, process::own_pid()).expect("found");
+        assert!(
+            Arc::ptr_eq(&memory, &copies.find(&segment, 1, process::own_pid()).expect("found")),
+            "opened once"
+        );
+        for len in [1, 8, LONG_READ - 1, LONG_READ, LONGEST_WRITE] {
+            let [from, there, back] = [7, 0, 0].map(|byte| {
+                let memory = Scratch::new(len + 1).expect("memory");
+                memory.region().fill(byte);
+                memory
+            });
+            let (address, part) =
+                (there.region().addr().get() as u64, |all: &Scratch| all.region().part(0, len));
+            assert_eq!(memory.write(address, part(&from)), Copied::All);
+            assert_eq!(memory.read(address, part(&back)), Copied::All);
+            // SAFETY: nobody writes them now.
+            let [there, back] = [&there, &back].map(|all| unsafe { all.region().as_slice() });
+            assert!(there[..len].iter().chain(&back[..len]).all(|byte| *byte == 7), "{len}");
+            assert_eq!([there[len], back[len]], [0, 0], "{len}: no byte more");
+        }
+        let too_long = Scratch::new(LONGEST_WRITE + 1).expect("memory");
+        assert_eq!(memory.write(8, too_long.region()), Copied::Refused);
+        assert_eq!(memory.read(8, too_long.region()), Copied::Refused, "nothing is mapped there");
+    }
+
+    #[test]
+    fn what_is_not_the_ranks_memory_is_refused() {
+        let (copies, segment, word) = copies(Mode::Auto);
+        let find =
+            |rank| copies.find(&segment, rank, process::own_pid()).err().expect("no such memory");
+        assert!(find(0).text().contains("DTL_CMA=off on rank 0"));
+        for (address, value) in [(word.region().addr().get() as u64, 78), (8, 77)] {
+            segment.set_probe(1, address, value);
+            let error = find(1);
+            assert_eq!(error.status(), DTL_ERROR_RANK_FAILURE, "{error}");
+        }
+        let off = Copies::new(Mode::Off).find(&segment, 1, process::own_pid()).err().expect("off");
+        assert_eq!((off.status(), off.text()), (DTL_ERROR_NOT_SUPPORTED, "DTL_CMA=off"));
+    }
+}

@@ -1,0 +1,83 @@
+//! Boards in a communicator's shared memory. What a board is: `component::board`. Who waits for a
+//! post sleeps by the clock; nobody wakes processes.
+
+use super::segment::{Segment, State};
+use crate::backend::coll_mailbox::{Board, Places, ROOM};
+use crate::backend::os_error::memory_error;
+use crate::error::Result;
+use crate::runtime::component::{self, Member, Post};
+use crate::sys::memory::buf::Region;
+
+/// A board whose sheets are in the segment.
+struct Shared(Board);
+
+impl component::Board for Shared {
+    fn room(&self) -> usize {
+        ROOM
+    }
+
+    #[inline]
+    fn post(&self, number: u64, what: u32, data: Region) -> bool {
+        self.0.post(number, what, data)
+    }
+
+    #[inline]
+    fn look(&self, rank: i32, number: u64) -> Option<Post> {
+        self.0.look(rank, number)
+    }
+
+    #[inline]
+    fn finish(&self, number: u64, met: bool) {
+        self.0.finish(number, met);
+    }
+
+    fn leave(&self) {
+        self.0.leave();
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.0.has_left(rank)
+    }
+}
+
+/// Reserves a place for the sheet of rank `own` and allocates its memory. `None`: no place or no
+/// memory is left, or the transport has no boards.
+pub(in crate::backend::shm) fn reserve(
+    segment: &Segment,
+    places: &mut Places,
+    own: usize,
+) -> Option<u32> {
+    if !segment.has_boards() {
+        return None;
+    }
+    let (place, is_first) = places.reserve(|rank| segment.state(rank) != State::Present)?;
+    // Before the place is sent to the other ranks: they read the sheet without checking whether it
+    // has pages.
+    if is_first && segment.commit_sheets(place, own..own + 1).is_err() {
+        places.forget(place);
+        return None;
+    }
+    u32::try_from(place).ok()
+}
+
+/// Allocates the first place's memory, which no rank reserves: any rank may be the first to use it.
+pub(in crate::backend::shm) fn commit_first(segment: &Segment) -> Result<()> {
+    let commit = segment.commit_sheets(0, 0..segment.size());
+    commit.map_err(|error| memory_error("memory for small collectives", &error))
+}
+
+/// The board of some of the segment's ranks, among them `own`.
+pub(in crate::backend::shm) fn open(
+    segment: &Segment,
+    places: &mut Places,
+    own: usize,
+    context: u32,
+    members: &[Member],
+) -> Result<Box<dyn component::Board>> {
+    if members.iter().any(|member| member.place == 0) {
+        commit_first(segment)?;
+    }
+    let sheets = [segment.sheets(), segment.sheets()];
+    let board = places.open(sheets, (segment.size(), own), context, members)?;
+    Ok(Box::new(Shared(board)))
+}

@@ -1,0 +1,18 @@
+//! Shared memory of a communicator: its layout and what lies in it.
+//!
+//! In reading order:
+//! - `segment`: layout of the shared memory
+//! - `ring`: ring of records between two ranks
+//! - `cells`: buffers for large messages
+//! - `rndv_claims`: offers of large messages, and which side has them
+//! - `coll_mailbox`: mailboxes of small collectives
+//! - `shared_region`: memory of windows
+//! - `cma_copies`: copies of private memory by the kernel
+
+pub(super) mod cells;
+pub(super) mod cma_copies;
+pub(super) mod coll_mailbox;
+pub(super) mod ring;
+pub(super) mod rndv_claims;
+pub(super) mod segment;
+pub(super) mod shared_region;

@@ -1,0 +1,520 @@
+//! A ring of records from one rank to another, in shared memory: one producer, one consumer.
+//!
+//! A record has a slot of two cache lines: what it is and its key in front, and behind that its
+//! payload if it fits. So a short message moves one line from one core to the other and nothing
+//! else. Longer payloads lie in a ring of bytes of their own, in one piece each, in the order of
+//! the slots.
+//!
+//! Layout (`STRIDE` bytes): what the consumer has given back (slots and bytes, in a line that the
+//! producer reads only when it runs out of room); the slots; the bytes; the claim words of offered
+//! messages (`rndv_claims`), of which the first have memory like the rest (`FIRST_BYTES`), and the
+//! others when there are so many messages.
+//!
+//! Memory order. The first word of a slot has the number of its record, which no earlier record of
+//! the slot had. The producer writes payload and key with plain and relaxed stores and then stores
+//! that word with Release; the consumer loads it with Acquire and finds the number that it waits
+//! for. So a record is seen whole or not at all, also when its producer is killed half way. The
+//! other way round the consumer stores the counts of slots and bytes that it gives back with
+//! Release after its last read of them, and the producer loads them with Acquire before it writes
+//! that place again. Each word has one writer, so no store needs more than that. Claims have orders
+//! of their own (`rndv_claims`).
+
+use super::rndv_claims::{self, Offered, Offers};
+use crate::error::{Result, fail};
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::{Memory, Span, Word};
+use crate::sys::sync;
+use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
+use std::sync::Arc;
+
+/// Records in a ring.
+const SLOTS: u64 = sync::size(256, 2) as u64;
+/// Bytes of a slot: two lines, which the machine likes to fetch together.
+const SLOT: usize = 128;
+/// A slot's own words: number, kind and claim or length; key.
+const WORDS: usize = 16;
+/// The largest payload that lies in its slot.
+const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
+/// Bytes of longer payloads in a ring. A power of two.
+pub(in crate::backend::shm) const CAPACITY: usize = sync::size(128 << 10, 128);
+/// The largest payload of a record: a few of them fit, so both sides work at the same time.
+pub(in crate::backend::shm) const FRAGMENT: usize = sync::size(16 << 10, 112);
+/// Longer payloads start at multiples of a cache line.
+const LINE: usize = 64;
+
+const HEAD_AT: usize = 0;
+/// In the line of the head: bytes given back.
+const FREED_AT: usize = 8;
+/// Bytes before the slots.
+const HEADER: usize = sync::size(4096, 256);
+const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
+const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
+/// Bytes that have memory from the beginning.
+pub(in crate::backend::shm) const FIRST_BYTES: usize =
+    (CLAIMS_AT + rndv_claims::FIRST_BYTES).next_multiple_of(4096);
+/// Bytes from one ring to the next: whole pages.
+pub(in crate::backend::shm) const STRIDE: usize =
+    (CLAIMS_AT + rndv_claims::BYTES).next_multiple_of(4096);
+
+/// What a record is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::backend::shm) enum Kind {
+    /// A whole message. Key: match word.
+    Eager = 2,
+    /// A large message is offered. Key: match word; arguments: size, operation, address or 0,
+    /// number of first pieces that come right behind it; claim.
+    Offer = 3,
+    /// "Send it", or again "send what is left". Key: the sender's operation; arguments: the
+    /// receiver's operation, bytes that fit.
+    Clear = 4,
+    /// The next piece of a message. Key: the receiver's operation.
+    Data = 5,
+    /// "I have all of it". Key: the sender's operation.
+    Finish = 6,
+    /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell,
+    /// its number, bytes.
+    Cell = 7,
+    /// A whole message, whose first piece lies in a cell; the others come right behind it. Key:
+    /// match word; arguments: cell, its number, bytes there, bytes in all.
+    Long = 8,
+    /// The next piece of what a Long or an Offer has begun. Arguments: cell, its number, bytes.
+    More = 9,
+    /// "Let go of what I have withdrawn": the sender needs the claims.
+    Sweep = 10,
+    /// The rest of a message does not come. Key: the receiver's operation; argument: a status.
+    Broken = 11,
+}
+
+impl Kind {
+    #[inline]
+    fn of(number: u64) -> Option<Kind> {
+        use Kind::*;
+        [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep, Broken]
+            .into_iter()
+            .find(|&kind| kind as u64 == number)
+    }
+}
+
+/// A record to be written: what its payload is.
+#[derive(Clone, Copy)]
+pub(in crate::backend::shm) enum Payload {
+    Bytes(Region),
+    Words([u64; 4]),
+}
+
+/// A record read in place. Its payload is valid until it is popped.
+#[derive(Clone, Copy)]
+pub(in crate::backend::shm) struct Record {
+    pub(in crate::backend::shm) kind: Kind,
+    pub(in crate::backend::shm) claim: u16,
+    pub(in crate::backend::shm) key: u64,
+    /// The words of a control record.
+    pub(in crate::backend::shm) words: [u64; 4],
+    /// The bytes of an Eager or Data record.
+    pub(in crate::backend::shm) payload: Region,
+    /// Where the bytes of longer payloads end that lie before the next record's.
+    end: u64,
+}
+
+/// Both ends' view of a ring's memory.
+struct Ring {
+    head: Word,
+    freed: Word,
+    slots: Span,
+    bytes: Span,
+}
+
+impl Ring {
+    fn at(memory: &Arc<Memory>, offset: usize) -> Option<Ring> {
+        Some(Ring {
+            head: memory.word(offset + HEAD_AT)?,
+            freed: memory.word(offset + FREED_AT)?,
+            slots: memory.span(offset + HEADER, BYTES_AT - HEADER)?,
+            bytes: memory.span(offset + BYTES_AT, CAPACITY)?,
+        })
+    }
+
+    fn new(memory: &Arc<Memory>, offset: usize) -> Result<Ring> {
+        match Ring::at(memory, offset) {
+            Some(ring) => Ok(ring),
+            None => {
+                fail!(
+                    DTL_ERROR_INTERNAL,
+                    "ring at {offset} lies outside the {} shared bytes",
+                    memory.len()
+                )
+            }
+        }
+    }
+
+    #[inline]
+    fn put(&self, offset: usize, value: u64) {
+        if let Some(word) = self.slots.word(offset) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn get(&self, offset: usize) -> u64 {
+        self.slots.word(offset).map_or(0, |word| word.load(Relaxed))
+    }
+}
+
+fn claims_of(memory: &Arc<Memory>, offset: usize) -> Result<Span> {
+    match memory.span(offset + CLAIMS_AT, rndv_claims::BYTES) {
+        Some(span) => Ok(span),
+        None => fail!(
+            DTL_ERROR_INTERNAL,
+            "claims at {offset} lie outside the {} shared bytes",
+            memory.len()
+        ),
+    }
+}
+
+/// Where the slot of a record is.
+#[inline]
+fn slot_of(number: u64) -> usize {
+    (number % SLOTS) as usize * SLOT
+}
+
+#[inline]
+fn place(count: u64) -> usize {
+    (count % CAPACITY as u64) as usize
+}
+
+/// Bytes of the second ring that a payload takes.
+#[inline]
+fn space_of(len: usize) -> u64 {
+    len.next_multiple_of(LINE) as u64
+}
+
+/// The first word of a slot: the number of the record, from 1 on, in the low half.
+#[inline]
+fn stamp(number: u64, kind: Kind, claim_or_len: u64) -> u64 {
+    u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << 40
+}
+
+/// The writing end.
+pub(in crate::backend::shm) struct Producer {
+    ring: Ring,
+    /// Records written.
+    tail: u64,
+    /// Records given back, as last seen; it is never less.
+    head: u64,
+    /// Bytes of longer payloads written, and given back as last seen.
+    filled: u64,
+    freed: u64,
+    pub(in crate::backend::shm) offers: Offers,
+}
+
+impl Producer {
+    /// The end of a ring whose memory is committed and that nobody has written yet.
+    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Producer> {
+        let (ring, offers) = (Ring::new(memory, offset)?, Offers::new(claims_of(memory, offset)?));
+        Ok(Producer { ring, tail: 0, head: 0, filled: 0, freed: 0, offers })
+    }
+
+    /// Writes a record; false if the ring is too full for it now.
+    #[inline]
+    pub(in crate::backend::shm) fn push(
+        &mut self,
+        kind: Kind,
+        claim: u16,
+        key: u64,
+        payload: Payload,
+    ) -> bool {
+        match payload {
+            Payload::Bytes(bytes) if bytes.len() > IN_SLOT => {
+                return self.push_long(kind, key, bytes);
+            }
+            _ if !self.has_slot() => return false,
+            _ => {}
+        }
+        let at = slot_of(self.tail) + WORDS;
+        let claim_or_len = match payload {
+            Payload::Bytes(bytes) => {
+                self.ring.slots.region().part(at, bytes.len()).copy_from(bytes);
+                bytes.len() as u64
+            }
+            Payload::Words(words) => {
+                for (index, word) in words.into_iter().enumerate() {
+                    self.ring.put(at + 8 * index, word);
+                }
+                u64::from(claim)
+            }
+        };
+        self.publish(kind, claim_or_len, key);
+        true
+    }
+
+    /// Whether there is room for so many records without bytes.
+    pub(in crate::backend::shm) fn has_slots(&mut self, count: usize) -> bool {
+        let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
+        fits(self) || {
+            self.look();
+            fits(self)
+        }
+    }
+
+    /// Whether there is room for a record with so many bytes.
+    pub(in crate::backend::shm) fn has_room(&mut self, len: usize) -> bool {
+        self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
+    }
+
+    /// Where a longer payload would lie: from and to; `None`: there is no room now. It lies in one
+    /// piece: what is too short for it at the end is passed over.
+    fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
+        let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
+        let start = if to_end < space { self.filled + to_end } else { self.filled };
+        self.has_bytes(start + space).then_some((start, start + space))
+    }
+
+    fn push_long(&mut self, kind: Kind, key: u64, bytes: Region) -> bool {
+        debug_assert!(bytes.len() <= FRAGMENT);
+        if !self.has_slot() {
+            return false;
+        }
+        let Some((start, end)) = self.room_for(bytes.len()) else { return false };
+        self.filled = end;
+        self.ring.bytes.region().part(place(start), bytes.len()).copy_across(bytes);
+        self.ring.put(slot_of(self.tail) + WORDS, self.filled);
+        self.publish(kind, bytes.len() as u64, key);
+        true
+    }
+
+    #[inline]
+    fn publish(&mut self, kind: Kind, claim_or_len: u64, key: u64) {
+        let at = slot_of(self.tail);
+        self.ring.put(at + 8, key);
+        if let Some(word) = self.ring.slots.word(at) {
+            word.store(stamp(self.tail, kind, claim_or_len), Release);
+        }
+        self.tail += 1;
+    }
+
+    #[inline]
+    fn has_slot(&mut self) -> bool {
+        self.has_slots(1)
+    }
+
+    #[inline]
+    fn has_bytes(&mut self, end: u64) -> bool {
+        end - self.freed <= CAPACITY as u64 || {
+            self.look();
+            end - self.freed <= CAPACITY as u64
+        }
+    }
+
+    /// Sees what the consumer has given back.
+    #[cold]
+    fn look(&mut self) {
+        self.head = self.ring.head.load(Acquire);
+        self.freed = self.ring.freed.load(Acquire);
+    }
+}
+
+/// The reading end.
+pub(in crate::backend::shm) struct Consumer {
+    ring: Ring,
+    /// Records read.
+    head: u64,
+    /// Bytes of longer payloads that were read.
+    read: u64,
+    /// The head as last reported to the producer.
+    told: u64,
+    told_bytes: u64,
+    pub(in crate::backend::shm) offers: Offered,
+}
+
+impl Consumer {
+    /// The end of a ring whose memory is committed and that nobody has read yet.
+    pub(in crate::backend::shm) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Consumer> {
+        let (ring, offers) = (Ring::new(memory, offset)?, Offered::new(claims_of(memory, offset)?));
+        Ok(Consumer { ring, head: 0, read: 0, told: 0, told_bytes: 0, offers })
+    }
+
+    /// The next record. `Err`: what lies there is no record (the producer is broken).
+    #[inline]
+    pub(in crate::backend::shm) fn peek(&mut self) -> std::result::Result<Option<Record>, ()> {
+        let at = slot_of(self.head);
+        let word = self.ring.slots.word(at).map_or(0, |word| word.load(Acquire));
+        if word as u32 != self.head.wrapping_add(1) as u32 {
+            return Ok(None);
+        }
+        self.record(at, word).map(Some).ok_or(())
+    }
+
+    #[inline]
+    fn record(&self, at: usize, word: u64) -> Option<Record> {
+        let (kind, claim_or_len) = (Kind::of(word >> 32 & 0xFF)?, (word >> 40) as usize);
+        let mut record = Record {
+            kind,
+            claim: claim_or_len as u16,
+            key: self.ring.get(at + 8),
+            words: [0; 4],
+            payload: Region::EMPTY,
+            end: self.read,
+        };
+        match kind {
+            Kind::Offer | Kind::Clear | Kind::Cell | Kind::Long | Kind::More | Kind::Broken => {
+                record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
+            }
+            Kind::Finish | Kind::Sweep => {}
+            Kind::Eager | Kind::Data if claim_or_len <= IN_SLOT => {
+                record.payload = self.ring.slots.region().part(at + WORDS, claim_or_len);
+            }
+            Kind::Eager | Kind::Data => {
+                record.end = self.ring.get(at + WORDS);
+                record.payload = self.long(claim_or_len, record.end)?;
+            }
+        }
+        Some(record)
+    }
+
+    /// The payload of this length that ends there; `None`: there can be none.
+    fn long(&self, len: usize, end: u64) -> Option<Region> {
+        let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
+        let is_sound = start >= self.read
+            && end - self.read <= CAPACITY as u64
+            && place(start) + len <= CAPACITY;
+        is_sound.then(|| self.ring.bytes.region().part(place(start), len))
+    }
+
+    /// How many records were read.
+    #[inline]
+    pub(in crate::backend::shm) fn count(&self) -> u64 {
+        self.head
+    }
+
+    /// Frees the record that was peeked.
+    #[inline]
+    pub(in crate::backend::shm) fn pop(&mut self, record: &Record) {
+        self.head += 1;
+        self.read = record.end;
+        // Telling the producer costs a cache line's journey; a quarter of the ring at a time will
+        // do.
+        if self.head - self.told >= SLOTS / 4
+            || self.read - self.told_bytes >= (CAPACITY / 4) as u64
+        {
+            self.tell();
+        }
+    }
+
+    /// Publishes to the producer what is free.
+    #[inline]
+    pub(in crate::backend::shm) fn tell(&mut self) {
+        if self.told != self.head {
+            (self.told, self.told_bytes) = (self.head, self.read);
+            self.ring.freed.store(self.read, Release);
+            self.ring.head.store(self.head, Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::memory::buf::Scratch;
+
+    fn ends() -> (Producer, Consumer) {
+        let memory = Memory::create(STRIDE).expect("memfd");
+        memory.commit(0, STRIDE).expect("commit");
+        (Producer::new(&memory, 0).expect("ring"), Consumer::new(&memory, 0).expect("ring"))
+    }
+
+    fn send(producer: &mut Producer, key: u64, len: usize) -> bool {
+        let data = Scratch::new(len).expect("memory");
+        data.region().fill(key as u8);
+        producer.push(Kind::Eager, 0, key, Payload::Bytes(data.region()))
+    }
+
+    fn next(consumer: &mut Consumer) -> Option<(u64, usize)> {
+        let record = consumer.peek().expect("sound")?;
+        // SAFETY: the record is not popped yet, so the producer does not write it.
+        let bytes = unsafe { record.payload.as_slice() };
+        assert!(bytes.iter().all(|&byte| byte == record.key as u8));
+        let found = (record.key, bytes.len());
+        consumer.pop(&record);
+        Some(found)
+    }
+
+    #[test]
+    fn records_come_out_as_they_went_in_round_and_round() {
+        let (mut producer, mut consumer) = ends();
+        for key in 0..1000_u64 {
+            let len = key as usize * 7919 % (FRAGMENT + 1);
+            assert!(send(&mut producer, key, len));
+            assert_eq!(next(&mut consumer), Some((key, len)));
+            consumer.tell();
+        }
+        assert_eq!(next(&mut consumer), None);
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_goes_on_later() {
+        let (mut producer, mut consumer) = ends();
+        let mut sent = 0;
+        while send(&mut producer, sent, 5000) {
+            sent += 1;
+        }
+        assert!(sent >= (CAPACITY / 5120 - 1) as u64);
+        for key in 0..sent {
+            assert_eq!(next(&mut consumer), Some((key, 5000)));
+        }
+        consumer.tell();
+        assert!(send(&mut producer, 7, FRAGMENT));
+        assert_eq!(next(&mut consumer), Some((7, FRAGMENT)));
+    }
+
+    #[test]
+    fn control_words() {
+        let (mut producer, mut consumer) = ends();
+        assert!(producer.push(Kind::Offer, 7, 5, Payload::Words([u64::MAX, 2, 3, 4])));
+        let record = consumer.peek().expect("sound").expect("record");
+        assert_eq!(
+            (record.kind, record.claim, record.key, record.words),
+            (Kind::Offer, 7, 5, [u64::MAX, 2, 3, 4])
+        );
+    }
+
+    #[test]
+    fn garbage_is_noticed() {
+        let (producer, mut consumer) = ends();
+        producer.ring.put(0, 1 | 99 << 32);
+        assert!(consumer.peek().is_err(), "no kind");
+        producer.ring.put(0, stamp(0, Kind::Eager, FRAGMENT as u64 + 1));
+        assert!(consumer.peek().is_err(), "too long");
+        for end in [0, 64, CAPACITY as u64 + 64, u64::MAX] {
+            producer.ring.put(0, stamp(0, Kind::Eager, 1000));
+            producer.ring.put(WORDS, end);
+            assert!(consumer.peek().is_err(), "bytes that end at {end}");
+        }
+        producer.ring.put(0, stamp(SLOTS, Kind::Eager, 0));
+        assert!(matches!(consumer.peek(), Ok(None)), "the number of a later record");
+    }
+
+    #[test]
+    fn two_threads() {
+        let (mut producer, mut consumer) = ends();
+        const COUNT: u64 = 20_000;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for key in 0..COUNT {
+                    while !send(&mut producer, key, (key % 300) as usize) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            for key in 0..COUNT {
+                loop {
+                    if let Some(found) = next(&mut consumer) {
+                        assert_eq!(found, (key, (key % 300) as usize));
+                        break;
+                    }
+                    consumer.tell();
+                    std::thread::yield_now();
+                }
+            }
+        });
+    }
+}

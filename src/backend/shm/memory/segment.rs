@@ -1,0 +1,342 @@
+//! The shared memory of a communicator: its layout, and the state that the ranks share outside the
+//! rings.
+//!
+//! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
+//! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
+//! 8 ranks that exchange messages with two neighbours each take 3 MiB, not 11. Then the cells of
+//! each rank, committed when it sends its first large message. Then, for few ranks, the places for
+//! boards, committed when a communicator gets one. Behind the end come the parts of windows: the
+//! file grows by them when they are made, and each rank maps those that it uses by themselves.
+
+use super::cells::{self, Cells, Pool};
+use super::ring::{self, Consumer, Producer, STRIDE};
+use crate::backend::coll_mailbox;
+use crate::backend::os_error::memory_error;
+use crate::error::{Result, fail};
+use crate::sys::memory::host_pages::page_size;
+use crate::sys::os::hwinfo;
+use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::sync::atomic_update::AtomicUpdate;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// The largest number of ranks: the rings are addresses (not memory) that grow with its square.
+pub const MOST_RANKS: usize = 1024;
+
+/// How a rank is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::backend::shm) enum State {
+    /// Not known to be gone.
+    Present,
+    /// It closed the communicator.
+    Left,
+    /// Its process ended without that.
+    Dead,
+}
+
+/// Changes whenever a rank's state does; in a line of its own, read at every poll.
+const CHANGES_AT: usize = 128;
+/// Bytes that parts have taken behind everything else, so far; see `part`.
+const PARTS_AT: usize = 256;
+const RANKS_AT: usize = 4096;
+const RANK_STRIDE: usize = 128;
+const STATE: usize = 0;
+const PROBE_ADDRESS: usize = 8;
+const PROBE_VALUE: usize = 16;
+/// The processors that it may run on: a bit for each number, as far as there are bits.
+const PROCESSORS: usize = 32;
+const PROCESSOR_WORDS: usize = 4;
+const PAGE: usize = 4096;
+
+/// The shared memory of a communicator, mapped in this process.
+pub(in crate::backend::shm) struct Segment {
+    memory: Arc<Memory>,
+    control: Span,
+    size: usize,
+}
+
+fn row_bytes(size: usize) -> usize {
+    (size.div_ceil(64) * 8).next_multiple_of(128)
+}
+
+fn rows_at(size: usize) -> usize {
+    RANKS_AT + size * RANK_STRIDE
+}
+
+fn rings_at(size: usize) -> usize {
+    (rows_at(size) + size * row_bytes(size)).next_multiple_of(PAGE)
+}
+
+fn cells_at(size: usize) -> usize {
+    rings_at(size) + size * size * STRIDE
+}
+
+fn boards_at(size: usize) -> usize {
+    cells_at(size) + size * cells::STRIDE
+}
+
+fn has_boards(size: usize) -> bool {
+    (2..=coll_mailbox::MOST_RANKS).contains(&size)
+}
+
+fn total(size: usize) -> usize {
+    let places = if has_boards(size) { coll_mailbox::PLACES } else { 0 };
+    boards_at(size) + places * coll_mailbox::place_bytes(size)
+}
+
+impl Segment {
+    /// Makes the memory for `size` ranks (1 ... MOST_RANKS).
+    pub(in crate::backend::shm) fn create(size: usize) -> Result<Segment> {
+        let memory = Memory::create(total(size))
+            .map_err(|error| memory_error("making shared memory", &error))?;
+        memory
+            .commit(0, rings_at(size))
+            .map_err(|error| memory_error("allocating shared memory", &error))?;
+        Segment::of(memory, size)
+    }
+
+    /// Maps what rank 0 made.
+    pub(in crate::backend::shm) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
+        let memory =
+            Memory::attach(fd).map_err(|error| memory_error("mapping shared memory", &error))?;
+        Segment::of(memory, size)
+    }
+
+    fn of(memory: Arc<Memory>, size: usize) -> Result<Segment> {
+        let control = memory.span(0, rings_at(size)).filter(|_| memory.len() == total(size));
+        match control {
+            Some(control) => Ok(Segment { memory, control, size }),
+            None => fail!(
+                DTL_ERROR_INCOMPATIBLE_ABI,
+                "rank 0 shares {} bytes but {} were expected; use one version of libdtl on all \
+                 ranks",
+                memory.len(),
+                total(size)
+            ),
+        }
+    }
+
+    /// Returns another reference to the same memory, for threads that must not wait for the
+    /// engine's lock.
+    pub(in crate::backend::shm) fn again(&self) -> Result<Segment> {
+        Segment::of(Arc::clone(&self.memory), self.size)
+    }
+
+    pub(in crate::backend::shm) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Where parts begin.
+    pub(in crate::backend::shm) fn parts_at(&self) -> usize {
+        total(self.size).next_multiple_of(page_size())
+    }
+
+    /// Where a part of so many bytes (whole pages) may be: nobody else gets these, also later.
+    /// (2^63 bytes are more than parts will ever need; memory they are only while they are used.)
+    pub(in crate::backend::shm) fn reserve_part(&self, bytes: usize) -> Option<usize> {
+        let begin = self.parts_at();
+        let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {
+            let end = taken.checked_add(u64::try_from(bytes).ok()?)?;
+            i64::try_from(end.checked_add(u64::try_from(begin).ok()?)?).is_ok().then_some(end)
+        });
+        begin.checked_add(usize::try_from(taken.ok()?).ok()?)
+    }
+
+    pub(in crate::backend::shm) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.memory.descriptor()
+    }
+
+    pub(in crate::backend::shm) fn size(&self) -> usize {
+        self.size
+    }
+
+    fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        self.control.word(offset)
+    }
+
+    fn rank_word(&self, rank: usize, field: usize) -> Option<&AtomicU64> {
+        self.word(RANKS_AT + rank * RANK_STRIDE + field).filter(|_| rank < self.size)
+    }
+
+    /// How often a state has changed.
+    pub(in crate::backend::shm) fn changes(&self) -> u64 {
+        self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
+    }
+
+    /// A rank's state. What a rank that left or died had written into its rings is visible to who
+    /// has seen that here (Acquire; the writer of the state had it before its Release).
+    pub(in crate::backend::shm) fn state(&self, rank: usize) -> State {
+        match self.rank_word(rank, STATE).map_or(0, |word| word.load(Acquire)) {
+            0 => State::Present,
+            1 => State::Left,
+            _ => State::Dead,
+        }
+    }
+
+    /// Publishes that a rank left or died; the first state counts.
+    pub(in crate::backend::shm) fn mark(&self, rank: usize, state: State) {
+        let number = if state == State::Left { 1 } else { 2 };
+        let word = self.rank_word(rank, STATE);
+        if word.is_some_and(|word| word.compare_exchange(0, number, AcqRel, Relaxed).is_ok()) {
+            if let Some(changes) = self.word(CHANGES_AT) {
+                changes.fetch_add(1, Release);
+            }
+        }
+    }
+
+    /// Publishes where others can try to read this rank's memory, and the value that they should
+    /// find.
+    pub(in crate::backend::shm) fn set_probe(&self, rank: usize, address: u64, value: u64) {
+        for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
+            if let Some(word) = self.rank_word(rank, field) {
+                word.store(content, Release);
+            }
+        }
+    }
+
+    /// Publishes which processors this rank may run on.
+    pub(in crate::backend::shm) fn set_processors(&self, rank: usize) {
+        let mut bits = [0_u64; PROCESSOR_WORDS];
+        for processor in hwinfo::affinity() {
+            if let Some(word) = bits.get_mut(processor / 64 % PROCESSOR_WORDS) {
+                *word |= 1 << (processor % 64);
+            }
+        }
+        for (index, bits) in bits.into_iter().enumerate() {
+            if let Some(word) = self.rank_word(rank, PROCESSORS + 8 * index) {
+                word.store(bits, Release);
+            }
+        }
+    }
+
+    /// Whether the ranks are more than the processors that they may run on, all together.
+    pub(in crate::backend::shm) fn is_crowded(&self) -> bool {
+        let all = |index: usize| {
+            let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
+            (0..self.size).filter_map(of).fold(0, |bits, word| bits | word.load(Acquire))
+        };
+        let processors: u32 = (0..PROCESSOR_WORDS).map(|index| all(index).count_ones()).sum();
+        self.size > processors as usize
+    }
+
+    /// Address and value to be found there.
+    pub(in crate::backend::shm) fn probe(&self, rank: usize) -> (u64, u64) {
+        let read = |field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
+        (read(PROBE_ADDRESS), read(PROBE_VALUE))
+    }
+
+    /// Whether there are places for boards.
+    pub(in crate::backend::shm) fn has_boards(&self) -> bool {
+        has_boards(self.size)
+    }
+
+    /// Allocates memory for some ranks' sheets at a place.
+    pub(in crate::backend::shm) fn commit_sheets(
+        &self,
+        place: usize,
+        ranks: Range<usize>,
+    ) -> io::Result<()> {
+        let sheets = coll_mailbox::sheets_at(self.size, place, ranks);
+        self.memory.commit(boards_at(self.size) + sheets.start, sheets.len())
+    }
+
+    /// The sheets of all places.
+    pub(in crate::backend::shm) fn sheets(&self) -> Option<Span> {
+        let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
+        self.memory.span(boards_at(self.size), bytes).filter(|_| self.has_boards())
+    }
+
+    fn ring_offset(&self, from: usize, to: usize) -> usize {
+        rings_at(self.size) + (from * self.size + to) * STRIDE
+    }
+
+    fn ready_word(&self, from: usize, to: usize) -> Option<&AtomicU64> {
+        self.word(rows_at(self.size) + to * row_bytes(self.size) + from / 64 * 8)
+    }
+
+    /// Gets memory for the rings between two ranks, both ways (a large message needs answers), and
+    /// gives the writing end of the first.
+    pub(in crate::backend::shm) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
+        for (from, to) in [(to, from), (from, to)] {
+            self.memory.commit(self.ring_offset(from, to), ring::FIRST_BYTES).map_err(|error| {
+                memory_error(&format!("ring from rank {from} to rank {to}"), &error)
+            })?;
+        }
+        let producer = Producer::new(&self.memory, self.ring_offset(from, to))?;
+        if let Some(word) = self.ready_word(from, to) {
+            word.fetch_or(1 << (from % 64), Release);
+        }
+        Ok(producer)
+    }
+
+    /// Gets memory for more large messages on offer at a time.
+    pub(in crate::backend::shm) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
+        let first = ring::FIRST_BYTES;
+        self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)
+    }
+
+    /// The senders with a ring to `to` among the 64 from `64 * group` on, as bits.
+    pub(in crate::backend::shm) fn ready(&self, to: usize, group: usize) -> u64 {
+        self.ready_word(64 * group, to).map_or(0, |word| word.load(Acquire))
+    }
+
+    /// The reading end of a ring that is ready.
+    pub(in crate::backend::shm) fn read_ring(&self, from: usize, to: usize) -> Result<Consumer> {
+        Consumer::new(&self.memory, self.ring_offset(from, to))
+    }
+
+    fn cells_offset(&self, rank: usize) -> usize {
+        cells_at(self.size) + rank * cells::STRIDE
+    }
+
+    /// Gets memory for a rank's own cells.
+    pub(in crate::backend::shm) fn open_cells(&self, rank: usize) -> Result<Pool> {
+        let offset = self.cells_offset(rank);
+        self.memory
+            .commit(offset, cells::STRIDE)
+            .map_err(|error| memory_error(&format!("cells of rank {rank}"), &error))?;
+        Pool::new(&self.memory, offset)
+    }
+
+    /// The cells of another rank, which has sent one of them.
+    pub(in crate::backend::shm) fn read_cells(&self, rank: usize) -> Result<Cells> {
+        Cells::new(&self.memory, self.cells_offset(rank))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_told_once() {
+        let one = Segment::create(3).expect("segment");
+        let fd = one.descriptor().expect("file").try_clone_to_owned().expect("dup");
+        let two = Segment::attach(fd, 3).expect("attach");
+        assert_eq!((two.changes(), two.state(1)), (0, State::Present));
+        one.mark(1, State::Left);
+        two.mark(1, State::Dead);
+        one.mark(2, State::Dead);
+        assert_eq!((two.changes(), two.state(1), one.state(2)), (2, State::Left, State::Dead));
+        one.set_probe(2, 77, 88);
+        assert_eq!(two.probe(2), (77, 88));
+    }
+
+    #[test]
+    fn rings_are_ready_when_opened_and_sizes_must_agree() {
+        let segment = Segment::create(70).expect("segment");
+        assert_eq!(segment.ready(0, 1), 0);
+        segment.open_ring(66, 0).expect("ring");
+        assert_eq!(
+            (segment.ready(0, 0), segment.ready(0, 1), segment.ready(66, 0)),
+            (0, 1 << 2, 0)
+        );
+        segment.read_ring(66, 0).expect("ring");
+        let fd = segment.descriptor().expect("file").try_clone_to_owned().expect("dup");
+        assert!(Segment::attach(fd, 69).is_err());
+    }
+}

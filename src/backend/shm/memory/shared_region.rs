@@ -1,0 +1,371 @@
+//! Memory of one rank that all ranks of the segment load and store: a range of its file of its own,
+//! which each of them maps. The pages are there before anybody learns of the range, and go with the
+//! last one that lets go of it; a rank that died has let go.
+//!
+//! Ranges are never used again, so an old key finds a hole. The header counts who has the part
+//! mapped ("lives"; whoever finds 0 there has come too late) and has a bit for each rank that has,
+//! for the one case where a count is not enough: when only dead ranks are left. Each bit is cleared
+//! before the count goes down, and whoever takes it down to the dead alone is the last: nobody
+//! looks at the header afterwards.
+
+use super::segment::{MOST_RANKS, Segment, State};
+use crate::backend::os_error::memory_error;
+use crate::backend::shm::transport;
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{self, PART_WORDS, PartKey};
+use crate::sys::memory::buf::Region;
+use crate::sys::memory::host_pages::page_size;
+use crate::sys::os::shm_segment::{Memory, Span};
+use crate::sys::sync::atomic_update::AtomicUpdate;
+use crate::sys::sync::clock;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// How many have it mapped; 0: nobody any more, or not yet.
+const LIVES_AT: usize = 0;
+const NONCE_AT: usize = 8;
+/// Bytes of data.
+const LEN_AT: usize = 16;
+/// A bit for each rank that has it mapped.
+const BITS_AT: usize = 128;
+const BIT_WORDS: usize = MOST_RANKS / 64;
+const WORDS_AT: usize = 512;
+const DATA_AT: usize = WORDS_AT + 8 * PART_WORDS;
+
+/// What makes parts: the segment, and who is asking.
+#[derive(Clone)]
+pub(in crate::backend::shm) struct Parts {
+    segment: Arc<Segment>,
+    rank: usize,
+    opener: u32,
+}
+
+/// A part as this process sees it.
+struct Part {
+    parts: Parts,
+    memory: Arc<Memory>,
+    span: Span,
+    key: PartKey,
+    len: usize,
+}
+
+fn span_of(memory: &Arc<Memory>) -> Result<Span> {
+    match memory.span(0, memory.len()) {
+        Some(span) => Ok(span),
+        None => fail!(DTL_ERROR_INTERNAL, "a part lies outside of its memory"),
+    }
+}
+
+/// Whole pages for a header and so many bytes.
+fn room(bytes: usize) -> Option<usize> {
+    bytes.checked_add(DATA_AT)?.checked_next_multiple_of(page_size())
+}
+
+impl Parts {
+    pub(in crate::backend::shm) fn new(segment: Segment, rank: usize, opener: u32) -> Self {
+        Parts { segment: Arc::new(segment), rank, opener }
+    }
+
+    /// The memory, for who does not want to wait for the engine's lock.
+    pub(in crate::backend::shm) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Whether no rank has left or died so far, as far as anybody has noticed.
+    #[inline]
+    pub(in crate::backend::shm) fn is_quiet(&self) -> bool {
+        self.segment.changes() == 0
+    }
+
+    /// Makes one of this rank.
+    pub(in crate::backend::shm) fn offer(&self, bytes: usize) -> Result<Box<dyn component::Part>> {
+        let place = room(bytes).and_then(|room| Some((self.segment.reserve_part(room)?, room)));
+        let Some((offset, room)) = place else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "{bytes} bytes of shared memory are more than a file can have"
+            );
+        };
+        let what = |error| memory_error(&format!("{bytes} bytes of shared memory"), &error);
+        let memory = self.segment.memory().extend(offset, room).map_err(what)?;
+        let key = [offset as u64, (clock::now_ns() << 12) ^ (offset as u64).rotate_left(32) | 1];
+        let span = span_of(&memory)?;
+        let begin =
+            [(NONCE_AT, key[1], Relaxed), (LEN_AT, bytes as u64, Relaxed), (LIVES_AT, 1, Release)];
+        for (at, content, order) in begin {
+            if let Some(word) = span.word(at) {
+                word.store(content, order);
+            }
+        }
+        Ok(self.part(memory, span, key, bytes))
+    }
+
+    /// Maps one that a rank has made.
+    pub(in crate::backend::shm) fn find(
+        &self,
+        rank: i32,
+        key: PartKey,
+    ) -> Result<Box<dyn component::Part>> {
+        let failed = |error| memory_error(&format!("mapping memory of rank {rank}"), &error);
+        let place = usize::try_from(key[0])
+            .ok()
+            .filter(|at| at % page_size() == 0 && *at >= self.segment.parts_at());
+        let header =
+            place.and_then(|at| Some((at, self.header(at).filter(|header| header.is_of(key[1]))?)));
+        let Some((offset, header)) = header else { return Err(gone(rank)) };
+        let len = usize::try_from(header.len).unwrap_or(usize::MAX);
+        let Some(room) = room(len) else { return Err(gone(rank)) };
+        let memory = self.segment.memory().range(offset, room).map_err(failed)?;
+        // The last one may let go of it this very moment: then it is a hole, for which there may be
+        // no memory.
+        memory.commit(0, page_size()).map_err(failed)?;
+        let span = span_of(&memory)?;
+        let enter = |lives: u64| if lives > 0 { lives.checked_add(1) } else { None };
+        let lives =
+            span.word(LIVES_AT).and_then(|word| word.checked_update(AcqRel, Acquire, enter).ok());
+        if lives.is_none() {
+            return Err(gone(rank));
+        }
+        Ok(self.part(memory, span, key, len))
+    }
+
+    /// One that is counted already.
+    fn part(
+        &self,
+        memory: Arc<Memory>,
+        span: Span,
+        key: PartKey,
+        len: usize,
+    ) -> Box<dyn component::Part> {
+        if let Some(word) = span.word(BITS_AT + self.rank / 64 * 8) {
+            word.fetch_or(1 << (self.rank % 64), Relaxed);
+        }
+        Box::new(Part { parts: self.clone(), memory, span, key, len })
+    }
+
+    /// The header at an offset, as it was a moment ago.
+    fn header(&self, offset: usize) -> Option<Header> {
+        let mut bytes = [0; 24];
+        self.segment.memory().peek(offset, &mut bytes).ok()?;
+        let mut words =
+            bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+        Some(Header { lives: words.next()?, nonce: words.next()?, len: words.next()? })
+    }
+}
+
+struct Header {
+    lives: u64,
+    nonce: u64,
+    len: u64,
+}
+
+impl Header {
+    fn is_of(&self, nonce: u64) -> bool {
+        self.lives > 0 && self.nonce == nonce
+    }
+}
+
+#[cold]
+fn gone(rank: i32) -> Error {
+    use crate::abi::status::DTL_ERROR_NOT_FOUND;
+    Error::new(
+        DTL_ERROR_NOT_FOUND,
+        format!(
+            "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+             is another job's"
+        ),
+    )
+}
+
+impl component::Part for Part {
+    fn region(&self) -> Region {
+        self.span.region().part(DATA_AT, self.len)
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        self.span.words(WORDS_AT, PART_WORDS).unwrap_or_default()
+    }
+
+    fn key(&self) -> PartKey {
+        self.key
+    }
+}
+
+impl Part {
+    /// Those of its users that have died.
+    fn dead(&self) -> u64 {
+        let is_dead = |rank: usize| self.parts.segment.state(rank) == State::Dead;
+        let of_word = |(index, word): (usize, &AtomicU64)| {
+            let bits = word.load(Acquire);
+            (0..64).filter(|bit| bits >> bit & 1 == 1 && is_dead(64 * index + bit)).count() as u64
+        };
+        self.span
+            .words(BITS_AT, BIT_WORDS)
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .map(of_word)
+            .sum()
+    }
+
+    /// Takes this process off the header; true: it was the last.
+    fn leave(&self) -> bool {
+        let rank = self.parts.rank;
+        if let Some(word) = self.span.word(BITS_AT + rank / 64 * 8) {
+            word.fetch_and(!(1 << (rank % 64)), Relaxed);
+        }
+        let dead = self.dead();
+        let Some(lives) = self.span.word(LIVES_AT) else { return false };
+        let left = lives.fetch_sub(1, AcqRel).wrapping_sub(1);
+        // Only the last of the living finds the dead alone; with others, the header is not looked
+        // at again.
+        left == 0 || (left == dead && lives.compare_exchange(left, 0, AcqRel, Relaxed).is_ok())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // A forked child's copy must not release its parent's part.
+        if transport::is_opener(self.parts.opener) && self.leave() {
+            self.memory.discard();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::status::*;
+    use std::os::unix::fs::MetadataExt;
+
+    /// Makes so many ranks of one segment, in this process, and a function that returns the
+    /// segment's memory.
+    fn ranks(count: usize) -> (Vec<Parts>, impl Fn() -> u64) {
+        let opener = transport::enter().expect("enter");
+        let first = Segment::create(count).expect("segment");
+        let file = first.descriptor().expect("file").try_clone_to_owned().expect("dup");
+        let all = (0..count)
+            .map(|rank| Parts::new(first.again().expect("again"), rank, opener))
+            .collect();
+        let file = std::fs::File::from(file);
+        (all, move || file.metadata().expect("metadata").blocks() * 512)
+    }
+
+    fn word(part: &dyn component::Part, index: usize) -> &AtomicU64 {
+        &part.words()[index]
+    }
+
+    #[test]
+    fn all_see_a_part_and_the_last_takes_it_along() {
+        let (ranks, held) = ranks(3);
+        let before = held();
+        let own = ranks[1].offer(10_000).expect("offer");
+        let there = held();
+        assert!(there >= before + 10_000, "its pages are there");
+        assert!(
+            own.words().len() == PART_WORDS
+                && own.words().iter().all(|word| word.load(Relaxed) == 0)
+        );
+        let others = [0, 2].map(|rank: usize| ranks[rank].find(1, own.key()).expect("find"));
+        own.region().fill(7);
+        word(&*own, PART_WORDS - 1).store(9, Release);
+        for other in &others {
+            assert_eq!(
+                (other.region().len(), word(&**other, PART_WORDS - 1).load(Acquire)),
+                (10_000, 9)
+            );
+            assert_ne!(other.region().addr(), own.region().addr());
+            // SAFETY: nobody writes it now.
+            assert!(unsafe { other.region().as_slice() }.iter().all(|byte| *byte == 7));
+            assert_eq!(other.region().addr().get() % 128, 0);
+        }
+        let key = own.key();
+        drop(own);
+        assert!(ranks[0].find(1, key).is_ok(), "others still have it");
+        assert_eq!(held(), there);
+        drop(others);
+        assert_eq!(held(), before, "its pages have gone");
+        assert_eq!(ranks[0].find(1, key).err().expect("gone").status(), DTL_ERROR_NOT_FOUND);
+        assert_eq!(held(), before, "who asks too late leaves nothing");
+    }
+
+    #[test]
+    fn parts_do_not_meet_and_may_be_empty() {
+        let (ranks, held) = ranks(2);
+        let before = held();
+        let parts: Vec<_> = [0, 1, 100_000].map(|len| ranks[0].offer(len).expect("offer")).into();
+        for (value, part) in (1..).zip(&parts) {
+            part.region().fill(value);
+            word(&**part, 0).store(u64::from(value), Relaxed);
+        }
+        for ((value, part), len) in (1..).zip(&parts).zip([0, 1, 100_000]) {
+            let found = ranks[1].find(0, part.key()).expect("find");
+            // SAFETY: nobody writes it now.
+            let bytes = unsafe { found.region().as_slice() };
+            assert!(bytes.len() == len && bytes.iter().all(|byte| *byte == value));
+            assert_eq!(word(&*found, 0).load(Relaxed), u64::from(value));
+        }
+        drop(parts);
+        assert_eq!(held(), before);
+    }
+
+    #[test]
+    fn what_is_no_key_finds_nothing() {
+        let (ranks, _) = ranks(2);
+        let part = ranks[0].offer(5000).expect("offer");
+        let [offset, nonce] = part.key();
+        let begin = ranks[0].segment.parts_at() as u64;
+        for key in [
+            [0, 0],
+            [0, nonce],
+            [offset, 0],
+            [offset, nonce + 2],
+            [offset + 8, nonce],
+            [offset + page_size() as u64, nonce],
+            [begin - page_size() as u64, 0],
+            [1 << 40, nonce],
+            [u64::MAX, u64::MAX],
+            [1 << 63, nonce],
+        ] {
+            assert_eq!(
+                ranks[1].find(0, key).err().expect("no key").status(),
+                DTL_ERROR_NOT_FOUND,
+                "{key:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_dead_do_not_keep_memory() {
+        let (ranks, held) = ranks(70);
+        let before = held();
+        // First one that found it, then its owner.
+        for (owner, finder) in [(0, 69), (68, 2)] {
+            let own = ranks[owner].offer(8).expect("offer");
+            let find = |rank: usize| ranks[rank].find(owner as i32, own.key()).expect("find");
+            let (one, other) = (find(1), find(finder));
+            let (stays, goes, dead) =
+                if owner == 0 { (own, other, finder) } else { (other, own, owner) };
+            // Its process ends, and with it the mapping, without a word.
+            std::mem::forget(goes);
+            ranks[1].segment.mark(dead, State::Dead);
+            drop(one);
+            assert!(held() > before, "somebody still uses it");
+            drop(stays);
+            assert_eq!(held(), before);
+        }
+    }
+
+    #[test]
+    fn too_much_is_a_status() {
+        let (ranks, held) = ranks(1);
+        let before = held();
+        for len in [usize::MAX, usize::MAX - DATA_AT, isize::MAX as usize, 1 << 60] {
+            let error = ranks[0].offer(len).err().expect("too much");
+            assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
+        }
+        assert_eq!(held(), before);
+        ranks[0].offer(1).expect("still possible");
+    }
+}

@@ -1,0 +1,142 @@
+//! The pieces that a receiver reads by itself in the sender's memory (process_vm_readv), from the
+//! message's end.
+//!
+//! Two copies through cells are faster than the kernel's one, but they need the sender. So a
+//! receiver takes pieces only while nothing comes from it: it computes, or waits its turn for a
+//! processor. What is taken has to be read before the sender may go on, so it is little at a time.
+
+use super::engine::{Answer, Engine, Operation, Receive, Taken};
+use super::pipeline::{PIECE, pieces_of};
+use crate::backend::shm::memory::segment::State;
+use crate::runtime::component::OpId;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
+
+/// Fruitless looks before a receiver looks at the clock: a sender that is there needs less for a
+/// piece.
+const LOOKS: u32 = 32;
+/// Time without a record of the sender's before a receiver takes pieces. With more ranks than
+/// processors one look may last that long, as the processor is offered to others in between.
+const PATIENCE_NS: u64 = 20_000;
+/// Bytes taken at a time: the sender, if it comes back, waits no longer than for these.
+const STEP: usize = 256 << 10;
+/// Such steps in one round.
+const STEPS: usize = 2;
+
+/// What came of a look.
+enum Looked {
+    /// Nothing to do now.
+    Waits,
+    Read,
+    /// This receive reads no more.
+    Over,
+}
+
+impl Engine {
+    pub(in crate::backend::shm) fn help_on(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..self.helping.len().min(STEPS) {
+            let Some(id) = self.helping.pop_front() else { break };
+            let looked = self.help(id);
+            moved |= !matches!(looked, Looked::Waits);
+            if !matches!(looked, Looked::Over) {
+                self.helping.push_back(id);
+            }
+        }
+        moved
+    }
+
+    fn help(&mut self, id: OpId) -> Looked {
+        let Some(Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        else {
+            return Looked::Over;
+        };
+        if taken.answer != Answer::None {
+            // Not yet cleared, or complete.
+            return Looked::Waits;
+        }
+        let consumer = self.peers.link(taken.source).and_then(|link| link.consumer.as_ref());
+        let Some(consumer) = consumer else { return Looked::Over };
+        if taken.help.first == taken.help.from {
+            if taken.help.seen != consumer.count() {
+                (taken.help.seen, taken.help.quiet) = (consumer.count(), 0);
+                return Looked::Waits;
+            }
+            taken.help.quiet = taken.help.quiet.saturating_add(1);
+            if taken.help.quiet < LOOKS {
+                return Looked::Waits;
+            }
+            let now = now_ns();
+            if taken.help.quiet == LOOKS {
+                taken.help.since_ns = now;
+            }
+            if now.saturating_sub(taken.help.since_ns) < PATIENCE_NS {
+                return Looked::Waits;
+            }
+            let most = pieces_of(STEP);
+            let Some(pieces) = consumer.offers.take_pieces(taken.offer.claim, most) else {
+                // The last ones are the sender's.
+                taken.help.quiet = 0;
+                return Looked::Waits;
+            };
+            taken.help.first = pieces.start as usize * PIECE;
+            taken.help.next = taken.help.first;
+        }
+        let into = *into;
+        self.read_on(id, into)
+    }
+
+    /// Reads what was taken.
+    fn read_on(&mut self, id: OpId, into: Region) -> Looked {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        else {
+            return Looked::Over;
+        };
+        let Some(peer) = self.peers.get_mut(taken.source) else { return Looked::Over };
+        let help = &mut taken.help;
+        let piece = into.part(help.next, help.from - help.next);
+        match peer.read(taken.offer.address.wrapping_add(help.next as u64), piece) {
+            // The sender's process has ended; the next round settles that.
+            Ok(0) => {
+                self.segment.mark(taken.source, State::Dead);
+                return Looked::Waits;
+            }
+            Ok(count) => help.next += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Looked::Waits,
+            Err(error) => {
+                peer.readable &= error.raw_os_error() != Some(libc::EPERM);
+                self.return_pieces(id);
+                return Looked::Over;
+            }
+        }
+        if help.next < help.from {
+            return Looked::Read;
+        }
+        help.from = help.first;
+        if taken.is_complete() {
+            self.end_pieces(id);
+        }
+        Looked::Read
+    }
+
+    /// Not possible after all (or not from that memory): what was taken is the sender's again.
+    fn return_pieces(&mut self, id: OpId) {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        let Taken { source, offer, help, .. } = *taken;
+        let count = pieces_of(help.from - help.first);
+        let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
+        consumer.inspect(|consumer| {
+            consumer.offers.return_pieces(offer.claim, count);
+        });
+        taken.help.first = help.from;
+        // The sender may have nothing left to do: Clear is sent again.
+        taken.answer = Answer::Clear;
+        self.queue_answer(source, id);
+    }
+}

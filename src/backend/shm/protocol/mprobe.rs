@@ -1,0 +1,158 @@
+//! Looking at a message before it is received, and taking it out for one receive to come.
+//!
+//! The sender can withdraw an offered message until its receive starts; the receive then ends with
+//! CANCELED. So a sender's time limit holds whatever the receiver does with the message.
+
+use super::engine::{Arrival, Engine, Operation, Receive, done};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::backend::op_table::Operations;
+use crate::backend::shm::memory::segment::State;
+use crate::error::{Result, fail};
+use crate::runtime::component::{Done, Matched, OpId, Selector};
+use crate::sys::memory::buf::Region;
+
+impl Engine {
+    /// The message that a receive would take now. Offers that their senders have withdrawn go.
+    pub(in crate::backend::shm) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {
+        if select.source != DTL_ANY_SOURCE {
+            self.rank_of(select.source)?;
+        }
+        loop {
+            let Some(message) = self.matcher.peek(&select) else { return self.nothing(select) };
+            let source = usize::try_from(message.source).unwrap_or(0);
+            let size = match &message.what {
+                Arrival::Copied(copy) => copy.region().len() as u64,
+                Arrival::Own(send) => self.size_of(*send),
+                Arrival::Offered(offer, _) => {
+                    let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
+                    if !consumer.is_some_and(|consumer| consumer.offers.is_open(offer.claim)) {
+                        self.drop_withdrawn(&select);
+                        continue;
+                    }
+                    offer.size
+                }
+            };
+            return Ok(Some(done(source, DTL_SUCCESS, message.word, size)));
+        }
+    }
+
+    fn size_of(&self, send: OpId) -> u64 {
+        match self.operations.get(send) {
+            Some(Operation::Send(send)) => send.data.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// Drops the message that a receive would take; its claim word becomes the sender's again.
+    fn drop_withdrawn(&mut self, select: &Selector) {
+        if let Some(message) = self.matcher.take_unexpected(select) {
+            self.claim(&message);
+        }
+    }
+
+    /// Drops all of a source's messages that it has withdrawn: it needs the claim words.
+    pub(in crate::backend::shm) fn drop_all_withdrawn(&mut self, source: usize) {
+        let Some(consumer) = self.peers.link(source).and_then(|link| link.consumer.as_ref()) else {
+            return;
+        };
+        let Ok(from) = i32::try_from(source) else { return };
+        self.matcher.retain_unexpected(from, |what| match what {
+            Arrival::Offered(offer, _) => !consumer.offers.release_withdrawn(offer.claim),
+            _ => true,
+        });
+        withdraw_probed(&mut self.operations, from, |what| match what {
+            Arrival::Offered(offer, _) => consumer.offers.release_withdrawn(offer.claim),
+            _ => false,
+        });
+    }
+
+    /// Removes a message of this rank to itself whose receive has not started.
+    pub(in crate::backend::shm) fn withdraw_own(&mut self, id: OpId) -> bool {
+        let own = self.own();
+        let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
+        let matcher = &mut self.matcher;
+        matcher.remove_unexpected(own, is).is_some()
+            || withdraw_probed(&mut self.operations, own, is)
+    }
+
+    fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
+        match self.gone(select.source) {
+            Some(rank) => fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "no message is there and none can come: rank {rank} has died or left"
+            ),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes the message that a receive would take now.
+    pub(in crate::backend::shm) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
+        let Some(done) = self.probe(select)? else { return Ok(None) };
+        // The slot is allocated first, so that no message is lost if there is no memory.
+        let message = self.operations.add(Operation::Done(done))?;
+        if let (Some(taken), Some(place)) =
+            (self.matcher.take_unexpected(&select), self.operations.get_mut(message))
+        {
+            *place = Operation::Taken(taken);
+        }
+        Ok(Some(Matched { message, done }))
+    }
+
+    /// Starts the receive of a taken message, under the message's id.
+    pub(in crate::backend::shm) fn receive_matched(
+        &mut self,
+        message: OpId,
+        into: Region,
+    ) -> Result<OpId> {
+        let place = self.operations.get_mut(message);
+        let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
+            return fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "message {:#x} was received or never taken",
+                message.0
+            );
+        };
+        let taken = std::mem::replace(
+            place,
+            Operation::Receive(Receive { into, source: DTL_ANY_SOURCE, taken: None }),
+        );
+        let taken = match taken {
+            Operation::Taken(taken) => taken,
+            Operation::Withdrawn(outcome) => {
+                self.finish(message, outcome);
+                return Ok(message);
+            }
+            _ => return Ok(message),
+        };
+        let source = usize::try_from(taken.source).unwrap_or(0);
+        let is_gone = self.peers.get(source).is_none_or(|peer| peer.state != State::Present);
+        if is_gone && matches!(taken.what, Arrival::Offered(..)) {
+            self.finish_failed(message, source);
+        } else if !self.claim(&taken) {
+            self.finish(message, done(source, DTL_ERROR_CANCELED, taken.word, 0));
+        } else {
+            self.give(message, taken);
+        }
+        Ok(message)
+    }
+}
+
+/// Marks the probed messages of a source that `is_withdrawn` selects. Returns whether there was
+/// one.
+fn withdraw_probed(
+    operations: &mut Operations<Operation>,
+    from: i32,
+    is_withdrawn: impl Fn(&Arrival) -> bool,
+) -> bool {
+    let mut found = false;
+    for (_, operation) in operations.iter_mut() {
+        let Operation::Taken(taken) = operation else { continue };
+        if taken.source == from && is_withdrawn(&taken.what) {
+            let source = usize::try_from(from).unwrap_or(0);
+            *operation = Operation::Withdrawn(done(source, DTL_ERROR_CANCELED, taken.word, 0));
+            found = true;
+        }
+    }
+    found
+}

@@ -1,0 +1,360 @@
+//! The protocol's receiving side: records that come out of rings.
+
+use super::engine::{
+    Answer, Arrival, Engine, Offer, Operation, Receive, Send, SendStage, done, fitting,
+};
+use super::pipeline::{LONG, PIECE, pieces_of};
+use crate::abi::status::DTL_ERROR_COMMUNICATION;
+use crate::backend::shm::memory::cells::Cells;
+use crate::backend::shm::memory::ring::{Kind, Record};
+use crate::backend::shm::memory::segment::State;
+use crate::error::is_status;
+use crate::runtime::component::OpId;
+use crate::runtime::log::warning;
+use crate::sys::memory::buf::{Region, Scratch};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Logs, once, why nothing more arrives: messages wait in their ring until there is memory for
+/// them.
+fn warn_of_memory(source: usize) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        warning!(
+            "no memory to keep a message of rank {source} that nobody has asked for yet: it and \
+             all later ones \
+             wait; post their receives earlier, or give the process more memory"
+        );
+    }
+}
+
+/// Pieces of a message that come unrequested.
+pub(in crate::backend::shm) struct Long {
+    into: Into,
+    word: u64,
+    /// Bytes that have come, and that will.
+    have: usize,
+    size: usize,
+}
+
+enum Into {
+    /// A whole message for this receive.
+    Posted(OpId),
+    /// The first pieces of an offer that this receive has taken.
+    Taken(OpId),
+    /// Memory, as nobody wanted them when they began: a whole message, or the first pieces of an
+    /// offer.
+    Kept(Scratch, Option<Offer>),
+}
+
+impl Engine {
+    /// Reads up to `most` records from a rank; gives how many. What cannot be kept for want of
+    /// memory stays in the ring.
+    pub(in crate::backend::shm) fn read_ring(&mut self, source: usize, most: usize) -> usize {
+        let mut count = 0;
+        while count < most {
+            let Some(consumer) =
+                self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
+            else {
+                break;
+            };
+            match consumer.peek() {
+                Ok(Some(record)) => {
+                    if !self.accept(source, &record) {
+                        break;
+                    }
+                    if let Some(consumer) =
+                        self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
+                    {
+                        consumer.pop(&record);
+                    }
+                    count += 1;
+                }
+                Ok(None) => break,
+                Err(()) => {
+                    // No record of ours: whoever writes there is not to be trusted any more.
+                    self.segment.mark(source, State::Dead);
+                    break;
+                }
+            }
+        }
+        if let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
+        {
+            consumer.tell();
+        }
+        count
+    }
+
+    fn accept(&mut self, source: usize, record: &Record) -> bool {
+        match record.kind {
+            Kind::Eager => return self.accept_eager(source, record),
+            Kind::Offer => return self.accept_offer(source, record),
+            Kind::Clear => self.accept_clear(source, record),
+            Kind::Data => self.accept_piece(source, OpId(record.key), record.payload),
+            Kind::Cell => self.accept_cell(source, record),
+            Kind::Long => return self.accept_long(source, record),
+            Kind::More => self.accept_more(source, record),
+            Kind::Finish => self.accept_finish(source, record),
+            Kind::Sweep => self.drop_all_withdrawn(source),
+            Kind::Broken => self.accept_broken(source, record),
+        }
+        true
+    }
+
+    fn accept_eager(&mut self, source: usize, record: &Record) -> bool {
+        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        if let Some(id) = self.matcher.take_posted(from, record.key) {
+            self.deliver(id, source, record.key, record.payload);
+            return true;
+        }
+        let Some(copy) = Scratch::copy_of(record.payload) else {
+            warn_of_memory(source);
+            return false;
+        };
+        self.matcher.arrive(from, record.key, Arrival::Copied(copy));
+        true
+    }
+
+    fn accept_offer(&mut self, source: usize, record: &Record) -> bool {
+        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let [size, send, address, early] = record.words;
+        let early = u32::try_from(early).unwrap_or(0).min(pieces_of(LONG));
+        let offer = Offer { size, send, address, early, claim: record.claim };
+        let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * PIECE);
+        let into = if self.matcher.is_wanted(from, record.key) {
+            let id =
+                self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
+            // Withdrawn: the pieces that follow are nobody's.
+            let Some(id) = id.flatten() else { return true };
+            self.begin(id, source, record.key, offer, None);
+            Into::Taken(id)
+        } else if early == 0 {
+            self.matcher.arrive(from, record.key, Arrival::Offered(offer, None));
+            return true;
+        } else {
+            let Some(memory) = Scratch::unwritten(size) else {
+                warn_of_memory(source);
+                return false;
+            };
+            Into::Kept(memory, Some(offer))
+        };
+        if let Some(link) = self.peers.link_mut(source).filter(|_| early > 0) {
+            link.long = Some(Long { into, word: record.key, have: 0, size });
+        }
+        true
+    }
+
+    fn accept_clear(&mut self, source: usize, record: &Record) {
+        let id = OpId(record.key);
+        let Some(Operation::Send(send)) = self.operations.get_mut(id) else { return };
+        let (SendStage::Offered { claim } | SendStage::Meeting { claim }) = send.stage else {
+            return;
+        };
+        let [receiver, end, ..] = record.words;
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        if send.dest != source || end > send.data.len() {
+            return;
+        }
+        send.stage = SendStage::Streaming { claim, receiver, end };
+        if let Some(link) = self.peers.link_mut(source) {
+            link.streams.push_back(id);
+        }
+        self.list(source);
+    }
+
+    fn accept_cell(&mut self, source: usize, record: &Record) {
+        let Some(bytes) = self.cell_of(source, record) else { return };
+        self.accept_piece(source, OpId(record.key), bytes);
+        self.free_cell(source, record);
+    }
+
+    fn accept_long(&mut self, source: usize, record: &Record) -> bool {
+        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let [.., size] = record.words;
+        let size = usize::try_from(size).unwrap_or(0).min(LONG);
+        let into = match self.matcher.take_posted(from, record.key) {
+            Some(id) => Into::Posted(id),
+            None => match Scratch::unwritten(size) {
+                Some(memory) => Into::Kept(memory, None),
+                None => {
+                    warn_of_memory(source);
+                    return false;
+                }
+            },
+        };
+        if let Some(link) = self.peers.link_mut(source) {
+            link.long = Some(Long { into, word: record.key, have: 0, size });
+        }
+        self.accept_more(source, record);
+        true
+    }
+
+    fn accept_more(&mut self, source: usize, record: &Record) {
+        let Some(bytes) = self.cell_of(source, record) else { return };
+        let long = self.peers.link_mut(source).and_then(|link| link.long.as_mut());
+        if let Some(long) = long {
+            let at = long.have;
+            long.have += bytes.len();
+            let is_last = long.have >= long.size;
+            match &long.into {
+                Into::Kept(memory, _) => memory.region().part(at, bytes.len()).copy_across(bytes),
+                Into::Taken(id) => {
+                    let id = *id;
+                    self.accept_piece(source, id, bytes);
+                }
+                Into::Posted(id) => {
+                    if let Some(Operation::Receive(receive)) = self.operations.get(*id) {
+                        receive.into.part(at, bytes.len()).copy_across(bytes);
+                    }
+                }
+            }
+            if is_last {
+                self.end_long(source);
+            }
+        }
+        self.free_cell(source, record);
+    }
+
+    /// All of it has come.
+    fn end_long(&mut self, source: usize) {
+        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let long = self.peers.link_mut(source).and_then(|link| link.long.take());
+        let Some(Long { into, word, size, .. }) = long else { return };
+        match into {
+            Into::Taken(_) => {}
+            Into::Posted(id) => {
+                if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
+                    self.finish(id, done(source, fitting(size as u64, into), word, size as u64));
+                }
+            }
+            // By now somebody may want it.
+            Into::Kept(memory, None) => match self.matcher.take_posted(from, word) {
+                Some(id) => self.deliver(id, source, word, memory.region()),
+                None => self.matcher.arrive(from, word, Arrival::Copied(memory)),
+            },
+            Into::Kept(memory, Some(offer)) => {
+                if !self.matcher.is_wanted(from, word) {
+                    self.matcher.arrive(from, word, Arrival::Offered(offer, Some(memory)));
+                } else if self.claim_offer(source, offer) {
+                    if let Some(id) = self.matcher.take_posted(from, word) {
+                        self.begin(id, source, word, offer, Some(memory));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The receive of a message whose sender is gone before its last piece.
+    pub(in crate::backend::shm) fn forsaken(&mut self, source: usize) -> Option<OpId> {
+        match self.peers.link_mut(source)?.long.take()?.into {
+            Into::Posted(id) => Some(id),
+            // Those that have taken an offer end like all others.
+            Into::Taken(_) | Into::Kept(..) => None,
+        }
+    }
+
+    /// The bytes in the cell that a record refers to.
+    fn cell_of(&mut self, source: usize, record: &Record) -> Option<Region> {
+        let [cell, _, len, _] = record.words;
+        self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
+    }
+
+    fn free_cell(&mut self, source: usize, record: &Record) {
+        let [cell, number, ..] = record.words;
+        if let (Some(cells), Ok(cell)) = (self.cells_of(source), u16::try_from(cell)) {
+            cells.free(cell, number);
+        }
+    }
+
+    fn cells_of(&mut self, source: usize) -> Option<&Cells> {
+        let link = self.peers.link_mut(source)?;
+        if link.cells.is_none() {
+            link.cells = self.segment.read_cells(source).ok();
+        }
+        link.cells.as_ref()
+    }
+
+    /// The next piece of an offer that a receive has taken.
+    pub(in crate::backend::shm) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
+        let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
+            return;
+        };
+        if taken.is_complete() {
+            // More than fits.
+            return;
+        }
+        let room = taken.help.first.saturating_sub(taken.have);
+        receive.into.part(taken.have, room).copy_across(bytes);
+        taken.have += bytes.len().min(room);
+        if taken.is_complete() {
+            self.end_pieces(id);
+        }
+    }
+
+    /// The sender cannot send the rest.
+    fn accept_broken(&mut self, source: usize, record: &Record) {
+        let (id, [status, ..]) = (OpId(record.key), record.words);
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        else {
+            return;
+        };
+        if taken.source == source {
+            let (word, size) = (taken.word, taken.offer.size);
+            let status = i32::try_from(status).ok().filter(|status| is_status(*status));
+            self.finish(id, done(source, status.unwrap_or(DTL_ERROR_COMMUNICATION), word, size));
+        }
+    }
+
+    /// Bytes of a receive that is not over which are there, from the front.
+    pub(in crate::backend::shm) fn arrived(&self, id: OpId) -> usize {
+        match self.operations.get(id) {
+            Some(Operation::Receive(Receive { taken: Some(taken), .. })) => taken.have,
+            _ => 0,
+        }
+    }
+
+    fn accept_finish(&mut self, source: usize, record: &Record) {
+        let id = OpId(record.key);
+        let Some(&Operation::Send(Send { dest, stage, .. })) = self.operations.get(id) else {
+            return;
+        };
+        match stage {
+            SendStage::Offered { claim }
+            | SendStage::Streaming { claim, .. }
+            | SendStage::Meeting { claim }
+                if dest == source =>
+            {
+                self.finish_send(id, claim);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends a receive that has all its pieces. If it has read some by itself, or all came
+    /// unrequested, the sender waits for a Finish.
+    pub(in crate::backend::shm) fn end_pieces(&mut self, id: OpId) {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        if taken.help.from == taken.want && !taken.is_early() {
+            self.finish_receive(id);
+        } else {
+            taken.answer = Answer::Finish;
+            let source = taken.source;
+            self.queue_answer(source, id);
+        }
+    }
+
+    /// Ends a receive that has all its bytes.
+    pub(in crate::backend::shm) fn finish_receive(&mut self, id: OpId) {
+        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
+            self.operations.get(id)
+        else {
+            return;
+        };
+        let size = taken.offer.size;
+        self.finish(id, done(taken.source, fitting(size, into), taken.word, size));
+    }
+}

@@ -1,0 +1,173 @@
+//! The protocol's sending side: what is queued for each rank goes into its ring as there is room.
+//! `pipeline` has the pieces of large messages.
+
+use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
+use super::pipeline::LONG;
+use crate::abi::status::DTL_SUCCESS;
+use crate::backend::shm::memory::ring::{FRAGMENT, Kind, Payload};
+use crate::runtime::component::{OpId, SendMode};
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::clock::now_ns;
+
+impl Engine {
+    pub(in crate::backend::shm) fn write_on(&mut self) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while let Some(&dest) = self.outbound.get(index) {
+            moved |= self.write_to(dest);
+            match self.peers.link_mut(dest) {
+                Some(link) if link.has_work() => index += 1,
+                Some(link) => {
+                    link.is_listed = false;
+                    self.outbound.swap_remove(index);
+                }
+                None => index += 1,
+            }
+        }
+        moved
+    }
+
+    /// Writes to one rank until nothing is left or its ring is full: answers first (they free
+    /// others' buffers), then new messages, then pieces of large ones.
+    fn write_to(&mut self, dest: usize) -> bool {
+        let mut moved = false;
+        while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
+            if !self.answer(dest, id) {
+                return moved;
+            }
+            moved = true;
+            self.peers.link_mut(dest).map(|link| link.answers.pop_front());
+        }
+        while let Some(id) = self.peers.link(dest).and_then(|link| link.starts.front().copied()) {
+            if !self.start(dest, id) {
+                break;
+            }
+            moved = true;
+            self.peers.link_mut(dest).map(|link| link.starts.pop_front());
+        }
+        moved | self.stream_to(dest)
+    }
+
+    pub(in crate::backend::shm) fn push(
+        &mut self,
+        dest: usize,
+        kind: Kind,
+        claim: u16,
+        key: u64,
+        payload: Payload,
+    ) -> bool {
+        let rank = self.rank;
+        let Some(link) = self.peers.link_mut(dest) else { return false };
+        if link.producer.is_none() {
+            // For an answer: the memory is there, the sender of the message has seen to it.
+            link.producer = self.segment.open_ring(rank, dest).ok();
+        }
+        link.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
+    }
+
+    /// Sends a receive's answer; false if there is no room.
+    fn answer(&mut self, dest: usize, id: OpId) -> bool {
+        let Some(&Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
+        else {
+            return true;
+        };
+        let (kind, words) = match taken.answer {
+            Answer::Clear => (Kind::Clear, [id.0, taken.want as u64, 0, 0]),
+            Answer::Finish => (Kind::Finish, [0; 4]),
+            Answer::None => return true,
+        };
+        if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
+            return false;
+        }
+        if taken.answer == Answer::Finish {
+            self.finish_receive(id);
+        } else if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        {
+            taken.answer = Answer::None;
+        }
+        true
+    }
+
+    /// Starts a send; false if there is no room.
+    pub(in crate::backend::shm) fn start(&mut self, dest: usize, id: OpId) -> bool {
+        let Some(&Operation::Send(Send { word, data, mode, ref filling, .. })) =
+            self.operations.get(id)
+        else {
+            return true;
+        };
+        if filling.is_some() {
+            return self.offer(dest, id, word, data, false);
+        }
+        if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
+            let started = self.push(dest, Kind::Eager, 0, word, Payload::Bytes(data));
+            if started {
+                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            }
+            return started;
+        }
+        if data.len() <= LONG && mode != SendMode::Synchronous && self.send_long(dest, word, data) {
+            self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            return true;
+        }
+        self.offer(dest, id, word, data, true)
+    }
+
+    /// `is_there`: all bytes are, so that the first ones go at once and the receiver may read them.
+    fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
+        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
+        let claim = producer.and_then(|producer| producer.offers.open());
+        let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
+        let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
+        let (cells, count) = self.cells_for_first(dest, if is_there { data.len() } else { 0 });
+        let words = [data.len() as u64, id.0, address, count as u64];
+        let started = self.push(dest, Kind::Offer, claim, word, Payload::Words(words));
+        if !started {
+            // There was no room for one record, so no cells were taken.
+            if let Some(producer) =
+                self.peers.link_mut(dest).and_then(|link| link.producer.as_mut())
+            {
+                producer.offers.close(claim);
+            }
+            return false;
+        }
+        if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+            send.stage = SendStage::Offered { claim };
+        }
+        self.send_first(dest, Kind::More, word, data, cells.into_iter().take(count));
+        true
+    }
+
+    /// Finds a claim when all that have memory are in use; `None`: not now. On request the receiver
+    /// gives back those of withdrawn offers; without any, more are given memory.
+    #[cold]
+    fn more_claims(&mut self, dest: usize) -> Option<u16> {
+        let (own, now) = (self.rank, now_ns());
+        let offers = &self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        let (should_ask, can_grow) = (offers.should_ask(), offers.can_grow(now));
+        if should_ask && !self.push(dest, Kind::Sweep, 0, 0, Payload::Words([0; 4])) {
+            return None;
+        }
+        let is_grown = can_grow && self.segment.commit_claims(own, dest).is_ok();
+        let offers = &mut self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        if should_ask {
+            offers.asked();
+        }
+        if is_grown {
+            offers.grow();
+        } else if can_grow {
+            offers.refused(now);
+        }
+        offers.open()
+    }
+
+    pub(in crate::backend::shm) fn finish_send(&mut self, id: OpId, claim: u16) {
+        let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else {
+            return;
+        };
+        if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
+            producer.offers.close(claim);
+        }
+        self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+    }
+}

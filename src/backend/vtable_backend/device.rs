@@ -1,0 +1,106 @@
+//! A C device table as [`Device`].
+
+use super::{Owner, call, required};
+use crate::abi::backend::vtable::dtl_device_vtable_t;
+use crate::abi::devices::device::dtl_device_info_t;
+use crate::error::{Error, Result};
+use crate::runtime::component::Device;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+type Get = unsafe extern "C" fn(*mut std::ffi::c_void, *mut i32) -> i32;
+type Set = unsafe extern "C" fn(*mut std::ffi::c_void, i32) -> i32;
+
+pub(super) struct NativeDevice {
+    owner: Arc<Owner>,
+    table: dtl_device_vtable_t,
+    count: Get,
+    get: Get,
+    set: Set,
+    /// What `count` wrote last; 0 before the first call.
+    known: AtomicI32,
+}
+
+impl NativeDevice {
+    pub(super) fn new(owner: Arc<Owner>, table: &dtl_device_vtable_t) -> Result<Self> {
+        Ok(NativeDevice {
+            owner,
+            table: *table,
+            known: AtomicI32::new(0),
+            count: required!(table, "device", count),
+            get: required!(table, "device", get),
+            set: required!(table, "device", set),
+        })
+    }
+}
+
+impl NativeDevice {
+    #[cold]
+    fn not_device(&self, device: i32) -> Error {
+        let count = self.known.load(Ordering::Relaxed);
+        let text = format!(
+            "wrote device {device}, and device.count {count}: use a number below it, from 0"
+        );
+        self.owner.invalid("device.get", &text)
+    }
+}
+
+impl Device for NativeDevice {
+    fn count(&self) -> Result<i32> {
+        let mut count = 0;
+        call!(self.owner, "device.count", self.count, &raw mut count)?;
+        if count < 0 {
+            return Err(self
+                .owner
+                .invalid("device.count", &format!("wrote {count}: use a number from 0")));
+        }
+        // Only a bound to compare with, which `get` reads anew before it fails.
+        self.known.store(count, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn set(&self, device: i32) -> Result<()> {
+        call!(self.owner, "device.set", self.set, device)
+    }
+
+    fn get(&self) -> Result<i32> {
+        let mut device = 0;
+        call!(self.owner, "device.get", self.get, &raw mut device)?;
+        let is_known = (0..self.known.load(Ordering::Relaxed)).contains(&device);
+        if !is_known && !(0..self.count()?).contains(&device) {
+            return Err(self.not_device(device));
+        }
+        Ok(device)
+    }
+
+    fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+        let slot = self.table.info?;
+        out.struct_size = size_of::<dtl_device_info_t>() as u32;
+        let answer = call!(self.owner, "device.info", slot, device, &raw mut *out);
+        // Whatever the slot wrote, the texts end inside their fields.
+        if let (Some(name), Some(pci)) = (out.name.last_mut(), out.pci.last_mut()) {
+            (*name, *pci) = (0, 0);
+        }
+        Some(answer)
+    }
+
+    fn memory_info(&self, device: i32) -> Option<Result<(u64, u64)>> {
+        let slot = self.table.memory_info?;
+        let (mut free, mut total) = (0, 0);
+        let answer =
+            call!(self.owner, "device.memory_info", slot, device, &raw mut free, &raw mut total);
+        Some(answer.map(|()| (free, total)))
+    }
+
+    fn synchronize(&self, device: i32) -> Option<Result<()>> {
+        let slot = self.table.synchronize?;
+        Some(call!(self.owner, "device.synchronize", slot, device))
+    }
+
+    fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
+        let slot = self.table.dlpack?;
+        let (mut kind, mut id) = (0, 0);
+        let answer = call!(self.owner, "device.dlpack", slot, device, &raw mut kind, &raw mut id);
+        Some(answer.map(|()| (kind, id)))
+    }
+}

@@ -1,0 +1,75 @@
+//! The functions of an environment that C described as [`Calls`].
+
+use super::{begin, foreign_error};
+use crate::abi::backend::environment::*;
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::Result;
+use crate::runtime::environment::Calls;
+use crate::sys::memory::buf::Addr;
+use std::ffi::{CStr, c_char};
+
+struct NativeCalls {
+    probe: dtl_environment_probe_fn_t,
+    init: dtl_environment_init_fn_t,
+    finalize: dtl_environment_finalize_fn_t,
+    user: Addr,
+}
+
+/// The functions of a description.
+#[must_use]
+pub fn environment_calls(desc: &dtl_environment_desc_t) -> Box<dyn Calls> {
+    let &dtl_environment_desc_t { probe, init, finalize, user, .. } = desc;
+    Box::new(NativeCalls { probe, init, finalize, user: Addr::new(user) })
+}
+
+impl Calls for NativeCalls {
+    fn probe(&self) -> Result<()> {
+        let Some(probe) = self.probe else { return Ok(()) };
+        let mut why: [c_char; 512] = [0; 512];
+        let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the function does
+        let before = begin();
+        // SAFETY: the author of the environment promised the header's contract for it; the buffer
+        // has the size that is passed.
+        let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr(), room) };
+        if status == DTL_SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: the array ends in a NUL beyond the size that was passed to the function.
+        let why = unsafe { CStr::from_ptr(why.as_ptr()) };
+        if !why.is_empty() {
+            super::set_error_text(&why.to_string_lossy())?;
+        }
+        Err(foreign_error("its probe", status, before))
+    }
+
+    fn init(&self, state: Addr) -> Result<()> {
+        let Some(init) = self.init else { return Ok(()) };
+        let before = begin();
+        // SAFETY: the author of the environment promised the header's contract for it; `state` is
+        // the block, of the requested size.
+        match unsafe { init(self.user.ptr(), state.ptr()) } {
+            DTL_SUCCESS => Ok(()),
+            status => Err(foreign_error("its init", status, before)),
+        }
+    }
+
+    fn finalize(&self, state: Addr) -> Result<()> {
+        let Some(finalize) = self.finalize else { return Ok(()) };
+        let before = begin();
+        // SAFETY: the author of the environment promised the header's contract for it; `state` is
+        // the block, of the requested size.
+        match unsafe { finalize(self.user.ptr(), state.ptr()) } {
+            DTL_SUCCESS => Ok(()),
+            status => Err(foreign_error("its finalize", status, before)),
+        }
+    }
+
+    fn identity(&self) -> [usize; 4] {
+        [
+            self.probe.map_or(0, |function| function as usize),
+            self.init.map_or(0, |function| function as usize),
+            self.finalize.map_or(0, |function| function as usize),
+            self.user.get(),
+        ]
+    }
+}

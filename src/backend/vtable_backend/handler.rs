@@ -1,0 +1,96 @@
+//! A program's functions of a dispatcher's handler as [`Handler`].
+
+use super::foreign_error;
+use crate::abi::devices::dispatch::{
+    dtl_dispatch_destroy_fn_t, dtl_dispatch_fn_t, dtl_dispatch_predicate_fn_t,
+};
+use crate::abi::handle::dtl_event_t;
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::{Result, fail};
+use crate::last_error::Mark;
+use crate::runtime::dispatch::{Handler, Query};
+use crate::runtime::exec::event::Event;
+use crate::runtime::exec::handles;
+use crate::sys::memory::buf::Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The functions, and the data that go with the last of them.
+pub struct NativeHandler {
+    name: String,
+    predicate: dtl_dispatch_predicate_fn_t,
+    invoke: dtl_dispatch_fn_t,
+    destroy: dtl_dispatch_destroy_fn_t,
+    user: Addr,
+    /// The data stay the caller's.
+    is_disowned: AtomicBool,
+}
+
+impl NativeHandler {
+    /// Each function gets `user`.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        predicate: dtl_dispatch_predicate_fn_t,
+        invoke: dtl_dispatch_fn_t,
+        destroy: dtl_dispatch_destroy_fn_t,
+        user: Addr,
+    ) -> Self {
+        let is_disowned = AtomicBool::new(false);
+        NativeHandler { name: name.to_owned(), predicate, invoke, destroy, user, is_disowned }
+    }
+}
+
+impl Handler for NativeHandler {
+    fn accepts(&self, query: &Query) -> Result<bool> {
+        let Some(predicate) = self.predicate else { return Ok(true) };
+        let before = Mark::now();
+        // SAFETY: who registered it gave this function for exactly these arguments; the query lives
+        // through the call.
+        let answer = unsafe { predicate(query, self.user.ptr()) };
+        if answer < 0 {
+            return Err(foreign_error(
+                &format!("the predicate of handler \"{}\"", self.name),
+                answer.saturating_neg(),
+                before,
+            ));
+        }
+        Ok(answer > 0)
+    }
+
+    fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()> {
+        let Some(invoke) = self.invoke else {
+            return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
+        };
+        let mut event = event;
+        let place = event.as_deref_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let before = Mark::now();
+        // SAFETY: as in `accepts`; the event is null or a place of the caller's.
+        let status = unsafe { invoke(query, place, self.user.ptr()) };
+        if status != DTL_SUCCESS {
+            return Err(foreign_error(&format!("handler \"{}\"", self.name), status, before));
+        }
+        match event {
+            Some(event) if event.id != 0 && !handles::is_live::<Event>(event.id) => fail!(
+                DTL_ERROR_NATIVE_BACKEND,
+                "handler \"{}\" has succeeded and wrote {:#x} to out_event, which is not the \
+                 handle of an event",
+                self.name,
+                event.id
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn forget(&self) {
+        self.is_disowned.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for NativeHandler {
+    fn drop(&mut self) {
+        if let Some(destroy) = self.destroy.filter(|_| !self.is_disowned.load(Ordering::Relaxed)) {
+            // SAFETY: as in `accepts`; called once, after the last use.
+            unsafe { destroy(self.user.ptr()) }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! C memory and transfer tables as [`Memory`] and [`Transfer`].
+
+use super::{Owner, call, required, status_of, whole};
+use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
+use crate::abi::devices::device::{dtl_mem_info_t, dtl_mem_kind_info_t};
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::status::DTL_ERROR_NOT_FOUND;
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Error, Result};
+use crate::last_error::Mark;
+use crate::runtime::component::{Exports, Extent, Found, Memory, Place, Ticket, Token, Transfer};
+use crate::runtime::enums::{describe, schedule::check_memory_kind};
+use crate::runtime::memory::MOST_ALIGNMENT;
+use crate::sys::memory::buf::{Addr, Region};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+type Alloc = unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut *mut c_void) -> i32;
+type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64) -> i32;
+type Export = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64, *mut c_void) -> i32;
+type Import =
+    unsafe extern "C" fn(*mut c_void, *const c_void, u64, u64, u64, *mut *mut c_void) -> i32;
+type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *const c_void, u64, u64) -> i32;
+
+pub(super) struct NativeMemory {
+    owner: Arc<Owner>,
+    table: dtl_memory_vtable_t,
+    alloc: Alloc,
+    free: Free,
+    crossing: Option<Crossing>,
+}
+
+/// The slots for memory of other processes.
+struct Crossing {
+    owner: Arc<Owner>,
+    export: Export,
+    import: Import,
+    close: Free,
+}
+
+impl Crossing {
+    fn new(owner: &Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Option<Self>> {
+        let slots = (table.export_handle, table.import_handle, table.close_handle);
+        let names = [
+            ("export_handle", slots.0.is_some()),
+            ("import_handle", slots.1.is_some()),
+            ("close_handle", slots.2.is_some()),
+        ];
+        whole("memory", "handle", &names)?;
+        let (Some(export), Some(import), Some(close)) = slots else { return Ok(None) };
+        Ok(Some(Crossing { owner: Arc::clone(owner), export, import, close }))
+    }
+}
+
+impl NativeMemory {
+    pub(super) fn new(owner: Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Self> {
+        let pairs =
+            (table.alloc_async, table.free_async, table.register_host, table.unregister_host);
+        whole(
+            "memory",
+            "stream-ordered",
+            &[("alloc_async", pairs.0.is_some()), ("free_async", pairs.1.is_some())],
+        )?;
+        let host = [("register_host", pairs.2.is_some()), ("unregister_host", pairs.3.is_some())];
+        whole("memory", "registration", &host)?;
+        Ok(NativeMemory {
+            crossing: Crossing::new(&owner, table)?,
+            owner,
+            table: *table,
+            alloc: required!(table, "memory", alloc),
+            free: required!(table, "memory", free),
+        })
+    }
+}
+
+impl NativeMemory {
+    /// The alignment that `kind_info` declared; 0 declares none, which is 1.
+    fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
+        info.alignment = info.alignment.max(1);
+        if info.alignment.is_power_of_two() && info.alignment <= MOST_ALIGNMENT {
+            return Ok(());
+        }
+        let text = format!(
+            "declared alignment {} for kind {}: use a power of two up to 2^30, or 0 for none",
+            info.alignment,
+            describe(kind)
+        );
+        Err(self.owner.invalid("memory.kind_info", &text))
+    }
+
+    /// The memory that `pointer_info` described, if the description is one of memory at the
+    /// address.
+    fn found(&self, addr: Addr, info: &dtl_mem_info_t) -> Result<Found> {
+        const SLOT: &str = "memory.pointer_info";
+        let dtl_mem_info_t { kind, device, size_bytes: size, .. } = *info;
+        let base = Addr::new(info.base);
+        if let Err(error) = check_memory_kind(kind) {
+            let text = format!("described {addr:?} wrongly: {}", error.text());
+            return Err(self.owner.invalid(SLOT, &text));
+        }
+        if device < 0 {
+            let text = format!(
+                "described {addr:?} as memory of device {device}: devices are counted from 0"
+            );
+            return Err(self.owner.invalid(SLOT, &text));
+        }
+        let offset = addr.get().checked_sub(base.get()).map_or(u64::MAX, |offset| offset as u64);
+        let is_range = size > 0 && (base.get() as u64).checked_add(size - 1).is_some();
+        if offset >= size || !is_range {
+            let text = format!(
+                "described {addr:?} as part of {size} bytes at {base:?}, which {}",
+                if is_range { "do not contain it" } else { "is not a range of addresses" }
+            );
+            return Err(self.owner.invalid(SLOT, &text));
+        }
+        Ok(Found { kind, device, base, size })
+    }
+}
+
+/// Adds the requested kind to an error of a slot, whose text may not name it.
+#[cold]
+fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
+    error.within(&format!("memory kind {}", describe(kind)))
+}
+
+impl Memory for NativeMemory {
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+        let mut out = std::ptr::null_mut();
+        call!(self.owner, "memory.alloc", self.alloc, size, align, kind, &raw mut out)
+            .map_err(|error| of_kind(error, kind))?;
+        Ok(Addr::new(out))
+    }
+
+    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+        call!(self.owner, "memory.free", self.free, addr.ptr(), size, align, kind)
+    }
+
+    fn kind_info(
+        &self,
+        kind: dtl_enum_word_t,
+        out: &mut dtl_mem_kind_info_t,
+    ) -> Option<Result<()>> {
+        let slot = self.table.kind_info?;
+        out.struct_size = size_of::<dtl_mem_kind_info_t>() as u32;
+        let answer = call!(self.owner, "memory.kind_info", slot, kind, &raw mut *out);
+        if let Some(end) = out.name.last_mut() {
+            *end = 0;
+        }
+        Some(answer.and_then(|()| self.check_alignment(kind, out)))
+    }
+
+    fn memory_info(&self) -> Option<Result<(u64, u64)>> {
+        let slot = self.table.memory_info?;
+        let (mut free, mut total) = (0, 0);
+        let answer = call!(self.owner, "memory.memory_info", slot, &raw mut free, &raw mut total);
+        Some(answer.map(|()| (free, total)))
+    }
+
+    fn alloc_async(
+        &self,
+        stream: Token,
+        kind: dtl_enum_word_t,
+        size: u64,
+        align: u64,
+    ) -> Option<Result<Addr>> {
+        let (slot, mut out) = (self.table.alloc_async?, std::ptr::null_mut());
+        let (owner, to) = (&self.owner, &raw mut out);
+        let answer = call!(owner, "memory.alloc_async", slot, stream.ptr(), size, align, kind, to);
+        Some(answer.map(|()| Addr::new(out)).map_err(|error| of_kind(error, kind)))
+    }
+
+    fn free_async(
+        &self,
+        stream: Token,
+        kind: dtl_enum_word_t,
+        addr: Addr,
+        size: u64,
+        align: u64,
+    ) -> Option<Result<()>> {
+        let (slot, stream, at) = (self.table.free_async?, stream.ptr(), addr.ptr());
+        Some(call!(self.owner, "memory.free_async", slot, stream, at, size, align, kind))
+    }
+
+    fn register(&self, region: Region) -> Option<Result<()>> {
+        let (slot, at, size) =
+            (self.table.register_host?, region.addr().ptr(), region.len() as u64);
+        Some(call!(self.owner, "memory.register_host", slot, at, size))
+    }
+
+    fn unregister(&self, region: Region) -> Option<Result<()>> {
+        let (slot, at, size) =
+            (self.table.unregister_host?, region.addr().ptr(), region.len() as u64);
+        Some(call!(self.owner, "memory.unregister_host", slot, at, size))
+    }
+
+    fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
+        let (slot, at, size) =
+            (self.table.export_dmabuf?, region.addr().ptr(), region.len() as u64);
+        let (mut fd, mut offset) = (-1, 0);
+        let answer =
+            call!(self.owner, "memory.export_dmabuf", slot, at, size, &raw mut fd, &raw mut offset);
+        Some(answer.map(|()| (fd, offset)))
+    }
+
+    fn can_identify(&self) -> bool {
+        self.table.pointer_info.is_some()
+    }
+
+    fn identify(&self, addr: Addr) -> Result<Option<Found>> {
+        let Some(slot) = self.table.pointer_info else { return Ok(None) };
+        let mut info = dtl_mem_info_t {
+            struct_size: size_of::<dtl_mem_info_t>() as u32,
+            device: 0,
+            backend: dtl_backend_t::NULL,
+            kind: 0,
+            base: std::ptr::null_mut(),
+            size_bytes: 0,
+        };
+        // Without `call!`, which formats an error text: NOT_FOUND is the result for every host
+        // buffer.
+        let before = Mark::now();
+        let status = status_of!(self.owner, "memory.pointer_info", slot, addr.ptr(), &raw mut info);
+        if status == DTL_ERROR_NOT_FOUND {
+            return Ok(None);
+        }
+        self.owner.check("memory.pointer_info", status, before)?;
+        self.found(addr, &info).map(Some)
+    }
+
+    fn exports(&self) -> Option<&dyn Exports> {
+        self.crossing.as_ref().map(|crossing| crossing as &dyn Exports)
+    }
+}
+
+impl Exports for Crossing {
+    fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
+        let mut ticket = Ticket::default();
+        let (Extent { kind, size, align }, to) = (extent, ticket.as_mut_ptr().cast());
+        call!(self.owner, "memory.export_handle", self.export, addr.ptr(), size, align, kind, to)?;
+        Ok(ticket)
+    }
+
+    fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
+        let (Extent { kind, size, align }, from) = (extent, ticket.as_ptr().cast());
+        let mut out = std::ptr::null_mut();
+        call!(
+            self.owner,
+            "memory.import_handle",
+            self.import,
+            from,
+            size,
+            align,
+            kind,
+            &raw mut out
+        )?;
+        Ok(Addr::new(out))
+    }
+
+    fn close(&self, addr: Addr, extent: Extent) -> Result<()> {
+        let Extent { kind, size, align } = extent;
+        call!(self.owner, "memory.close_handle", self.close, addr.ptr(), size, align, kind)
+    }
+}
+
+pub(super) struct NativeTransfer {
+    owner: Arc<Owner>,
+    table: dtl_transfer_vtable_t,
+    copy: Copy,
+}
+
+impl NativeTransfer {
+    pub(super) fn new(owner: Arc<Owner>, table: &dtl_transfer_vtable_t) -> Result<Self> {
+        Ok(NativeTransfer { owner, table: *table, copy: required!(table, "transfer", copy) })
+    }
+}
+
+impl Transfer for NativeTransfer {
+    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+        let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
+        let size = src.region.len() as u64;
+        call!(self.owner, "transfer.copy", self.copy, to, dst.kind, from, src.kind, size)
+    }
+
+    fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
+        let slot = self.table.copy_async?;
+        let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
+        let size = src.region.len() as u64;
+        Some(call!(
+            self.owner,
+            "transfer.copy_async",
+            slot,
+            stream.ptr(),
+            to,
+            dst.kind,
+            from,
+            src.kind,
+            size
+        ))
+    }
+
+    fn copy_2d(
+        &self,
+        dst: Place,
+        dst_pitch: u64,
+        src: Place,
+        src_pitch: u64,
+        width: u64,
+        height: u64,
+    ) -> Option<Result<()>> {
+        let slot = self.table.copy_2d?;
+        let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
+        Some(call!(
+            self.owner,
+            "transfer.copy_2d",
+            slot,
+            to,
+            dst.kind,
+            dst_pitch,
+            from,
+            src.kind,
+            src_pitch,
+            width,
+            height
+        ))
+    }
+
+    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+        let slot = self.table.fill?;
+        let size = dst.region.len() as u64;
+        Some(call!(
+            self.owner,
+            "transfer.fill",
+            slot,
+            dst.region.addr().ptr(),
+            dst.kind,
+            value,
+            size
+        ))
+    }
+
+    fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
+        let (slot, at) = (self.table.prefetch?, place.region.addr().ptr());
+        let size = place.region.len() as u64;
+        Some(call!(
+            self.owner,
+            "transfer.prefetch",
+            slot,
+            stream.ptr(),
+            at,
+            place.kind,
+            size,
+            device
+        ))
+    }
+}

@@ -1,0 +1,160 @@
+//! The modules of a C exec table as [`Modules`].
+
+use super::{Owner, call, slot, whole};
+use crate::abi::backend::vtable::dtl_exec_vtable_t;
+use crate::abi::devices::exec::{dtl_source_file_t, dtl_source_t};
+use crate::error::{Result, fail};
+use crate::runtime::component::{
+    Compiled, ModuleLaunch, Modules, Source, SourceFile, Token, Wanted,
+};
+use std::ffi::{CString, c_char, c_void};
+use std::sync::Arc;
+
+pub(super) struct NativeModules {
+    owner: Arc<Owner>,
+    table: dtl_exec_vtable_t,
+}
+
+impl NativeModules {
+    /// `None` if the table has none of the slots.
+    pub(super) fn of(
+        owner: Arc<Owner>,
+        table: &dtl_exec_vtable_t,
+    ) -> Result<Option<Box<dyn Modules>>> {
+        let is_there = whole(
+            "exec",
+            "modules",
+            &[
+                ("module_compile", table.module_compile.is_some()),
+                ("module_destroy", table.module_destroy.is_some()),
+                ("kernel_get", table.kernel_get.is_some()),
+                ("kernel_destroy", table.kernel_destroy.is_some()),
+                ("kernel_launch", table.kernel_launch.is_some()),
+            ],
+        )?;
+        if !is_there {
+            return Ok(None);
+        }
+        if table.stream_create.is_none() {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "exec.stream_create is NULL: the modules slots need the streams slots"
+            );
+        }
+        Ok(Some(Box::new(NativeModules { owner, table: *table })))
+    }
+}
+
+/// What a slot is given to write a log to.
+unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
+    if user.is_null() || text.is_null() {
+        return;
+    }
+    // SAFETY: `user` is the list that `compile` passes along; its slot calls one after another,
+    // during the call.
+    let log = unsafe { &mut *user.cast::<Vec<u8>>() };
+    // SAFETY: `size` bytes by the slot's contract.
+    log.extend_from_slice(unsafe { std::slice::from_raw_parts(text.cast(), size as usize) });
+}
+
+/// Texts from C have no NUL inside.
+fn c_text(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
+
+fn file((file, name): (&SourceFile, &CString)) -> dtl_source_file_t {
+    dtl_source_file_t {
+        name: name.as_ptr(),
+        text: file.text.as_ptr().cast(),
+        size_bytes: file.text.count_bytes() as u64,
+        reserved: 0,
+    }
+}
+
+impl Modules for NativeModules {
+    fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
+        let options: Vec<*const c_char> =
+            source.options.iter().map(|option| option.as_ptr()).collect();
+        let names: Vec<CString> = source.files.iter().map(|file| c_text(&file.name)).collect();
+        let files: Vec<dtl_source_file_t> = source.files.iter().zip(&names).map(file).collect();
+        let given = dtl_source_t {
+            struct_size: size_of::<dtl_source_t>() as u32,
+            option_count: options.len() as u32,
+            language: source.language,
+            text: source.terminated().as_ptr().cast(),
+            size_bytes: source.bytes().len() as u64,
+            options: if options.is_empty() { std::ptr::null() } else { options.as_ptr() },
+            name: source.name.as_ptr(),
+            files: if files.is_empty() { std::ptr::null() } else { files.as_ptr() },
+            environments: std::ptr::null(), // they are started, their folders are among the options
+            file_count: files.len() as u32,
+            environment_count: 0,
+        };
+        let (mut said, mut module) = (Vec::<u8>::new(), std::ptr::null_mut());
+        let user: *mut c_void = (&raw mut said).cast();
+        let slot = slot!(self, module_compile);
+        let result = call!(
+            self.owner,
+            "exec.module_compile",
+            slot,
+            device,
+            &raw const given,
+            Some(note),
+            user,
+            &raw mut module
+        );
+        log.push_str(&String::from_utf8_lossy(&said));
+        result?;
+        self.owner.not_null("exec.module_compile", module)
+    }
+
+    fn destroy(&self, module: Token) -> Result<()> {
+        call!(self.owner, "exec.module_destroy", slot!(self, module_destroy), module.ptr())
+    }
+
+    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+        let name = c_text(wanted.name);
+        let signature = wanted.signature.map(c_text);
+        let signature = signature.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        let mut kernel = std::ptr::null_mut();
+        let slot = slot!(self, kernel_get);
+        call!(
+            self.owner,
+            "exec.kernel_get",
+            slot,
+            module.ptr(),
+            name.as_ptr(),
+            signature,
+            &raw mut kernel
+        )?;
+        Ok((Compiled::Own(self.owner.not_null("exec.kernel_get", kernel)?), None))
+    }
+
+    fn kernel_destroy(&self, kernel: Token) -> Result<()> {
+        call!(self.owner, "exec.kernel_destroy", slot!(self, kernel_destroy), kernel.ptr())
+    }
+
+    fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
+        let slot = slot!(self, kernel_launch);
+        let args: Vec<_> = launch.args.iter().map(|arg| arg.ptr().cast_const()).collect();
+        let (sizes, count) = (launch.sizes.as_ptr(), launch.args.len() as u32);
+        let shape = &raw const *launch.shape;
+        call!(
+            self.owner,
+            "exec.kernel_launch",
+            slot,
+            stream.ptr(),
+            kernel.ptr(),
+            shape,
+            args.as_ptr(),
+            sizes,
+            count
+        )
+    }
+}
+
+// SAFETY: the table holds function pointers; slots may be called from any thread by contract.
+unsafe impl Send for NativeModules {}
+// SAFETY: the table holds function pointers; slots may be called from any thread by contract;
+// nothing in it changes.
+unsafe impl Sync for NativeModules {}

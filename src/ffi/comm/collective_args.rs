@@ -1,0 +1,356 @@
+//! Arguments of collectives, for both forms of each: as C passes them, and checked.
+
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::error::{Result, fail};
+use crate::ffi::args::is_in_place;
+use crate::ffi::blocks::{Blocks, array};
+use crate::ffi::dispatch::elements::{elements, usual_data};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
+use crate::runtime::comm::types::{builtin, element_size, reduction};
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::memory::buf::Region;
+use std::ffi::c_void;
+use std::ptr;
+
+/// One of the two buffers, as C describes it.
+#[derive(Clone, Copy)]
+pub(in crate::ffi) struct Side {
+    buf: *const c_void,
+    /// Elements of a rank's part, or of one block; of a neighborhood collective: blocks.
+    count: u64,
+    /// Sizes and places of blocks that have their own.
+    counts: *const u64,
+    displs: *const u64,
+    /// Ranks of the blocks, of a neighborhood collective.
+    ranks: *const i32,
+}
+
+impl Side {
+    /// A buffer that the collective does not have.
+    pub(in crate::ffi) const NONE: Side = Side::new(ptr::null(), 0);
+
+    /// One with `count` elements, or with so many for each rank.
+    #[inline(always)]
+    pub(in crate::ffi) const fn new(buf: *const c_void, count: u64) -> Side {
+        Side { buf, count, counts: ptr::null(), displs: ptr::null(), ranks: ptr::null() }
+    }
+
+    /// One of blocks with their own sizes and places.
+    #[inline]
+    pub(in crate::ffi) fn blocks(
+        buf: *const c_void,
+        counts: *const u64,
+        displs: *const u64,
+    ) -> Side {
+        Side { counts, displs, ..Side::new(buf, 0) }
+    }
+
+    /// One of blocks for chosen ranks.
+    #[inline]
+    pub(in crate::ffi) fn of(self, count: u64, ranks: *const i32) -> Side {
+        Side { count, ranks, ..self }
+    }
+}
+
+/// Arguments of a collective as C passes them.
+#[derive(Clone, Copy)]
+pub(in crate::ffi) struct CArgs {
+    pub(in crate::ffi) kind: Kind,
+    pub(in crate::ffi) send: Side,
+    pub(in crate::ffi) recv: Side,
+    pub(in crate::ffi) dtype: dtl_dtype_t,
+    pub(in crate::ffi) op: dtl_reduce_op_t,
+    pub(in crate::ffi) root: i32,
+}
+
+impl CArgs {
+    #[inline(always)]
+    pub(in crate::ffi) const fn new(
+        kind: Kind,
+        send: Side,
+        recv: Side,
+        dtype: dtl_dtype_t,
+    ) -> CArgs {
+        CArgs { kind, send, recv, dtype, op: -1, root: -1 }
+    }
+}
+
+/// Checks the arguments of a collective; `args` has its kind, and gets all else.
+///
+/// # Safety
+/// The buffers stay valid until the collective is over; the lists are read before this returns.
+#[inline(always)]
+pub(in crate::ffi) unsafe fn set(args: &mut CollArgs, comm: &Comm, c: &CArgs) -> Result<()> {
+    let row = args.row;
+    if row.recv == Extent::Nothing {
+        return Ok(());
+    }
+    (args.root, args.dtype) = (c.root, c.dtype);
+    if row.reduces {
+        args.reduction = match builtin(c.dtype, c.op) {
+            Some(reduction) => Some(reduction),
+            None => Some(reduction(c.dtype, c.op)?),
+        };
+    }
+    let place = if row.root == Root::Send { c.recv.buf } else { c.send.buf };
+    args.in_place = is_in_place(place);
+    let is_pair = (row.send, row.recv, row.root) == (Extent::Own, Extent::Own, Root::None);
+    if is_pair || row.root == Root::Everywhere {
+        // SAFETY: passed on.
+        unsafe { set_pair(args, c, is_pair) }
+    } else if row.is_varied() {
+        // SAFETY: passed on.
+        unsafe { set_varied(comm, args, c) }
+    } else {
+        // SAFETY: passed on.
+        unsafe { set_even(comm, args, c) }
+    }
+}
+
+/// A buffer of `count` elements on all ranks, or two.
+///
+/// # Safety
+/// As [`set`].
+#[inline(always)]
+unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()> {
+    let mut send = Region::EMPTY;
+    if has_send && !args.in_place {
+        // SAFETY: passed on.
+        send = unsafe { elements(c.send.buf, c.send.count, c.dtype, "sbuf") }?;
+    }
+    let name = if has_send { "rbuf" } else { "buf" };
+    // SAFETY: passed on.
+    let recv = unsafe { elements(c.recv.buf, c.recv.count, c.dtype, name) }?;
+    if args.in_place {
+        send = recv;
+    }
+    (args.count, args.bytes) = (c.recv.count, recv.len());
+    (args.send, args.recv) = (Buffer::Whole(send), Buffer::Whole(recv));
+    Ok(())
+}
+
+/// Buffers of `count` elements, or of so many for each rank.
+///
+/// # Safety
+/// As [`set`].
+#[inline(never)]
+unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
+    let (row, is_root) = (args.row, comm.rank() == c.root);
+    args.count = c.recv.count;
+    let has_blocks = row.send == Extent::All || row.recv == Extent::All;
+    let all = if has_blocks { for_all(comm, row.reduces, args.count)? } else { 0 };
+    if has_blocks {
+        args.bytes = bytes_of(args.count, c.dtype)?;
+    }
+    let elements_of = |extent| if extent == Extent::All { all } else { args.count };
+    let (mut send, mut recv) = (Region::EMPTY, Region::EMPTY);
+    // The data of a reduction in place whose result is a block lie where that goes.
+    let is_within = args.in_place && row.reduces && has_blocks;
+    let sends = match row.root {
+        Root::Send => is_root,
+        _ => !args.in_place || is_within,
+    };
+    if sends {
+        let (from, name) = if is_within { (c.recv.buf, "rbuf") } else { (c.send.buf, "sbuf") };
+        // SAFETY: passed on.
+        send = unsafe { elements(from, elements_of(row.send), c.dtype, name) }?;
+    }
+    if receives(row.root, is_root, args.in_place) {
+        // SAFETY: passed on.
+        recv = unsafe { elements(c.recv.buf, elements_of(row.recv), c.dtype, "rbuf") }?;
+    }
+    if !has_blocks {
+        args.bytes = bytes_of(args.count, c.dtype)?;
+    }
+    (args.send, args.recv) = (Buffer::Whole(send), Buffer::Whole(recv));
+    if args.in_place {
+        args.set_place(comm.rank());
+    }
+    Ok(())
+}
+
+/// Whether this rank passes a buffer for the result.
+fn receives(root: Root, is_root: bool, in_place: bool) -> bool {
+    match root {
+        Root::Recv => is_root,
+        Root::Send => !in_place,
+        _ => true,
+    }
+}
+
+/// Those with blocks of their own sizes and places.
+///
+/// # Safety
+/// As [`set`].
+#[inline(never)]
+unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
+    let (row, rank) = (args.row, comm.rank());
+    let (mut out, mut into) = (c.send, c.recv);
+    if row.reduces {
+        // SAFETY: passed on.
+        let counts = unsafe { array(out.counts, ranks(comm), "rcounts") }?;
+        into.count = counts.get(rank.unsigned_abs() as usize).copied().unwrap_or(0);
+        if args.in_place {
+            out.buf = into.buf;
+        }
+    }
+    let is_neighborhood = args.kind == Kind::NeighborAlltoallv;
+    if is_neighborhood {
+        // Its blocks refuse DTL_IN_PLACE.
+        args.in_place = false;
+        // SAFETY: passed on.
+        let dests = unsafe { neighbors("dests", "dest_count", &out) }?;
+        // SAFETY: passed on.
+        let sources = unsafe { neighbors("sources", "source_count", &into) }?;
+        args.neighbors = Some(Box::new(Neighbors { dests, sources }));
+    }
+    let is_root = rank == c.root;
+    let sends = match row.root {
+        Root::Send => is_root,
+        _ => !args.in_place || row.reduces,
+    };
+    let receives = receives(row.root, is_root, args.in_place);
+    let blocks = |side: &Side| if is_neighborhood { side.count as usize } else { ranks(comm) };
+    // SAFETY: passed on.
+    let (send, sent) = unsafe { buffer(&out, (row.send, c.dtype), blocks(&out), sends, false) }?;
+    // SAFETY: passed on.
+    let (recv, received) =
+        unsafe { buffer(&into, (row.recv, c.dtype), blocks(&into), receives, true) }?;
+    (args.send, args.recv) = (send, recv);
+    args.count = match (row.send, row.recv) {
+        (Extent::Own, _) => out.count,
+        (_, Extent::Own) => into.count,
+        _ if args.in_place => received,
+        _ => sent,
+    };
+    args.bytes = bytes_of(args.count, c.dtype)?;
+    if args.in_place {
+        args.set_place(rank);
+    } else if !is_neighborhood {
+        check_own(args, rank)?;
+    }
+    Ok(())
+}
+
+/// A buffer of a collective with blocks, and how many elements it has.
+///
+/// # Safety
+/// As [`set`].
+unsafe fn buffer(
+    side: &Side,
+    (extent, dtype): (Extent, dtl_dtype_t),
+    blocks: usize,
+    is_passed: bool,
+    receives: bool,
+) -> Result<(Buffer, u64)> {
+    if !is_passed {
+        element_size(dtype)?;
+        return Ok((Buffer::NONE, 0));
+    }
+    let name = if receives { "rbuf" } else { "sbuf" };
+    if extent == Extent::Own {
+        // SAFETY: passed on.
+        let own = unsafe { elements(side.buf, side.count, dtype, name) }?;
+        return Ok((Buffer::Whole(own), side.count));
+    }
+    // SAFETY: passed on.
+    let blocks = unsafe { Blocks::new(side.buf, side.counts, side.displs, blocks, dtype, name) }?;
+    // SAFETY: passed on.
+    Ok((Buffer::Blocks(unsafe { blocks.regions(receives) }?), blocks.total()))
+}
+
+/// Elements in one block for each rank.
+fn for_all(comm: &Comm, reduces: bool, count: u64) -> Result<u64> {
+    if let Some(all) = count.checked_mul(u64::from(comm.size().unsigned_abs())) {
+        return Ok(all);
+    }
+    let name = if reduces { "count" } else { "count_per_rank" };
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {count} is more than memory can hold")
+}
+
+#[inline]
+fn bytes_of(count: u64, dtype: dtl_dtype_t) -> Result<usize> {
+    let size = element_size(dtype)?;
+    match usize::try_from(count).ok().and_then(|count| count.checked_mul(size)) {
+        Some(bytes) => Ok(bytes),
+        None => {
+            fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{count} elements of {size} bytes are more than memory can hold"
+            )
+        }
+    }
+}
+
+fn ranks(comm: &Comm) -> usize {
+    comm.size().unsigned_abs() as usize
+}
+
+/// The list of neighbors.
+///
+/// # Safety
+/// As [`array`].
+unsafe fn neighbors(noun: &str, count_name: &str, side: &Side) -> Result<Vec<i32>> {
+    match usize::try_from(side.count) {
+        Ok(count) if count <= 1 << 20 => {
+            // SAFETY: passed on.
+            unsafe { array(side.ranks, count, noun) }.map(<[i32]>::to_vec)
+        }
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{count_name} is {}: at most {} neighbours",
+            side.count,
+            1 << 20
+        ),
+    }
+}
+
+/// Checks that a rank sends itself as much as it receives from itself.
+fn check_own(args: &CollArgs, rank: i32) -> Result<()> {
+    let index = rank.unsigned_abs() as usize;
+    let (own, blocks, names) = match (&args.send, &args.recv) {
+        (Buffer::Whole(own), Buffer::Blocks(blocks)) => (*own, blocks, ("scount", "rcounts")),
+        (Buffer::Blocks(blocks), Buffer::Whole(own)) => (*own, blocks, ("rcount", "scounts")),
+        (Buffer::Blocks(sent), Buffer::Blocks(blocks)) => {
+            let own = sent.get(index).copied().unwrap_or(Region::EMPTY);
+            (own, blocks, ("the block to this rank itself", "rcounts"))
+        }
+        _ => return Ok(()),
+    };
+    match blocks.get(index) {
+        Some(block) if block.len() != own.len() => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{} is {} bytes, {}[{rank}] is {}: they must be equal",
+            names.0,
+            own.len(),
+            names.1,
+            block.len()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Fast path of a blocking allreduce. `None`: it is not that, and nothing was done.
+///
+/// # Safety
+/// As [`set`].
+#[inline(always)]
+pub(in crate::ffi) unsafe fn usual_allreduce(
+    comm: &HazardRef<Comm>,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Option<Result<()>> {
+    // SAFETY: passed on.
+    let recv = unsafe { usual_data(rbuf, count, dtype) }?;
+    let send = if is_in_place(sbuf) {
+        None
+    } else {
+        // SAFETY: passed on.
+        Some(unsafe { usual_data(sbuf, count, dtype) }?.bytes)
+    };
+    coll::native_allreduce(comm, send, recv, op)
+}

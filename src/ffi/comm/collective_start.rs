@@ -1,0 +1,347 @@
+//! Collectives as requests: the same, begun here and ended by dtl_request_wait.
+
+use super::collective_args::{self as arguments, CArgs, Side};
+use crate::abi::handle::{dtl_comm_t, dtl_request_t};
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::ffi::args::Out;
+use crate::ffi::guard::Entry;
+use crate::runtime::comm;
+use crate::runtime::comm::coll::{self, CallMode, CollArgs, Kind};
+use crate::runtime::comm::p2p::request;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Starts a collective as a request.
+///
+/// # Safety
+/// As [`arguments::set`].
+#[inline(never)]
+unsafe fn start(
+    entry: Entry,
+    comm: dtl_comm_t,
+    args: &CArgs,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    entry.call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::get(inside, comm)?;
+        let mut checked = CollArgs::new(args.kind);
+        // SAFETY: passed on.
+        unsafe { arguments::set(&mut checked, comm, args) }?;
+        let begun = coll::begin(comm, CallMode::Request, &checked)?;
+        out.set(request::collective(comm, begun)?);
+        Ok(())
+    })
+}
+
+/// Begins a barrier and returns at once; the request is done when every rank has begun it.
+///
+/// Of all collectives with an i: the arguments are those of the form without it, and the buffers
+/// must stay untouched until the request is done (the arrays of counts, places and ranks only until
+/// the call returns). Every rank begins its collectives, of both forms, in the same order. Any call
+/// that waits, and dtl_request_test, moves them on. The communicator's time limit does not end
+/// them; a death does.
+///
+/// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when
+///         the request is waited for. Equivalent: MPI_Ibarrier.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ibarrier(
+    comm: dtl_comm_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::NONE, Side::NONE);
+    let args = CArgs::new(Kind::Barrier, send, recv, -1);
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ibarrier"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ibcast(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::NONE, Side::new(buf, count));
+    let args = CArgs { root, ..CArgs::new(Kind::Bcast, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ireduce(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    root: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let args = CArgs { op, root, ..CArgs::new(Kind::Reduce, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iallreduce(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Allreduce, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ireduce_scatter_block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatterBlock, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ireduce_scatter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::blocks(sbuf, rcounts, ptr::null()), Side::new(rbuf, 0));
+    let args = CArgs { op, ..CArgs::new(Kind::ReduceScatter, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iscan(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Scan, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iexscan(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count), Side::new(rbuf, count));
+    let args = CArgs { op, ..CArgs::new(Kind::Exscan, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igather.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_igather(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+    root: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let args = CArgs { root, ..CArgs::new(Kind::Gather, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_igatherv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scount: u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
+    let args = CArgs { root, ..CArgs::new(Kind::Gatherv, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iscatter(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+    root: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let args = CArgs { root, ..CArgs::new(Kind::Scatter, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iscatterv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    rbuf: *mut c_void,
+    rcount: u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::new(rbuf, rcount));
+    let args = CArgs { root, ..CArgs::new(Kind::Scatterv, send, recv, dtype) };
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iallgather(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let args = CArgs::new(Kind::Allgather, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iallgatherv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scount: u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, scount), Side::blocks(rbuf, rcounts, rdispls));
+    let args = CArgs::new(Kind::Allgatherv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ialltoall(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::new(sbuf, count_per_rank), Side::new(rbuf, count_per_rank));
+    let args = CArgs::new(Kind::Alltoall, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ialltoallv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (Side::blocks(sbuf, scounts, sdispls), Side::blocks(rbuf, rcounts, rdispls));
+    let args = CArgs::new(Kind::Alltoallv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
+}
+
+/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
+/// MPI_Ineighbor_alltoallv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
+    comm: dtl_comm_t,
+    dest_count: u64,
+    dests: *const i32,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    source_count: u64,
+    sources: *const i32,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (send, recv) = (
+        Side::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
+        Side::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
+    );
+    let args = CArgs::new(Kind::NeighborAlltoallv, send, recv, dtype);
+    // SAFETY: the caller's contract.
+    unsafe { start(Entry("dtl_comm_ineighbor_alltoallv"), comm, &args, out) }
+}

@@ -1,0 +1,407 @@
+//! Point to point: send, receive, exchange, probe. What returns at once: `p2p_start`.
+
+use crate::abi::comm::communicator::dtl_recv_info_t;
+use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::word::dtl_dtype_t;
+use crate::error::Result;
+use crate::ffi::args::Out;
+use crate::ffi::dispatch::elements::{data, usual_data};
+use crate::ffi::guard::{self, Entry, Open};
+use crate::runtime::comm::p2p::{matched_message, probe, request, send_recv};
+use crate::runtime::comm::{self, Comm};
+use crate::runtime::component::{Done, SendMode, recv_info};
+use crate::sys::sync::hints;
+use std::ffi::c_void;
+
+/// Where it is told how a receive ended, for who wants to know as much as `info` says.
+#[inline(always)]
+pub(in crate::ffi) fn asked(info: *mut dtl_recv_info_t) -> Done {
+    // In pieces: a constant of that size would be read from memory.
+    let source = if info.is_null() { Done::UNASKED.source } else { Done::NOBODY.source };
+    Done { source, status: DTL_SUCCESS, word: 0, size: 0 }
+}
+
+/// Tells the caller how a receive ended.
+#[inline(always)]
+fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
+    put_info(info, done)?;
+    send_recv::received(comm, done, source)
+}
+
+/// Sends a message and returns when `buf` may be used again (which may be before it is received).
+///
+/// Of all messages and collectives: a buffer may be memory of any backend that this library
+/// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
+/// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// call's or request's failure, with the backend's status. The work that writes a buffer must be
+/// done before it is sent: dtl_event_sync, or dtl_comm_isend_on.
+///
+/// @param buf    `count` elements; NULL only for count 0.
+/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
+///         call that made it failed there, or it has destroyed it after a failure).
+///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was withdrawn. A
+///         registered kind may not give a message back that has been matched: then the call ends 5
+///         s after its limit with this status, the text says that the transport has not given the
+///         buffer back, and the buffer must stay valid and unused as long as the process runs (the
+///         same text at another status means the same). DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy).
+///         DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
+///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
+///         MPI_TAG_UB.
+/// Threads: any, several at once. Equivalent: MPI_Send.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
+pub unsafe extern "C" fn dtl_comm_send(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        move |visit| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { usual_data(buf, count, dtype) }?;
+            let comm = send_recv::keep_for(visit, comm, data.bytes, dest, tag)?;
+            Some(send_recv::send(&comm, data, dest, tag))
+        },
+        // SAFETY: the caller's contract.
+        move || unsafe { send_any(comm, buf, count, dtype, dest, tag, SendMode::Standard) },
+    )
+}
+
+/// Sends in either mode, with any arguments.
+///
+/// # Safety
+/// `buf` has `count` elements.
+#[inline(never)]
+unsafe fn send_any(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    mode: SendMode,
+) -> dtl_status_t {
+    let entry = if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" };
+    Entry(entry).hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: passed on.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            send_recv::send_any(comm, data, dest, tag, mode)
+        },
+    )
+}
+
+/// Sends a message and returns when a receive has begun to take it.
+///
+/// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ssend(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract.
+    unsafe { send_any(comm, buf, count, dtype, dest, tag, SendMode::Synchronous) }
+}
+
+/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
+///
+/// @param buf     room for `count` elements; shorter messages are fine.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
+/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
+///         dtl_comm_desc_t, the content of `buf` and the size in `info` are what MPI makes them,
+///         and there are MPIs that end the process or write past `buf`: have room for the longest
+///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
+///         DTL_ERROR_RANK_FAILURE when any rank dies).
+/// Threads: any, several at once. Equivalent: MPI_Recv.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
+pub unsafe extern "C" fn dtl_comm_recv(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        move |visit| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { usual_data(buf, count, dtype) }?;
+            let comm = send_recv::keep_for(visit, comm, data.bytes, source, tag)?;
+            let mut done = asked(info);
+            let received = send_recv::recv(&comm, data, source, tag, &mut done);
+            Some(received.and_then(|()| tell(&comm, &done, source, info)))
+        },
+        // SAFETY: the caller's contract.
+        move || unsafe { recv_any(comm, buf, count, dtype, source, tag, info) },
+    )
+}
+
+/// Receives with any arguments.
+///
+/// # Safety
+/// As [`dtl_comm_recv`].
+#[inline(never)]
+unsafe fn recv_any(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_recv").hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            let mut done = Done::NOBODY;
+            send_recv::recv_any(comm, data, source, tag, &mut done)?;
+            tell(comm, &done, source, info)
+        },
+    )
+}
+
+/// Checks `info` before a call takes a message: afterwards a failure would lose the message.
+fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
+    if info.is_null() { Ok(()) } else { Out::new(info, "info").map(drop) }
+}
+
+/// Writes receive information if the caller wants it.
+#[inline]
+pub(in crate::ffi) fn put_info(info: *mut dtl_recv_info_t, done: &Done) -> Result<()> {
+    if !info.is_null() {
+        hints::rarely();
+        Out::new(info, "info")?.set(recv_info(done));
+    }
+    Ok(())
+}
+
+/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
+/// deadlock. The buffers must not overlap.
+///
+/// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
+///               dtl_comm_recv.
+/// Equivalent: MPI_Sendrecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_sendrecv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scount: u64,
+    dest: i32,
+    stag: i32,
+    rbuf: *mut c_void,
+    rcount: u64,
+    source: i32,
+    rtag: i32,
+    dtype: dtl_dtype_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_sendrecv").hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let sdata = unsafe { data(sbuf, scount, dtype, "sbuf") }?;
+            // SAFETY: as above.
+            let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
+            let done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
+            tell(comm, &done, source, info)
+        },
+    )
+}
+
+/// Sends the buffer's message and receives another into the same buffer, at the same time.
+///
+/// @param buf  `count` elements to send, replaced by at most as many received.
+/// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
+/// Equivalent: MPI_Sendrecv_replace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    stag: i32,
+    source: i32,
+    rtag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_sendrecv_replace").hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            let done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
+            tell(comm, &done, source, info)
+        },
+    )
+}
+
+/// Waits for a message that a receive with these arguments would take. It stays to be received.
+///
+/// @param info  source, tag and true size of the message; NULL if they do not matter.
+/// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
+/// Equivalent: MPI_Probe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_probe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_probe").hold(
+        |inside| comm::hold(inside, comm),
+        |comm| put_info(info, &probe::probe(comm, source, tag)?),
+    )
+}
+
+/// Asks, without waiting, whether there is a message that a receive would take; makes progress.
+///
+/// @param out_found  1 or 0.
+/// @param info       NULL, or as in dtl_comm_probe; written if found.
+/// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iprobe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    out_found: *mut i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_iprobe").call(|inside| {
+        let out = Out::new(out_found, "out_found")?;
+        let found = probe::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
+        if let Some(done) = &found {
+            put_info(info, done)?;
+        }
+        out.set(i32::from(found.is_some()));
+        Ok(())
+    })
+}
+
+/// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
+/// `out_message` gets it, whatever other threads receive.
+///
+/// @param out_message  yours until it is received; ends with its communicator. The sender of a
+///                     large or synchronous message waits until its receive starts. If the sender's
+///                     time limit passes before that, or its request is cancelled or destroyed, the
+///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
+///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
+/// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_mprobe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    out_message: *mut dtl_message_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_mprobe").wait(
+        |inside| {
+            check_info(info)?;
+            Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?))
+        },
+        |(out, comm)| {
+            let (message, done) = matched_message::mprobe(&comm, source, tag)?;
+            put_info(info, &done)?;
+            out.set(message);
+            Ok(())
+        },
+    )
+}
+
+/// The same without waiting.
+///
+/// @param out_found    1 or 0.
+/// @param out_message  written if found. Equivalent: MPI_Improbe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_improbe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    out_found: *mut i32,
+    out_message: *mut dtl_message_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_improbe").call(|inside| {
+        check_info(info)?;
+        let (out_found, out) =
+            (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
+        let found = matched_message::improbe(&comm::pin(inside, comm)?, source, tag)?;
+        if let Some((message, done)) = &found {
+            put_info(info, done)?;
+            out.set(*message);
+        }
+        out_found.set(i32::from(found.is_some()));
+        Ok(())
+    })
+}
+
+/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
+/// only bad arguments (buf, count, dtype) leave the message to be received.
+///
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
+///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
+///         MPI_Mrecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_mrecv(
+    message: dtl_message_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_mrecv").wait(
+        |inside| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            let message = matched_message::claim(inside, message, &data)?;
+            Ok((data, message))
+        },
+        |(data, message)| {
+            let (done, comm) = matched_message::mrecv(&message, data)?;
+            tell(&comm, &done, done.source, info)
+        },
+    )
+}
+
+/// Starts to receive a message that was probed.
+///
+/// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_imrecv(
+    message: dtl_message_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_imrecv").call(|inside| {
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller's contract: `buf` stays until the request is done.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::imrecv(&*matched_message::claim(inside, message, &data)?, data)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,108 @@
+//! The library's own operations with the arguments that a handler of the dispatcher gets. Exports
+//! no symbol.
+
+use crate::abi::devices::dispatch::*;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::ffi::args;
+use crate::ffi::exec::{kernel, module, stream};
+use crate::ffi::memory::transfer;
+use crate::runtime::dispatch::{Query, bitmap_index, library_ops};
+use crate::runtime::registry::Backend;
+use crate::runtime::{device, memory};
+use crate::sys::handles::epoch;
+use std::sync::Arc;
+
+/// Does it; `by` a backend that a handler names, else by the one that is asked.
+///
+/// # Safety
+/// The query's args are null or the operation's struct, with what that promises.
+pub(in crate::ffi) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result<()> {
+    match bitmap_index::template(query.operation) {
+        // SAFETY: passed on.
+        DTL_OPERATION_ALLOC => unsafe { alloc(query.args.cast(), by) },
+        // SAFETY: as above.
+        DTL_OPERATION_COPY => unsafe { copy(query.args.cast(), by) },
+        // SAFETY: as above.
+        DTL_OPERATION_LAUNCH => unsafe { launch(query.args.cast()) },
+        // SAFETY: as above.
+        DTL_OPERATION_COMPILE => unsafe { compile(query.args.cast(), by) },
+        _ => fail!(DTL_ERROR_INTERNAL, "operation {:#x} is not the library's", query.operation),
+    }
+}
+
+/// Writes an output into the caller's struct.
+macro_rules! give {
+    ($args:ident.$field:ident = $value:expr) => {{
+        // SAFETY: `take` has read the struct here, and the field is in every version of it.
+        unsafe { (&raw mut (*$args).$field).write($value) }
+    }};
+}
+
+unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Result<()> {
+    let inside = epoch::enter();
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(out) }?;
+    let order = if args.stream.id == 0 { None } else { Some(stream::find(&inside, args.stream)?) };
+    let asked = match order {
+        Some(stream) => stream.home(),
+        None => device::backend(&inside, args.backend)?,
+    };
+    let wanted = memory::Request { kind: args.kind, size: args.size_bytes, align: args.alignment };
+    let from = by.map_or(asked, |by| by);
+    let addr = library_ops::alloc_from(memory::Owner::Program, asked, from, &wanted, order)?;
+    give!(out.ptr = addr.ptr());
+    Ok(())
+}
+
+unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> Result<()> {
+    let inside = epoch::enter();
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(args) }?;
+    if args.ndim > 0 {
+        let sides = (args.dst, args.dst_strides_bytes, args.src, args.src_strides_bytes);
+        // SAFETY: the caller's contract: `ndim` counts and strides, and the elements they lead to.
+        return unsafe {
+            transfer::strided(&inside, sides, (args.shape, args.ndim), args.element_bytes)
+        };
+    }
+    // SAFETY: the caller's contract: both sides hold size_bytes.
+    let dst = unsafe { args::region(args.dst, args.size_bytes, "dst") }?;
+    // SAFETY: as above.
+    let src = unsafe { args::region(args.src, args.size_bytes, "src") }?;
+    match by {
+        None => crate::runtime::memory::transfer::copy(&inside, dst, src),
+        Some(by) => {
+            let (dst, src) = (
+                memory::locate(&inside, "destination", dst)?,
+                memory::locate(&inside, "source", src)?,
+            );
+            library_ops::copy_by(by, &dst, &src)
+        }
+    }
+}
+
+unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
+    let inside = epoch::enter();
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(args) }?;
+    // SAFETY: the caller's contract: what dtl_kernel_launch wants.
+    unsafe {
+        kernel::launch(
+            &inside,
+            args.stream,
+            args.kernel,
+            args.launch,
+            (args.args, args.sizes, args.count),
+        )
+    }
+}
+
+unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(out) }?;
+    // SAFETY: the caller's contract: a source as for dtl_module_compile.
+    let module = unsafe { module::compile(args.backend, by, args.device, args.source) }?;
+    give!(out.module = module);
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Elements in the caller's memory: how many bytes, and whether they can be.
+
+use crate::abi::word::dtl_dtype_t;
+use crate::error::{Result, fail};
+use crate::ffi::args;
+use crate::runtime::comm::p2p::send_recv::Data;
+use crate::runtime::comm::types::element_size;
+use crate::sys::compute::reduce::dtype_size;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::hints;
+use std::ffi::c_void;
+
+/// `count` elements of `dtype` at `pointer`.
+///
+/// # Safety
+/// They stay valid until the operation that receives the region has ended.
+#[inline(always)]
+pub(in crate::ffi) unsafe fn elements(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Region> {
+    // SAFETY: passed on.
+    match unsafe { usual_elements(pointer, count, dtype) } {
+        Some(region) => Ok(region),
+        // SAFETY: passed on.
+        None => unsafe { elements_checked(pointer, count, dtype, name) },
+    }
+}
+
+/// The usual case in few questions: neither NULL nor DTL_IN_PLACE, and with such a count no sum can
+/// be too large.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(always)]
+unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
+    let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
+    let size = hints::usual(dtype_size(dtype))?;
+    // SAFETY: passed on.
+    hints::usually(beyond == 0)
+        .then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
+}
+
+/// The same with what the caller says of it.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(always)]
+pub(in crate::ffi) unsafe fn usual_data(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+) -> Option<Data> {
+    // SAFETY: passed on.
+    Some(Data { bytes: unsafe { usual_elements(pointer, count, dtype) }?, count, dtype })
+}
+
+/// The same of any arguments.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(never)]
+unsafe fn elements_checked(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Region> {
+    let size = element_size(dtype)? as u64;
+    let Some(bytes) = count.checked_mul(size) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: {count} elements of {size} bytes are more than memory can hold"
+        );
+    };
+    // SAFETY: passed on.
+    unsafe { args::region(pointer, bytes, name) }
+}
+
+/// The same with what the caller says of it.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(always)]
+pub(in crate::ffi) unsafe fn data(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Data> {
+    // SAFETY: passed on.
+    Ok(Data { bytes: unsafe { elements(pointer, count, dtype, name) }?, count, dtype })
+}

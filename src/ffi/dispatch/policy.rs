@@ -1,0 +1,388 @@
+//! Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
+
+use crate::abi::devices::policy::*;
+use crate::abi::handle::dtl_policy_t;
+use crate::abi::status::dtl_status_t;
+use crate::error::{Result, fail};
+use crate::ffi::args::{self, Out};
+use crate::ffi::guard::Entry;
+use crate::runtime::policy::{self, Adapter, CustomKind, Kind, List, Make, Policy, Rule};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
+use std::ffi::{c_char, c_void};
+
+/// Creates a policy: it chooses one of its resources for each task.
+///
+/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each
+///                   thread, so that the counts of a thread differ by at most one. "dynamic_load":
+///                   the one with the fewest tasks that have not ended. "auto_tune": the one where
+///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
+///                   opts.capacity tasks; without any, submits wait.
+/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
+///                   streams on all devices found (see opts.backend), one for inline, what the
+///                   table's default_resources says.
+/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
+///                   dtl_policy_initialize gives them later; until then submits answer
+///                   DTL_ERROR_INVALID_STATE. What they are is said now: by opts.kind or opts.ops.
+/// @param out        the policy; give it back with dtl_policy_release.
+/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
+///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
+///         DTL_POLICY_DEFER without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
+///         fixed_index; the text says why.
+///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
+/// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
+/// dynamic_load_policy, auto_tune_policy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_create(
+    name: *const c_char,
+    resources: *const dtl_resource_t,
+    count: u64,
+    opts: *const dtl_policy_opts_t,
+    out: *mut dtl_policy_t,
+) -> dtl_status_t {
+    Entry("dtl_policy_create").call(|inside| {
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller's contract: a text.
+        let name = unsafe { args::text(name, "name") }?;
+        // SAFETY: the caller's contract: a struct of the size it says.
+        let opts = unsafe { options(opts) }?;
+        let rule = Rule::named(name, &opts)?;
+        // SAFETY: the caller's contract: `count` elements.
+        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
+        Ok(())
+    })
+}
+
+/// Creates a policy that chooses as the program says.
+///
+/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
+///              call fails.
+/// @param self  handed to its slots.
+/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is
+/// returned. DTL_ERROR_NULL_POINTER: a required slot is missing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_create_custom(
+    ops: *const dtl_policy_ops_t,
+    self_: *mut c_void,
+    resources: *const dtl_resource_t,
+    count: u64,
+    opts: *const dtl_policy_opts_t,
+    out: *mut dtl_policy_t,
+) -> dtl_status_t {
+    Entry("dtl_policy_create_custom").call(|inside| {
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller's contract: a struct of the size it says.
+        let ops = unsafe { args::take(ops) }?;
+        // SAFETY: as above.
+        let opts = unsafe { options(opts) }?;
+        unused(ops.reserved, "ops.reserved")?;
+        required(ops.select.is_some(), "ops.select")?;
+        required(
+            ops.report.is_some() || ops.needed_info == 0,
+            "ops.report (needed_info is not 0)",
+        )?;
+        check_info(ops.needed_info, "ops.needed_info")?;
+        let rule = Rule::custom(ops, Addr::new(self_));
+        // SAFETY: the caller's contract: `count` elements.
+        out.set(unsafe { create(inside, rule, resources, count, &opts) }?);
+        Ok(())
+    })
+}
+
+/// Gives a policy made with DTL_POLICY_DEFER its resources, once.
+///
+/// @param resources, count  as for dtl_policy_create.
+/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is
+///              used.
+/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
+///         tried again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_initialize(
+    policy: dtl_policy_t,
+    resources: *const dtl_resource_t,
+    count: u64,
+    opts: *const dtl_policy_opts_t,
+) -> dtl_status_t {
+    Entry("dtl_policy_initialize").call(|inside| {
+        let policy = policy::find(inside, policy.id)?;
+        // SAFETY: the caller's contract: a struct of the size it says, `count` elements.
+        let opts = unsafe { options(opts) }?;
+        // SAFETY: as above.
+        let given = unsafe { list(resources, count) }?;
+        policy.initialize(inside, &in_list(given, &opts))
+    })
+}
+
+/// One more share of a policy: the same handle, the same state, to be released once more.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t {
+    Entry("dtl_policy_retain").call(|inside| policy::find(inside, policy.id)?.retain())
+}
+
+/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
+/// Does not wait for tasks, except for the work on streams that the policy made: wait with
+/// dtl_policy_wait_all before. The null policy: nothing happens.
+///
+/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// share goes.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
+    Entry("dtl_policy_release").wait(
+        |inside| policy::release(inside, policy.id),
+        |last| {
+            if let Some(policy) = last {
+                policy.close();
+            }
+            Ok(())
+        },
+    )
+}
+
+/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
+/// program's own policy mean. It has the order of the list that was given; resources that cannot be
+/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
+/// opts.fixed_index counts in the list as it was given.
+///
+/// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
+/// @param out_len  their number. NULL = not wanted.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
+///         DTL_ERROR_INVALID_STATE: not initialised.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_resources(
+    policy: dtl_policy_t,
+    out: *mut dtl_resource_t,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract: room for `cap` elements.
+    Entry("dtl_policy_resources").call(|inside| unsafe {
+        give(&policy::find(inside, policy.id)?.resources()?, out, cap, out_len)
+    })
+}
+
+/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
+/// numbers may be a moment old.
+///
+/// @param out, cap, out_len  as for dtl_policy_resources.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_stats(
+    policy: dtl_policy_t,
+    out: *mut dtl_policy_stats_t,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract: room for `cap` elements.
+    Entry("dtl_policy_stats").call(|inside| unsafe {
+        give(&policy::find(inside, policy.id)?.stats()?, out, cap, out_len)
+    })
+}
+
+/// What is true of a policy and its kind of resources.
+///
+/// @param out  start from DTL_POLICY_TRAITS_INIT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_traits(
+    policy: dtl_policy_t,
+    out: *mut dtl_policy_traits_t,
+) -> dtl_status_t {
+    Entry("dtl_policy_traits").call(|inside| {
+        let policy = policy::find(inside, policy.id)?;
+        // SAFETY: the caller's contract: a writable struct of the size it says.
+        unsafe {
+            args::fill(out, |out: &mut dtl_policy_traits_t| {
+                *out = policy.traits();
+                Ok(())
+            })
+        }
+    })
+}
+
+const NO_OPTIONS: dtl_policy_opts_t = dtl_policy_opts_t {
+    struct_size: size_of::<dtl_policy_opts_t>() as u32,
+    flags: 0,
+    kind: 0,
+    fixed_index: 0,
+    ops: std::ptr::null(),
+    ops_self: std::ptr::null_mut(),
+    backend: crate::abi::handle::dtl_backend_t::NULL,
+    adapter: None,
+    adapter_user: std::ptr::null_mut(),
+    capacity: 0,
+    samples: 0,
+    warmups: 0,
+    reserved: 0,
+    resample_submits: 0,
+};
+
+/// # Safety
+/// `opts` is null or points to a struct of the size it says.
+unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
+    if opts.is_null() {
+        return Ok(NO_OPTIONS);
+    }
+    // SAFETY: passed on.
+    let opts = unsafe { args::take(opts) }?;
+    if opts.flags & !DTL_POLICY_DEFER != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "opts.flags {:#x}: only DTL_POLICY_DEFER is known",
+            opts.flags
+        );
+    }
+    unused(opts.reserved, "opts.reserved")?;
+    Ok(opts)
+}
+
+/// # Safety
+/// `resources` is null or points to `count` elements, opts.ops to a struct of the size it says.
+unsafe fn create(
+    inside: &Guard,
+    rule: Rule,
+    resources: *const dtl_resource_t,
+    count: u64,
+    opts: &dtl_policy_opts_t,
+) -> Result<dtl_policy_t> {
+    // SAFETY: passed on.
+    let given = unsafe { list(resources, count) }?;
+    // SAFETY: passed on.
+    let kind = unsafe { kind(given.is_some(), opts) }?;
+    let is_later = opts.flags & DTL_POLICY_DEFER != 0;
+    if is_later && given.is_some() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "resources are given together with DTL_POLICY_DEFER: do one of the two"
+        );
+    }
+    if is_later && opts.kind == 0 && opts.ops.is_null() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "opts.kind is 0 with DTL_POLICY_DEFER, and whether a list will come is not known yet: \
+             set it to \
+             DTL_RESOURCES_GENERIC, _INLINE or _STREAMS"
+        );
+    }
+    let make = Make { rule, kind, list: in_list(given, opts), is_later };
+    Ok(dtl_policy_t { id: Policy::create(inside, make)? })
+}
+
+fn in_list<'a>(given: Option<&'a [dtl_resource_t]>, opts: &dtl_policy_opts_t) -> List<'a> {
+    List { given, adapter: Adapter { function: opts.adapter, user: Addr::new(opts.adapter_user) } }
+}
+
+/// # Safety
+/// `resources` is null or points to `count` elements that stay as they are during `'a`.
+unsafe fn list<'a>(
+    resources: *const dtl_resource_t,
+    count: u64,
+) -> Result<Option<&'a [dtl_resource_t]>> {
+    policy::check_count(count)?;
+    if resources.is_null() {
+        required(count == 0, "resources")?;
+        return Ok(None);
+    }
+    if count == 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "count is 0, and resources is not NULL: pass at least one resource, or NULL for the \
+             defaults"
+        );
+    }
+    if !resources.is_aligned() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "resources is not aligned to {} bytes",
+            align_of::<dtl_resource_t>()
+        );
+    }
+    // SAFETY: neither null nor misaligned, `count` elements by the contract.
+    Ok(Some(unsafe { std::slice::from_raw_parts(resources, count as usize) }))
+}
+
+/// # Safety
+/// opts.ops is null or points to a struct of the size it says.
+unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
+    let has_table = !opts.ops.is_null();
+    let usual = if has_table {
+        DTL_RESOURCES_CUSTOM
+    } else if has_list {
+        DTL_RESOURCES_GENERIC
+    } else {
+        DTL_RESOURCES_STREAMS
+    };
+    let number = if opts.kind == 0 { usual } else { opts.kind };
+    if has_table && number != DTL_RESOURCES_CUSTOM {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "opts.ops is given, and opts.kind is {number}: set it to 0 or DTL_RESOURCES_CUSTOM"
+        );
+    }
+    Ok(match number {
+        DTL_RESOURCES_GENERIC => Kind::Generic,
+        DTL_RESOURCES_INLINE => Kind::Inline,
+        DTL_RESOURCES_STREAMS => Kind::Streams(opts.backend),
+        DTL_RESOURCES_CUSTOM => {
+            required(has_table, "opts.ops")?;
+            // SAFETY: passed on.
+            let ops = unsafe { args::take(opts.ops) }?;
+            unused(ops.reserved, "opts.ops->reserved")?;
+            required(ops.submit.is_some(), "opts.ops->submit")?;
+            check_info(ops.supported_info, "opts.ops->supported_info")?;
+            Kind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
+        }
+        _ => {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "opts.kind {number} is unknown; use 0 or DTL_RESOURCES_GENERIC, _INLINE, _STREAMS \
+                 or _CUSTOM"
+            );
+        }
+    })
+}
+
+fn check_info(info: u64, name: &str) -> Result<()> {
+    if info & !policy::ALL_INFO != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} {info:#x} holds bits that are no DTL_INFO_…"
+        );
+    }
+    Ok(())
+}
+
+fn unused(reserved: u32, name: &str) -> Result<()> {
+    if reserved == 0 {
+        Ok(())
+    } else {
+        fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {reserved}; set it to 0")
+    }
+}
+
+fn required(is_there: bool, name: &str) -> Result<()> {
+    if is_there { Ok(()) } else { fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL") }
+}
+
+/// # Safety
+/// `out` is null or room for `cap` elements, `out_len` is null or writable.
+unsafe fn give<T: Copy>(from: &[T], out: *mut T, cap: u64, out_len: *mut u64) -> Result<()> {
+    let count = from.len() as u64;
+    let is_wanted = !(out.is_null() && cap == 0);
+    if is_wanted {
+        Out::new(out, "out")?;
+    }
+    if !out_len.is_null() {
+        Out::new(out_len, "out_len")?.set(count);
+    }
+    if is_wanted {
+        if cap < count {
+            return fail!(
+                DTL_ERROR_BUFFER_TOO_SMALL,
+                "there are {count} resources, and cap is {cap}"
+            );
+        }
+        // SAFETY: room for at least `count` elements, which nothing of ours overlaps.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out, from.len()) };
+    }
+    Ok(())
+}

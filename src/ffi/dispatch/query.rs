@@ -1,0 +1,88 @@
+//! Queries of dispatchers as C programs hand them over.
+
+use super::library_ops::{check_operation, check_slots};
+use crate::abi::devices::dispatch::dtl_dispatch_query_t;
+use crate::abi::handle::{dtl_dispatcher_t, dtl_registration_t};
+use crate::error::{Result, fail};
+use crate::ffi::args;
+use crate::runtime::dispatch::{self, Query, Quick, Tables};
+use crate::sys::handles::epoch::Guard;
+
+/// Looks a handler up, and writes its handle if it is found. `None`: an argument is wrong, or of
+/// another version.
+#[inline(always)]
+pub(in crate::ffi) fn at_hand(
+    inside: &Guard,
+    dispatcher: dtl_dispatcher_t,
+    query: *const dtl_dispatch_query_t,
+    out: *mut dtl_registration_t,
+    look: impl FnOnce(&Tables, &Query) -> Quick,
+) -> Option<Quick> {
+    const { assert!(align_of::<dtl_registration_t>() == align_of::<dtl_dispatch_query_t>()) };
+    let is_aligned = (out.addr() | query.addr()) % align_of::<dtl_dispatch_query_t>() == 0;
+    if out.is_null() || query.is_null() || !is_aligned {
+        return None;
+    }
+    // SAFETY: the caller's contract: what is not null can be read as far as its struct_size says.
+    let query = unsafe { whole(query) }?;
+    let found = look(dispatch::find_quickly(inside, dispatcher)?.tables(inside), query);
+    if let Quick::Found(id) = found {
+        // SAFETY: not null, so writable by the contract.
+        unsafe { out.write(dtl_registration_t { id }) };
+    }
+    Some(found)
+}
+
+/// A query that has this library's size.
+///
+/// # Safety
+/// `query` is null, misaligned, or can be read as far as its struct_size says.
+#[inline(always)]
+unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispatch_query_t> {
+    if query.is_null() || !query.is_aligned() {
+        return None;
+    }
+    // SAFETY: every struct of the interface begins with this field.
+    let size = unsafe { query.cast::<u32>().read() };
+    if size as usize != size_of::<dtl_dispatch_query_t>() {
+        return None;
+    }
+    // SAFETY: all of it can be read by the contract.
+    unsafe { query.as_ref() }
+}
+
+/// Copies and checks a query.
+///
+/// # Safety
+/// `query` is null or a struct of the size it says.
+#[inline(always)]
+pub(in crate::ffi) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
+    // SAFETY: passed on.
+    let query = match unsafe { whole(query) } {
+        Some(query) => *query,
+        // SAFETY: passed on.
+        None => unsafe { take_part(query) }?,
+    };
+    if query.reserved != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "query.reserved is {}; set it to 0",
+            query.reserved
+        );
+    }
+    check_operation(query.operation)?;
+    check_slots([query.source, query.destination, query.schedule])?;
+    Ok(query)
+}
+
+/// A query of another version, filled up.
+///
+/// # Safety
+/// As for [`take_query`].
+#[cold]
+#[inline(never)]
+unsafe fn take_part(query: *const dtl_dispatch_query_t) -> Result<Query> {
+    // SAFETY: passed on.
+    let query = unsafe { args::take(query) }?;
+    Ok(Query { struct_size: size_of::<Query>() as u32, ..query })
+}

@@ -1,0 +1,117 @@
+//! Events: points in a stream's work.
+
+use super::stream;
+use crate::abi::devices::exec::{DTL_EVENT_COMPLETE, DTL_EVENT_PENDING};
+use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
+use crate::abi::status::dtl_status_t;
+use crate::error::Result;
+use crate::ffi::args::Out;
+use crate::ffi::guard::Entry;
+use crate::runtime::exec::event::Event;
+use crate::runtime::exec::handles;
+use crate::sys::handles::epoch::Guard;
+
+fn find(inside: &Guard, event: dtl_event_t) -> Result<&Event> {
+    handles::find(inside, event.id)
+}
+
+/// Creates an event, to be recorded on streams of the same backend.
+///
+/// @param flags  0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
+/// @param out    the event; destroy it with dtl_event_destroy.
+/// Equivalent: cudaEventCreateWithFlags.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_event_create(
+    backend: dtl_backend_t,
+    flags: u64,
+    out: *mut dtl_event_t,
+) -> dtl_status_t {
+    Entry("dtl_event_create").call(|inside| {
+        let out = Out::new(out, "out")?;
+        let event = Event::create(handles::home(inside, backend)?, flags)?;
+        out.set(dtl_event_t { id: handles::insert(event)? });
+        Ok(())
+    })
+}
+
+/// Destroys an event at once, recorded or not; streams that were told to wait for it still do.
+/// The null event: nothing happens.
+///
+/// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
+/// own wait return when it does). Equivalent: cudaEventDestroy.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t {
+    Entry("dtl_event_destroy").call(|inside| {
+        if let Some(event) = handles::remove::<Event>(inside, event.id)? {
+            event.cancel_waiters();
+        }
+        Ok(())
+    })
+}
+
+/// Marks the stream's present end. An earlier record is replaced for calls that come later; those
+/// that already wait go on waiting for the record they found. Returns at once, except on a
+/// backend's streams that have no events: there it waits for the stream.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream are of different backends that do not mix.
+/// Equivalent: cudaEventRecord.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_status_t {
+    Entry("dtl_event_record")
+        .call(|inside| stream::find(inside, stream)?.record(find(inside, event)?))
+}
+
+/// Waits until the work before the record is done. An event never recorded is done.
+///
+/// @return the first failure of that work that nobody had asked for before the record.
+///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
+///         by a callback or task that the event is recorded behind, for which it would wait for
+///         ever.
+/// Equivalent: cudaEventSynchronize.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
+    Entry("dtl_event_sync").hold(|inside| handles::hold(inside, event.id), Event::sync)
+}
+
+/// As dtl_event_sync, for a limited time.
+///
+/// @param timeout_ns  nanoseconds; 0 = only look, DTL_TIMEOUT_INFINITE = no limit.
+/// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t {
+    Entry("dtl_event_wait")
+        .hold(|inside| handles::hold(inside, event.id), |event: &Event| event.wait(timeout_ns))
+}
+
+/// Asks whether the work before the record is done, without waiting.
+///
+/// @param out_state  DTL_EVENT_COMPLETE or DTL_EVENT_PENDING. Never recorded = complete.
+/// @return the failure of that work, as dtl_event_sync.
+/// Equivalent: cudaEventQuery.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
+    Entry("dtl_event_query").call(|inside| {
+        let out = Out::new(out_state, "out_state")?;
+        out.set(if find(inside, event)?.query()? { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING });
+        Ok(())
+    })
+}
+
+/// Nanoseconds between the records of two events that are done.
+///
+/// @return DTL_ERROR_INVALID_STATE: one was never recorded or is not done (wait for it first).
+///         DTL_ERROR_INVALID_ARGUMENT: stop came before start, one has DTL_EVENT_NO_TIMING, or
+///         they are of different backends. DTL_ERROR_NOT_SUPPORTED: the backend does not time.
+/// Equivalent: cudaEventElapsedTime (which gives milliseconds).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_event_elapsed_ns(
+    start: dtl_event_t,
+    stop: dtl_event_t,
+    out_ns: *mut u64,
+) -> dtl_status_t {
+    Entry("dtl_event_elapsed_ns").call(|inside| {
+        let out = Out::new(out_ns, "out_ns")?;
+        out.set(find(inside, start)?.elapsed_ns(find(inside, stop)?)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,191 @@
+//! Kernels: functions that streams run over a grid.
+
+use super::stream;
+use crate::abi::devices::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};
+use crate::abi::devices::exec::{dtl_kernel_fn_t, dtl_launch_t};
+use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::DTL_OPERATION_LAUNCH;
+use crate::error::{Result, fail};
+use crate::ffi::args::{self, Out};
+use crate::ffi::guard::Entry;
+use crate::runtime::dispatch::library_ops;
+use crate::runtime::exec::handles;
+use crate::runtime::exec::kernel::Kernel;
+use crate::sys::compute::kernel_args::ArgPack;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
+use std::ffi::c_void;
+
+/// Most arguments of a launch.
+const MOST_ARGS: u32 = 4096;
+/// Arguments that are gathered without an allocation.
+const FEW_ARGS: usize = 16;
+
+/// Makes a kernel from a function.
+///
+/// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
+/// @param user  handed to each call; must live until the last launch is done.
+/// @param out   the kernel; destroy it with dtl_kernel_destroy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_kernel_from_function(
+    backend: dtl_backend_t,
+    r#fn: dtl_kernel_fn_t,
+    user: *mut c_void,
+    out: *mut dtl_kernel_t,
+) -> dtl_status_t {
+    Entry("dtl_kernel_from_function").call(|inside| {
+        let out = Out::new(out, "out")?;
+        let Some(function) = r#fn else {
+            return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the kernel's function");
+        };
+        let home = handles::home(inside, backend)?;
+        let kernel = Kernel::from_function(home, function, Addr::new(user));
+        out.set(dtl_kernel_t { id: handles::insert(kernel)? });
+        Ok(())
+    })
+}
+
+/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
+    Entry("dtl_kernel_destroy")
+        .call(|inside| handles::remove::<Kernel>(inside, kernel.id).map(drop))
+}
+
+/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
+/// on several cores, the threads of a block run one after another. The arguments are copied before
+/// this call returns. The first thread that fails stops the launch; its status is the stream's
+/// failure, as with any work.
+///
+/// @param launch  start from DTL_LAUNCH_INIT.
+/// @param args    `count` pointers to the arguments; NULL if there are none.
+/// @param sizes   their sizes in bytes; NULL if there are none.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
+///         kernel is of another backend than the stream, or a kernel of a module has other
+///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
+///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
+///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
+///         after these checks; what it fails with.
+/// Equivalent: cuLaunchKernel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_kernel_launch(
+    stream: dtl_stream_t,
+    kernel: dtl_kernel_t,
+    launch: *const dtl_launch_t,
+    args: *const *const c_void,
+    sizes: *const u64,
+    count: u32,
+) -> dtl_status_t {
+    // SAFETY: passed on.
+    Entry("dtl_kernel_launch").call(|inside| unsafe {
+        launch_by_schedule(inside, stream, kernel, launch, (args, sizes, count))
+    })
+}
+
+/// Arguments of a launch: pointers, sizes, how many.
+type Args = (*const *const c_void, *const u64, u32);
+
+/// By the handler of the schedule, if the program has one: it gets what the library itself would
+/// launch.
+///
+/// # Safety
+/// As for dtl_kernel_launch.
+unsafe fn launch_by_schedule(
+    inside: &Guard,
+    stream: dtl_stream_t,
+    kernel: dtl_kernel_t,
+    shape: *const dtl_launch_t,
+    args: Args,
+) -> Result<()> {
+    if !library_ops::is_taken(DTL_OPERATION_LAUNCH) {
+        // SAFETY: passed on.
+        return unsafe { self::launch(inside, stream, kernel, shape, args) };
+    }
+    // SAFETY: passed on.
+    let taken = unsafe { args::take(shape) }?;
+    library_ops::check_schedule_word(taken.schedule)?;
+    // SAFETY: passed on.
+    let packed = unsafe { pack(args.0, args.1, args.2) }?;
+    let found = (stream::find(inside, stream)?, handles::find::<Kernel>(inside, kernel.id)?);
+    found.0.check_launch(found.1, &taken, packed.sizes())?;
+    let mut wanted = dtl_dispatch_launch_t {
+        struct_size: size_of::<dtl_dispatch_launch_t>() as u32,
+        count: args.2,
+        stream,
+        kernel,
+        launch: shape,
+        args: args.0,
+        sizes: args.1,
+    };
+    let slots = [DTL_DISPATCH_ANY, DTL_DISPATCH_ANY, taken.schedule];
+    let query = library_ops::query(DTL_OPERATION_LAUNCH, slots, (&raw mut wanted).cast());
+    if library_ops::perform(inside, &query)? {
+        return Ok(());
+    }
+    // SAFETY: passed on.
+    unsafe { self::launch(inside, stream, kernel, shape, args) }
+}
+
+/// By the stream's backend.
+///
+/// # Safety
+/// As for dtl_kernel_launch.
+pub(in crate::ffi) unsafe fn launch(
+    inside: &Guard,
+    stream: dtl_stream_t,
+    kernel: dtl_kernel_t,
+    launch: *const dtl_launch_t,
+    (args, sizes, count): Args,
+) -> Result<()> {
+    // SAFETY: the caller's contract: a struct of the size it says.
+    let shape = unsafe { args::take(launch) }?;
+    library_ops::check_schedule(shape.schedule)?;
+    let kernel = handles::find::<Kernel>(inside, kernel.id)?;
+    let stream = stream::find(inside, stream)?;
+    // SAFETY: the caller's contract: `count` pointers and sizes.
+    let args = unsafe { pack(args, sizes, count) }?;
+    stream.launch(kernel, &shape, args)
+}
+
+/// Copies the arguments.
+///
+/// # Safety
+/// `args` and `sizes` have `count` elements (or are null), and each argument its size in bytes.
+unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u32) -> Result<ArgPack> {
+    if count == 0 {
+        return Ok(ArgPack::EMPTY);
+    }
+    if args.is_null() || sizes.is_null() {
+        let name = if args.is_null() { "args" } else { "sizes" };
+        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL for {count} arguments");
+    }
+    if count > MOST_ARGS {
+        return fail!(DTL_ERROR_LIMIT, "{count} arguments; a launch takes at most {MOST_ARGS}");
+    }
+    // SAFETY: not null, `count` elements by the contract.
+    let args = unsafe { std::slice::from_raw_parts(args, count as usize) };
+    // SAFETY: as above.
+    let sizes = unsafe { std::slice::from_raw_parts(sizes, count as usize) };
+    let mut few = [Region::EMPTY; FEW_ARGS];
+    let mut many = Vec::new();
+    let regions = match few.get_mut(..args.len()) {
+        Some(few) => few,
+        None => {
+            many.resize(args.len(), Region::EMPTY);
+            many.as_mut_slice()
+        }
+    };
+    for (index, ((arg, size), region)) in args.iter().zip(sizes).zip(&mut *regions).enumerate() {
+        // SAFETY: each argument has its size in bytes by the contract.
+        *region = unsafe { args::region(*arg, *size, "it") }
+            .map_err(|error| error.within(&format!("argument {index}")))?;
+    }
+    match ArgPack::copy_of(regions) {
+        Some(pack) => Ok(pack),
+        None => fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "no memory for copies of {count} arguments; see their sizes"
+        ),
+    }
+}

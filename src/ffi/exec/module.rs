@@ -1,0 +1,465 @@
+//! Modules: kernels from source.
+
+use crate::abi::devices::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_compile_t};
+use crate::abi::devices::exec::{dtl_source_file_t, dtl_source_t};
+use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t};
+use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, dtl_status_t};
+use crate::abi::word::*;
+use crate::error::{Error, Result, fail};
+use crate::ffi::args::{self, Out};
+use crate::ffi::guard::Entry;
+use crate::runtime::component::{Source, SourceFile, Wanted};
+use crate::runtime::dispatch::{self, Action, Query, Registration, library_ops};
+use crate::runtime::environment::Need;
+use crate::runtime::exec::handles;
+use crate::runtime::exec::module::Module;
+use crate::runtime::registry::Backend;
+use crate::sys::handles::epoch::{self, Guard};
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
+
+/// Largest source, also largest sum of its files; most options and files.
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_OPTIONS: u32 = 1024;
+/// Longest name of a file, and longest part of it, that every file system takes.
+const LONGEST_NAME: usize = 1023;
+const LONGEST_PART: usize = 255;
+const MOST_FILES: u32 = 1024;
+
+thread_local! {
+    /// What the compiler said at this thread's last failed compilation.
+    static LAST_LOG: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
+/// host's lies in a folder on disk and is taken from there the next time
+/// (docs/how-to/kernels-from-source.md).
+///
+/// @param backend  one that supports "modules" (dtl_backend_supports).
+/// @param device   0 ... count-1; 0 for a backend without devices.
+///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE)
+///                 is compiled by that, and the module is what it made, of whichever backend.
+/// @param source   start from DTL_SOURCE_INIT; read during the call.
+/// @param out      the module; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
+///         linked with; dtl_last_error has the first, dtl_module_log all.
+///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
+///         has those that it takes.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
+///         says what to do.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
+///         an environment: as dtl_environment_require.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
+///         no space on disk, or a limit on the size of files (ulimit -f).
+/// Threads: any, several at once.
+/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_module_compile(
+    backend: dtl_backend_t,
+    device: i32,
+    source: *const dtl_source_t,
+    out: *mut dtl_module_t,
+) -> dtl_status_t {
+    Entry("dtl_module_compile").wait(
+        |inside| {
+            let out = Out::new(out, "out")?;
+            let home = handles::home(inside, backend)?;
+            handles::check_device(&home, device)?;
+            // SAFETY: the caller's contract: a struct of the size it says.
+            let language = unsafe { args::take(source) }?.language;
+            let mut wanted = dtl_dispatch_compile_t {
+                struct_size: size_of::<dtl_dispatch_compile_t>() as u32,
+                device,
+                backend,
+                source,
+                module: dtl_module_t::NULL,
+            };
+            Ok((out, by_language(inside, language, &mut wanted)?, wanted))
+        },
+        |(out, theirs, wanted)| {
+            let by = match theirs.as_ref().map(|handler| &handler.action) {
+                Some(Action::Backend(by)) => Some(by),
+                _ => None,
+            };
+            out.set(match theirs.as_ref().filter(|_| by.is_none()) {
+                Some(handler) => compile_by(handler, wanted)?,
+                // SAFETY: the caller's contract: what the struct points to is there.
+                None => unsafe { compile(backend, by, device, source) }?,
+            });
+            Ok(())
+        },
+    )
+}
+
+/// The program's handler of a language, if it has one.
+fn by_language(
+    inside: &Guard,
+    language: dtl_enum_word_t,
+    wanted: &mut dtl_dispatch_compile_t,
+) -> Result<Option<Arc<Registration>>> {
+    if !library_ops::is_taken(DTL_OPERATION_COMPILE) {
+        return Ok(None);
+    }
+    let found = library_ops::theirs(inside, &compile_query(language, wanted))?;
+    Ok(found.and_then(|found| dispatch::pin(inside, found.handle())))
+}
+
+fn compile_query(language: dtl_enum_word_t, wanted: &mut dtl_dispatch_compile_t) -> Query {
+    let slots = [language, DTL_DISPATCH_ANY, DTL_DISPATCH_ANY];
+    library_ops::query(DTL_OPERATION_COMPILE, slots, std::ptr::from_mut(wanted).cast())
+}
+
+/// Has a handler of the program's compile.
+fn compile_by(handler: &Registration, mut wanted: dtl_dispatch_compile_t) -> Result<dtl_module_t> {
+    // SAFETY: taken over once already; the caller's contract holds until its call returns.
+    let language = unsafe { args::take(wanted.source) }?.language;
+    handler.invoke(&compile_query(language, &mut wanted), None)?;
+    if !handles::is_live::<Module>(wanted.module.id) {
+        return fail!(
+            DTL_ERROR_NATIVE_BACKEND,
+            "handler \"{}\" gave {:#x}, which is no module",
+            handler.name,
+            wanted.module.id
+        );
+    }
+    Ok(wanted.module)
+}
+
+/// Compiles by a backend: the one that a handler names, else the one that is asked.
+///
+/// # Safety
+/// As for dtl_module_compile.
+pub(in crate::ffi) unsafe fn compile(
+    asked: dtl_backend_t,
+    by: Option<&Arc<Backend>>,
+    device: i32,
+    source: *const dtl_source_t,
+) -> Result<dtl_module_t> {
+    let home = match by {
+        Some(by) => Arc::clone(by),
+        None => handles::home(&epoch::enter(), asked)?,
+    };
+    handles::check_device(&home, device)?;
+    // SAFETY: the caller's contract: a struct of the size it says.
+    let source = unsafe { args::take(source) }?;
+    // SAFETY: the caller's contract: what the struct points to is there.
+    let needs = unsafe { take_needs(&source) }?;
+    // SAFETY: as above.
+    let mut source = unsafe { take_over(&source) }?;
+    let mut log = String::new();
+    match Module::compile(home, device, &mut source, &needs, &mut log) {
+        Ok(module) => Ok(dtl_module_t { id: handles::insert(module)? }),
+        Err(error) => Err(failed(&source, error, log)),
+    }
+}
+
+/// Keeps the log, and puts its first errors into the text.
+#[cold]
+fn failed(source: &Source, error: Error, log: String) -> Error {
+    if error.status() != DTL_ERROR_COMPILE_FAILED {
+        let _ = LAST_LOG.try_with(|last| last.replace(log));
+        return error;
+    }
+    let first = first_errors(&log);
+    let (name, said) = (source.name.to_string_lossy(), error.text());
+    let text = match first.as_str() {
+        "" => format!("{name}: {said}"),
+        first => format!("{name}: {said}: {first} (all of the log: dtl_module_log)"),
+    };
+    let _ = LAST_LOG.try_with(|last| last.replace(log));
+    Error::new(DTL_ERROR_COMPILE_FAILED, text)
+}
+
+/// The first lines of a log that say what is wrong; without any the first line.
+fn first_errors(log: &str) -> String {
+    const MOST: usize = 3;
+    // Linkers do not always say "error", and the compiler that called one says nothing but that it
+    // failed.
+    const SIGNS: [&str; 4] = ["error", "undefined reference", "annot find", "ld: "];
+    const NO_NEWS: [&str; 2] = ["ld returned", "linker command failed"];
+    let has = |line: &str, signs: &[&str]| signs.iter().any(|sign| line.contains(sign));
+    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let wrong: Vec<_> =
+        lines().filter(|line| has(line, &SIGNS) && !has(line, &NO_NEWS)).take(MOST).collect();
+    if wrong.is_empty() { lines().next().unwrap_or_default().to_owned() } else { wrong.join("; ") }
+}
+
+/// Copies what the struct points to.
+///
+/// # Safety
+/// Its pointers are null or lead to what it says.
+unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
+    if source.text.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.text is NULL");
+    }
+    let mut size = source.size_bytes;
+    if size == 0 {
+        // SAFETY: without a size the text is NUL-terminated, by the contract.
+        size = unsafe { std::ffi::CStr::from_ptr(source.text.cast()) }.count_bytes() as u64;
+    }
+    if size == 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_source_t.text is empty");
+    }
+    if size > MOST_BYTES {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "dtl_source_t.size_bytes is {size}; at most {MOST_BYTES} bytes are compiled"
+        );
+    }
+    // SAFETY: `size` bytes by the contract.
+    let bytes = unsafe { std::slice::from_raw_parts(source.text.cast::<u8>(), size as usize) };
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0).filter(|_| is_text(source.language))
+    {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.text has a NUL at {at} of its {size} size_bytes, where some compilers \
+             would end it; give the bytes \
+             before it, or 0"
+        );
+    }
+    // SAFETY: a NUL-terminated text or null.
+    let name = unsafe { args::text_or_null(source.name, "dtl_source_t.name") }?.unwrap_or("source");
+    if name.chars().any(char::is_control) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.name has control characters; use a file's name"
+        );
+    }
+    // SAFETY: `option_count` texts.
+    let options = unsafe { take_options(source) }?;
+    let mut taken =
+        Source::new(source.language, bytes, options, CString::new(name).unwrap_or_default());
+    // SAFETY: `file_count` files.
+    taken.files = unsafe { take_files(source) }?;
+    Ok(taken)
+}
+
+/// Whether what is written in a language is text; of those of other backends nobody knows.
+fn is_text(language: dtl_enum_word_t) -> bool {
+    [0, DTL_LANGUAGE_C, DTL_LANGUAGE_CUDA, DTL_LANGUAGE_OPENCL].contains(&language)
+}
+
+/// Reads the environments.
+///
+/// # Safety
+/// `environments` has `environment_count` texts, or is null.
+unsafe fn take_needs(source: &dtl_source_t) -> Result<Vec<Need>> {
+    // SAFETY: the caller's contract.
+    let names = unsafe {
+        args::texts(source.environments, source.environment_count, "dtl_source_t.environments")
+    }?;
+    names.iter().map(|name| Need::parse(name)).collect()
+}
+
+/// Copies the files.
+///
+/// # Safety
+/// `files` has `file_count` files whose pointers are null or lead to what they say, or is null.
+unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
+    let count = source.file_count;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if source.files.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.files is NULL for {count} files");
+    }
+    if count > MOST_FILES {
+        return fail!(DTL_ERROR_LIMIT, "{count} files; at most {MOST_FILES} are taken");
+    }
+    // SAFETY: `count` files by the contract.
+    let files = unsafe { std::slice::from_raw_parts(source.files, count as usize) };
+    let mut taken: Vec<SourceFile> = Vec::new();
+    let mut room = MOST_BYTES;
+    for (index, file) in files.iter().enumerate() {
+        // SAFETY: what the file points to is there.
+        let file = unsafe { take_file(file, index, &mut room) }?;
+        if let Some(known) = taken.iter().find(|known| clash(&known.name, &file.name)) {
+            let what = match known.name == file.name {
+                true => format!("there are two files {:?}", file.name),
+                false => {
+                    format!(
+                        "of {:?} and {:?} one is a file and the other's folder",
+                        known.name, file.name
+                    )
+                }
+            };
+            return fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "dtl_source_t.files[{index}]: {what}; give each another name"
+            );
+        }
+        taken.push(file);
+    }
+    Ok(taken)
+}
+
+/// Whether two names cannot be in one folder: they are the same, or one is the folder of the other.
+fn clash(one: &str, other: &str) -> bool {
+    let is_in = |file: &str, folder: &str| {
+        file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+    };
+    one == other || is_in(one, other) || is_in(other, one)
+}
+
+/// Copies a file, if there is room for its bytes.
+///
+/// # Safety
+/// Its pointers are null or lead to what it says.
+unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> Result<SourceFile> {
+    let place = format!("dtl_source_t.files[{index}]");
+    // SAFETY: a NUL-terminated text or null.
+    let name = unsafe { args::text(file.name, &format!("{place}.name")) }?;
+    let parts = || name.split('/');
+    let bad = name.contains(|letter: char| letter.is_control() || "\"\\<>".contains(letter));
+    let bad = bad || name.len() > LONGEST_NAME || parts().any(|part| part.len() > LONGEST_PART);
+    if bad
+        || parts().any(|part| part.is_empty() || part == "." || part == "..")
+        || name == "dtl_kernel.h"
+    {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{place}.name is \"{name}\": use a name such as \"x.h\" or \"folder/x.h\", of at most \
+             {LONGEST_NAME} bytes and {LONGEST_PART} between two '/', not dtl_kernel.h"
+        );
+    }
+    if file.reserved != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{place}.reserved is {}; set it to 0",
+            file.reserved
+        );
+    }
+    let mut size = file.size_bytes;
+    if size == 0 && !file.text.is_null() {
+        // SAFETY: without a size the text is NUL-terminated, by the contract.
+        size = unsafe { std::ffi::CStr::from_ptr(file.text.cast()) }.count_bytes() as u64;
+    }
+    if size > 0 && file.text.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "{place}.text is NULL for {size} bytes");
+    }
+    match room.checked_sub(size) {
+        Some(rest) => *room = rest,
+        None => {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{place}: all files together have more than {MOST_BYTES} bytes"
+            );
+        }
+    }
+    let bytes = if size == 0 {
+        Vec::new()
+    } else {
+        // SAFETY: `size` bytes by the contract.
+        unsafe { std::slice::from_raw_parts(file.text.cast::<u8>(), size as usize) }.to_vec()
+    };
+    let Ok(text) = CString::new(bytes) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{place}.text has a NUL in its size_bytes bytes: files are text"
+        );
+    };
+    Ok(SourceFile { name: name.to_owned(), text })
+}
+
+/// Copies the options.
+///
+/// # Safety
+/// `options` has `option_count` texts, or is null.
+unsafe fn take_options(source: &dtl_source_t) -> Result<Vec<CString>> {
+    let count = source.option_count;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if source.options.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.options is NULL for {count} options");
+    }
+    if count > MOST_OPTIONS {
+        return fail!(DTL_ERROR_LIMIT, "{count} options; at most {MOST_OPTIONS} are taken");
+    }
+    // SAFETY: `count` pointers by the contract.
+    let options = unsafe { std::slice::from_raw_parts(source.options, count as usize) };
+    let read = |(index, option): (usize, &*const c_char)| {
+        // SAFETY: a NUL-terminated text by the contract.
+        let text = unsafe { args::text(*option, &format!("dtl_source_t.options[{index}]")) }?;
+        Ok(CString::new(text).unwrap_or_default())
+    };
+    options.iter().enumerate().map(read).collect()
+}
+
+/// Gives what the compiler said, warnings included.
+///
+/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that
+///                 failed, empty if none did.
+/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
+/// @param cap      bytes of room.
+/// @param out_len  bytes of the text without its NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_module_log(
+    module: dtl_module_t,
+    buf: *mut c_char,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
+    Entry("dtl_module_log").call(|inside| {
+        if module.id != 0 {
+            let log = handles::find::<Module>(inside, module.id)?.log();
+            // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
+            return unsafe { args::put_text(log, buf, cap, out_len) };
+        }
+        let log = LAST_LOG.try_with(|last| last.borrow().clone()).unwrap_or_default();
+        // SAFETY: as above.
+        unsafe { args::put_text(&log, buf, cap, out_len) }
+    })
+}
+
+/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
+/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
+/// Equivalent: cuModuleUnload.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
+    Entry("dtl_module_destroy")
+        .call(|inside| handles::remove::<Module>(inside, module.id).map(drop))
+}
+
+/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+///
+/// @param name       as in the source.
+/// @param signature  the types of its arguments, a letter for each, which launches are checked
+///                   against:
+///
+///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
+///                                 case: unsigned)
+///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///
+///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
+///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
+///                   own types).
+/// @param out        the kernel; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
+///         signature cannot be read, or does not fit the source (the text names the argument), or
+///         is needed because the module tells nothing of the arguments; or the kernel has more
+///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
+///         for one.
+/// Equivalent: cuModuleGetFunction, clCreateKernel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_kernel_get(
+    module: dtl_module_t,
+    name: *const c_char,
+    signature: *const c_char,
+    out: *mut dtl_kernel_t,
+) -> dtl_status_t {
+    Entry("dtl_kernel_get").call(|inside| {
+        let out = Out::new(out, "out")?;
+        let module: Arc<Module> = handles::pin(inside, module.id)?;
+        // SAFETY: the caller's contract: a NUL-terminated text or null.
+        let name = unsafe { args::text(name, "name") }?;
+        // SAFETY: as above.
+        let signature = unsafe { args::text_or_null(signature, "signature") }?;
+        let kernel = module.kernel(Wanted { name, signature })?;
+        out.set(dtl_kernel_t { id: handles::insert(kernel)? });
+        Ok(())
+    })
+}

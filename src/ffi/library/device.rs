@@ -1,0 +1,119 @@
+//! Devices: how many, which one this thread uses, what they are.
+
+use crate::abi::devices::device::dtl_device_info_t;
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::status::dtl_status_t;
+use crate::ffi::args::{self, Out};
+use crate::ffi::guard::Entry;
+use crate::runtime::device;
+
+/// Number of devices of a backend.
+///
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text says why).
+/// Equivalent: cudaGetDeviceCount.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_device_count(
+    backend: dtl_backend_t,
+    out_count: *mut i32,
+) -> dtl_status_t {
+    Entry("dtl_backend_device_count").call(|inside| {
+        let out = Out::new(out_count, "out_count")?;
+        out.set(device::backend(inside, backend)?.device()?.count()?);
+        Ok(())
+    })
+}
+
+/// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
+/// in this thread. Other threads keep theirs.
+///
+/// @param device  0 ... count-1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
+/// Equivalent: cudaSetDevice.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_backend_set_device(backend: dtl_backend_t, device: i32) -> dtl_status_t {
+    Entry("dtl_backend_set_device").call(|inside| {
+        device::forget_gone(inside);
+        device::set(device::backend(inside, backend)?, device)
+    })
+}
+
+/// The calling thread's current device of a backend. Equivalent: cudaGetDevice.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_get_device(
+    backend: dtl_backend_t,
+    out_device: *mut i32,
+) -> dtl_status_t {
+    Entry("dtl_backend_get_device").call(|inside| {
+        let out = Out::new(out_device, "out_device")?;
+        out.set(device::get(device::backend(inside, backend)?)?);
+        Ok(())
+    })
+}
+
+/// Device type and id in DLPack's numbers, for arrays shared with other libraries.
+/// Equivalent: StepMesh's GetDevice; source of the numbers: dlpack.h, DLDeviceType.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend's devices have none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_dlpack_device(
+    backend: dtl_backend_t,
+    device: i32,
+    out_type: *mut i32,
+    out_id: *mut i32,
+) -> dtl_status_t {
+    Entry("dtl_backend_dlpack_device").call(|inside| {
+        let (out_type, out_id) = (Out::new(out_type, "out_type")?, Out::new(out_id, "out_id")?);
+        let backend = device::backend(inside, backend)?;
+        device::check(backend, device)?;
+        let (kind, id) = backend
+            .device()?
+            .dlpack(device)
+            .unwrap_or_else(|| Err(backend.lacks("DLPack number")))?;
+        out_type.set(kind);
+        out_id.set(id);
+        Ok(())
+    })
+}
+
+/// Describes a device.
+///
+/// @param out_info  start from DTL_DEVICE_INFO_INIT.
+/// Equivalent: cudaGetDeviceProperties.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_device_info(
+    backend: dtl_backend_t,
+    device: i32,
+    out_info: *mut dtl_device_info_t,
+) -> dtl_status_t {
+    Entry("dtl_device_info").call(|inside| {
+        let backend = device::backend(inside, backend)?;
+        // SAFETY: the caller's contract.
+        unsafe { args::fill(out_info, |info| device::info(backend, device, info)) }
+    })
+}
+
+/// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
+/// group. Equivalent: cudaMemGetInfo.
+///
+/// @param device  0 ... count-1. Of a backend with memory and without devices: 0, all of its
+///                memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
+///         tell.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_device_memory_info(
+    backend: dtl_backend_t,
+    device: i32,
+    out_free_bytes: *mut u64,
+    out_total_bytes: *mut u64,
+) -> dtl_status_t {
+    Entry("dtl_device_memory_info").call(|inside| {
+        let (out_free, out_total) = (
+            Out::new(out_free_bytes, "out_free_bytes")?,
+            Out::new(out_total_bytes, "out_total_bytes")?,
+        );
+        let (free, total) = device::memory_info(device::backend(inside, backend)?, device)?;
+        out_free.set(free);
+        out_total.set(total);
+        Ok(())
+    })
+}

@@ -1,0 +1,278 @@
+//! Copies and fills.
+
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::DTL_MEMORY_DEVICE;
+use crate::error::{Result, fail};
+use crate::ffi::args::{self, Out};
+use crate::ffi::guard::Entry;
+use crate::runtime::dispatch::library_ops::Axes;
+use crate::runtime::memory::transfer;
+use crate::runtime::memory::transfer::{Rows, strided};
+use crate::runtime::{device, memory};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
+use std::ffi::c_void;
+
+/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
+/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
+///
+/// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
+/// Equivalent: cudaMemcpy with cudaMemcpyDefault.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_copy(
+    dst: *mut c_void,
+    src: *const c_void,
+    size_bytes: u64,
+) -> dtl_status_t {
+    Entry("dtl_mem_copy").call(|inside| {
+        // SAFETY: the caller's contract: both sides hold size_bytes.
+        let dst = unsafe { args::region(dst, size_bytes, "dst") }?;
+        // SAFETY: as above.
+        let src = unsafe { args::region(src, size_bytes, "src") }?;
+        transfer::copy(inside, dst, src)
+    })
+}
+
+/// Copies `height` rows of `width_bytes`; rows start a pitch apart on each side.
+///
+/// @param dst_pitch_bytes, src_pitch_bytes  at least width_bytes.
+/// @return as dtl_mem_copy.
+/// Equivalent: cudaMemcpy2D.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_copy_2d(
+    dst: *mut c_void,
+    dst_pitch_bytes: u64,
+    src: *const c_void,
+    src_pitch_bytes: u64,
+    width_bytes: u64,
+    height: u64,
+) -> dtl_status_t {
+    Entry("dtl_mem_copy_2d").call(|inside| {
+        // SAFETY: the caller's contract: both sides hold `height` rows.
+        let dst = unsafe { rows(dst, dst_pitch_bytes, width_bytes, height, "dst") }?;
+        // SAFETY: as above.
+        let src = unsafe { rows(src, src_pitch_bytes, width_bytes, height, "src") }?;
+        transfer::copy_2d(inside, dst, src, width_bytes, height)
+    })
+}
+
+unsafe fn rows(
+    ptr: *const c_void,
+    pitch: u64,
+    width: u64,
+    height: u64,
+    name: &str,
+) -> Result<Rows> {
+    if pitch < width {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}_pitch_bytes {pitch} is less than width_bytes {width}"
+        );
+    }
+    let span = match height.checked_sub(1).filter(|_| width > 0) {
+        None => Some(0),
+        Some(gaps) => pitch.checked_mul(gaps).and_then(|bytes| bytes.checked_add(width)),
+    };
+    let Some(span) = span else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: {height} rows {pitch} bytes apart are more than memory can hold"
+        );
+    };
+    // SAFETY: passed on.
+    Ok(Rows { region: unsafe { args::region(ptr, span, name) }?, pitch })
+}
+
+/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
+/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
+/// such copies, or by a loop of the host.
+///
+/// @param dst, src  the first element of each side.
+/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along
+///                  the axis, also negative; 0 on the source repeats it. NULL: the elements lie in
+///                  a row, the last axis the fastest.
+/// @param shape     ndim counts of elements; with a 0 nothing is copied.
+/// @param ndim      up to 8; 0 is one element.
+/// @param element_bytes  at least 1.
+/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
+///         and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
+///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
+///         elements of the destination lie on each other, or on elements of the source (where the
+///         strides of the two differ, it is enough that their areas do), or axes of the destination
+///         are woven: one steps by less than all that a finer one reaches, as with strides [24,
+///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
+///         position on an axis). Else as dtl_mem_copy.
+/// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_copy_strided(
+    dst: *mut c_void,
+    dst_strides_bytes: *const i64,
+    src: *const c_void,
+    src_strides_bytes: *const i64,
+    shape: *const u64,
+    ndim: u32,
+    element_bytes: u64,
+) -> dtl_status_t {
+    Entry("dtl_mem_copy_strided").call(|inside| {
+        let sides = (dst, dst_strides_bytes, src, src_strides_bytes);
+        // SAFETY: passed on.
+        unsafe { strided(inside, sides, (shape, ndim), element_bytes) }
+    })
+}
+
+/// Where the sides begin, and their strides: destination, source.
+type Sides = (*mut c_void, *const i64, *const c_void, *const i64);
+
+/// As dtl_mem_copy_strided.
+///
+/// # Safety
+/// As there.
+pub(in crate::ffi) unsafe fn strided(
+    inside: &Guard,
+    (dst, dst_strides, src, src_strides): Sides,
+    (shape, ndim): (*const u64, u32),
+    element_bytes: u64,
+) -> Result<()> {
+    // SAFETY: passed on.
+    let shape = unsafe { list(shape, ndim, "shape") }?;
+    // SAFETY: passed on.
+    let dst_strides = unsafe { list(dst_strides, ndim, "dst_strides_bytes") }?;
+    // SAFETY: passed on.
+    let src_strides = unsafe { list(src_strides, ndim, "src_strides_bytes") }?;
+    if shape.is_none() && ndim > 0 {
+        return fail!(DTL_ERROR_NULL_POINTER, "shape is NULL for {ndim} axes");
+    }
+    let shape = shape.unwrap_or_default();
+    let dense = match dst_strides.is_none() || src_strides.is_none() {
+        true => strided::dense(&shape, element_bytes),
+        false => Some(Vec::new()),
+    };
+    let Some(dense) = dense else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "shape {shape:?}: more bytes than memory can hold"
+        );
+    };
+    let axes = Axes {
+        dst: Addr::new(dst),
+        src: Addr::new(src.cast_mut()),
+        shape: &shape,
+        dst_strides: dst_strides.as_ref().unwrap_or(&dense),
+        src_strides: src_strides.as_ref().unwrap_or(&dense),
+        element_bytes,
+    };
+    let Some(plan) = strided::Plan::new(&axes)? else { return Ok(()) };
+    // SAFETY: the caller's contract: the elements are there, and so is what lies between them.
+    let to = unsafe { side(axes.dst, plan.dst(), "dst") }?;
+    // SAFETY: as above.
+    let from = unsafe { side(axes.src, plan.src(), "src") }?;
+    plan.over(to, from).copy(inside, &axes)
+}
+
+/// From a side's lowest byte to its last.
+unsafe fn side(first: Addr, (below, above): (u64, u64), name: &str) -> Result<Region> {
+    if first.is_null() || (first.get() as u64) < below {
+        return fail!(
+            DTL_ERROR_NULL_POINTER,
+            "{name} is NULL, or its strides lead below address 0"
+        );
+    }
+    // SAFETY: passed on.
+    unsafe { args::region(strided::lowest(first, below).ptr(), below + above, name) }
+}
+
+/// Copies a list that may be NULL.
+unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Option<Vec<T>>> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    if !pointer.is_aligned() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} is not aligned to {} bytes",
+            align_of::<T>()
+        );
+    }
+    // One more than is taken is enough to be refused with.
+    let count = (count as usize).min(strided::MOST_AXES + 1);
+    // SAFETY: the caller's contract: `count` elements.
+    Ok(Some(unsafe { std::slice::from_raw_parts(pointer, count) }.to_vec()))
+}
+
+/// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
+///
+/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_fill(
+    dst: *mut c_void,
+    value: u8,
+    size_bytes: u64,
+) -> dtl_status_t {
+    Entry("dtl_mem_fill").call(|inside| {
+        // SAFETY: the caller's contract.
+        transfer::fill(inside, unsafe { args::region(dst, size_bytes, "dst") }?, value)
+    })
+}
+
+/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it.
+///
+/// @param out  the device memory; free it with dtl_mem_free.
+/// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_to_device(
+    backend: dtl_backend_t,
+    host: *const c_void,
+    size_bytes: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
+    Entry("dtl_mem_to_device").call(|inside| {
+        let out = Out::new(out, "out")?;
+        let backend = device::backend(inside, backend)?;
+        // SAFETY: the caller's contract.
+        let host = unsafe { args::region(host, size_bytes, "host") }?;
+        let addr =
+            memory::alloc(memory::Owner::Program, backend, DTL_MEMORY_DEVICE, size_bytes, 0)?;
+        // SAFETY: just allocated with this size.
+        let there = unsafe { args::region(addr.ptr(), size_bytes, "out") }?;
+        if let Err(error) = transfer::copy(inside, there, host) {
+            memory::free(memory::Owner::Program, backend, addr)?;
+            return Err(error);
+        }
+        out.set(addr.ptr());
+        Ok(())
+    })
+}
+
+/// Copies a backend's memory into host memory.
+///
+/// @param device_memory  inside an allocation of this backend.
+/// @param host           size_bytes of host memory.
+/// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_to_host(
+    backend: dtl_backend_t,
+    device_memory: *const c_void,
+    host: *mut c_void,
+    size_bytes: u64,
+) -> dtl_status_t {
+    Entry("dtl_mem_to_host").call(|inside| {
+        // SAFETY: the caller's contract.
+        let from = unsafe { args::region(device_memory, size_bytes, "device_memory") }?;
+        // SAFETY: as above.
+        let to = unsafe { args::region(host, size_bytes, "host") }?;
+        let wanted = device::backend(inside, backend)?;
+        let found = memory::locate(inside, "device_memory", from)?;
+        if !found.owner.is_some_and(|owner| std::ptr::eq(owner, wanted)) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "device_memory was not allocated by backend {}",
+                wanted.name()
+            );
+        }
+        transfer::copy(inside, to, from)
+    })
+}

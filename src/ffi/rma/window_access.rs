@@ -1,0 +1,373 @@
+//! Operations on the memory of a window's targets.
+
+use crate::abi::handle::{dtl_request_t, dtl_win_t};
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
+use crate::error::Result;
+use crate::ffi::args::Out;
+use crate::ffi::dispatch::elements;
+use crate::ffi::guard::{self, Entry, Open};
+use crate::runtime::comm::rma::rma_ops::{self, Place};
+use crate::runtime::comm::rma::{self, fast};
+use crate::runtime::comm::types;
+use crate::runtime::component::Swap;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::hints::out_of_line;
+use std::ffi::c_void;
+
+/// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`:
+/// not seen at a glance.
+#[inline(always)]
+fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
+    let bytes = count.checked_mul(types::builtin_size(dtype)?)?;
+    Addr::new(buf.cast_mut()).some(usize::try_from(bytes).ok()?)
+}
+
+/// `count` elements of `dtype`, `what` of the call `name`.
+///
+/// # Safety
+/// They stay valid until the operation that receives the region has ended.
+#[inline(always)]
+unsafe fn elements(
+    name: &str,
+    (buf, count, dtype): (*const c_void, u64, dtl_dtype_t),
+    what: &str,
+) -> Result<Region> {
+    // SAFETY: passed on.
+    unsafe { elements::elements(buf, count, dtype, what) }.map_err(|error| error.within(name))
+}
+
+/// The operands of an operation: [`elements`], or none that anybody reads.
+///
+/// # Safety
+/// As for [`elements`].
+#[inline(always)]
+unsafe fn operands(
+    name: &str,
+    data: (*const c_void, u64, dtl_dtype_t),
+    op: dtl_reduce_op_t,
+    what: &str,
+) -> Result<Region> {
+    if op == DTL_OP_NO_OP {
+        return Ok(Region::EMPTY);
+    }
+    // SAFETY: passed on.
+    unsafe { elements(name, data, what) }
+}
+
+/// Copies elements to a target's part of a window. Returns at once or when there is room for one
+/// more operation. `buf` must stay unchanged until dtl_win_flush_local, dtl_win_flush,
+/// dtl_win_unlock or dtl_win_fence.
+///
+/// @param buf     `count` elements; NULL only for count 0.
+/// @param dtype   any, those of dtl_dtype_create too. It says how many bytes `count` elements have.
+/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
+/// @param disp    where in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
+///         no epoch is open for the target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`.
+///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
+///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
+///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
+///         time limit). A later failure is told by the flush, unlock or fence.
+/// Threads: any, several at once. Equivalent: MPI_Put.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_put(
+    win: dtl_win_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        move |visit| fast::put(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
+        move || {
+            out_of_line(move || {
+                Entry("dtl_win_put").hold(
+                    |inside| rma::hold(inside, win),
+                    |window| {
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
+                        rma_ops::put(window, from, Place { target, disp })
+                    },
+                )
+            })
+        },
+    )
+}
+
+/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
+/// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+///
+/// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Get.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_get(
+    win: dtl_win_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        move |visit| fast::get(&visit, win, few(buf, count, dtype)?, Place { target, disp }),
+        move || {
+            out_of_line(move || {
+                Entry("dtl_win_get").hold(
+                    |inside| rma::hold(inside, win),
+                    |window| {
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
+                        rma_ops::get(window, into, Place { target, disp })
+                    },
+                )
+            })
+        },
+    )
+}
+
+/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
+/// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
+///
+/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end.
+///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
+///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
+///                     is done when this call returns. Its info tells nothing.
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
+///         requests in flight.
+/// Threads: any, several at once. Equivalent: MPI_Rput.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_rput(
+    win: dtl_win_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+    out_request: *mut dtl_request_t,
+) -> dtl_status_t {
+    Entry("dtl_win_rput").hold(
+        |inside| rma::hold(inside, win),
+        |window| {
+            let out = Out::new(out_request, "out_request")
+                .map_err(|error| error.within("dtl_win_rput"))?;
+            // SAFETY: the caller's contract: it stays until the operation is over.
+            let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
+            out.set(rma_ops::rput(window, from, Place { target, disp })?);
+            Ok(())
+        },
+    )
+}
+
+/// As dtl_win_get, with a request that is done when the elements are there.
+///
+/// @param out_request  as for dtl_win_rput.
+/// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_rget(
+    win: dtl_win_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+    out_request: *mut dtl_request_t,
+) -> dtl_status_t {
+    Entry("dtl_win_rget").hold(
+        |inside| rma::hold(inside, win),
+        |window| {
+            let out = Out::new(out_request, "out_request")
+                .map_err(|error| error.within("dtl_win_rget"))?;
+            // SAFETY: the caller's contract: it stays until the operation is over.
+            let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
+            out.set(rma_ops::rget(window, into, Place { target, disp })?);
+            Ok(())
+        },
+    )
+}
+
+/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
+/// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
+/// the same dtype); operations of one rank on one target's element happen in the order of the
+/// calls.
+///
+/// @param buf    `count` elements, as for dtl_win_put.
+/// @param dtype  a built-in one.
+/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an
+///               atomic put.
+/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
+///         dtl_dtype_create or dtl_op_create.
+///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
+///         `buf` overlaps the elements there.
+/// Threads: any, several at once. Equivalent: MPI_Accumulate.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_accumulate(
+    win: dtl_win_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+    op: dtl_reduce_op_t,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        move |visit| {
+            fast::accumulate(
+                &visit,
+                win,
+                few(buf, count, dtype)?,
+                (dtype, op),
+                Place { target, disp },
+            )
+        },
+        move || {
+            out_of_line(move || {
+                Entry("dtl_win_accumulate").hold(
+                    |inside| rma::hold(inside, win),
+                    |window| {
+                        let by = rma_ops::change("dtl_win_accumulate", dtype, op)?;
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from =
+                            unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
+                        rma_ops::accumulate(window, from, Place { target, disp }, &by)
+                    },
+                )
+            })
+        },
+    )
+}
+
+/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each
+/// element.
+///
+/// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
+/// @param result  room for `count` elements, apart from `buf`; there after a flush
+///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
+/// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
+/// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_get_accumulate(
+    win: dtl_win_t,
+    buf: *const c_void,
+    result: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+    op: dtl_reduce_op_t,
+) -> dtl_status_t {
+    const NAME: &str = "dtl_win_get_accumulate";
+    Entry("dtl_win_get_accumulate").hold(
+        |inside| rma::hold(inside, win),
+        |window| {
+            let by = rma_ops::change(NAME, dtype, op)?;
+            // SAFETY: the caller's contract: it stays until the operation is over.
+            let from = unsafe { operands(NAME, (buf, count, dtype), op, "buf") }?;
+            // SAFETY: as above.
+            let result = unsafe { elements(NAME, (result, count, dtype), "result") }?;
+            rma_ops::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
+        },
+    )
+}
+
+/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
+/// stores (`way` of dtl_win_info) the value is there when this call returns.
+///
+/// @param value   one element, as `buf` there.
+/// @param result  room for one element, as there.
+/// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_fetch_op(
+    win: dtl_win_t,
+    value: *const c_void,
+    result: *mut c_void,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+    op: dtl_reduce_op_t,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        move |visit| {
+            let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
+            fast::fetch_op(&visit, win, buffers, (dtype, op), Place { target, disp })
+        },
+        move || {
+            out_of_line(move || {
+                Entry("dtl_win_fetch_op").hold(
+                    |inside| rma::hold(inside, win),
+                    |window| {
+                        const NAME: &str = "dtl_win_fetch_op";
+                        let by = rma_ops::change(NAME, dtype, op)?;
+                        // SAFETY: the caller's contract: it stays until the operation is over.
+                        let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
+                        // SAFETY: as above.
+                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                        rma_ops::get_accumulate(
+                            window,
+                            NAME,
+                            (from, result),
+                            Place { target, disp },
+                            &by,
+                        )
+                    },
+                )
+            })
+        },
+    )
+}
+
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets
+/// what was there before: it was stored if that equals `expected`. Elements are equal if their
+/// bytes are; so two BOOLs that are both true need not be.
+///
+/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
+///               fence.
+/// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
+/// @param dtype   an integer dtype, BYTE or BOOL.
+/// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
+/// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_win_compare_and_swap(
+    win: dtl_win_t,
+    value: *const c_void,
+    expected: *const c_void,
+    result: *mut c_void,
+    dtype: dtl_dtype_t,
+    target: i32,
+    disp: u64,
+) -> dtl_status_t {
+    guard::quick(
+        Open::Library,
+        move |visit| {
+            let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
+            fast::compare_and_swap(&visit, win, dtype, buffers, Place { target, disp })
+        },
+        move || {
+            out_of_line(move || {
+                Entry("dtl_win_compare_and_swap").hold(
+                    |inside| rma::hold(inside, win),
+                    |window| {
+                        const NAME: &str = "dtl_win_compare_and_swap";
+                        rma_ops::check_swapped(dtype)?;
+                        // SAFETY: the caller's contract: they stay until the operation is over.
+                        let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
+                        // SAFETY: as above.
+                        let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
+                        // SAFETY: as above.
+                        let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+                        rma_ops::compare_and_swap(
+                            window,
+                            Swap { value, expected, result, dtype },
+                            Place { target, disp },
+                        )
+                    },
+                )
+            })
+        },
+    )
+}

@@ -1,0 +1,105 @@
+//! Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
+//! calls.
+
+use crate::abi::comm::topology::*;
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::dtl_status_t;
+use crate::error::fail;
+use crate::ffi::args::{self, Out};
+use crate::ffi::guard::Entry;
+use crate::runtime::{comm, topology};
+
+/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
+/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100
+/// us).
+///
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is
+///                      no failure.
+/// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t {
+    Entry("dtl_topology").call(|_| {
+        let describe = |out: &mut dtl_topology_t| {
+            *out = topology::node();
+            Ok(())
+        };
+        // SAFETY: the caller's contract.
+        unsafe { args::fill(out_topology, describe) }
+    })
+}
+
+/// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
+/// on.
+///
+/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0
+///                   asks for the count.
+/// @param out_count  how many there are; written also when they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
+///         the kernel does not tell. Equivalent: sched_getaffinity.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_affinity(
+    cpus: *mut i32,
+    capacity: u64,
+    out_count: *mut u64,
+) -> dtl_status_t {
+    Entry("dtl_affinity").call(|_| {
+        let count = Out::new(out_count, "out_count")?;
+        if !(cpus.is_null() && capacity == 0) {
+            Out::new(cpus, "cpus")?;
+        }
+        let all = topology::affinity()?;
+        count.set(all.len() as u64);
+        if cpus.is_null() {
+            return Ok(());
+        }
+        if capacity < all.len() as u64 {
+            return fail!(
+                DTL_ERROR_BUFFER_TOO_SMALL,
+                "the thread may run on {} CPUs, capacity is {capacity}",
+                all.len()
+            );
+        }
+        for (index, cpu) in all.into_iter().enumerate() {
+            Out::new(cpus.wrapping_add(index), "cpus")?.set(cpu);
+        }
+        Ok(())
+    })
+}
+
+/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
+/// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
+/// it speaks of the same rank and size.
+///
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no
+///                      more than local_rank and local_size: node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor a launcher tells (the text says why).
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_topology(
+    comm: dtl_comm_t,
+    out_topology: *mut dtl_comm_topology_t,
+) -> dtl_status_t {
+    Entry("dtl_comm_topology").call(|inside| {
+        let comm = comm::pin(inside, comm)?;
+        // SAFETY: the caller's contract.
+        unsafe { args::fill(out_topology, |out| topology::of_comm(&comm, out)) }
+    })
+}
+
+/// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
+/// call.
+///
+/// @param rank  0 ... size-1.
+/// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_node_of(
+    comm: dtl_comm_t,
+    rank: i32,
+    out_node: *mut i32,
+) -> dtl_status_t {
+    Entry("dtl_comm_node_of").call(|inside| {
+        let out = Out::new(out_node, "out_node")?;
+        out.set(topology::node_of(&*comm::pin(inside, comm)?, rank)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,492 @@
+//! Arrays: memory of a backend with a dtype, a shape and strides, shared with other libraries as
+//! DLPack has it.
+//!
+//! An array's memory is a store of its own, with a share for the array and one for each tensor that
+//! was lent out: it is freed with the last of them. A tensor that was taken in is such a store,
+//! too.
+//!
+//! In reading order:
+//! - `layout`: shape, strides, extent
+
+mod layout;
+
+use super::comm::types;
+use super::memory::transfer;
+use super::memory::{self, Allocation, Owner, external};
+use super::registry::Backend;
+use super::{device, invalid_handle, lifecycle};
+use crate::abi::devices::array::*;
+use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_t};
+use crate::abi::status::DTL_ERROR_BUSY;
+use crate::abi::word::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::Table;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::dlpack::{self, Placed, Release, Taken, Tensor};
+use crate::sys::sync::lock::Mutex;
+use layout::Layout;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Type byte of array handles.
+const TAG: u8 = 12;
+/// Alignment that DLPack requires.
+const ALIGNMENT: u64 = 256;
+
+static ARRAYS: Table<Array> = Table::new(TAG, 0);
+/// Tensors that were lent and not given up.
+static LENT: AtomicU64 = AtomicU64::new(0);
+/// Those of them that this library itself has taken in again.
+static LOOPED: AtomicU64 = AtomicU64::new(0);
+/// Counted up in a forked child: what the parent lent or took is not the child's to give up.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Memory of a backend with a dtype, a shape and strides, exchanged as a DLPack tensor.
+pub struct Array {
+    backend: Arc<Backend>,
+    device: i32,
+    kind: dtl_enum_word_t,
+    dtype: dtl_dtype_t,
+    data: Addr,
+    layout: Layout,
+    flags: u64,
+    /// Tensors lent out.
+    exports: Arc<AtomicU64>,
+    /// `None` once it is destroyed.
+    store: Mutex<Option<Arc<Store>>>,
+}
+
+/// What memory is and how it is given up.
+struct Store {
+    backend: Arc<Backend>,
+    what: What,
+    forks: u32,
+}
+
+enum What {
+    /// Allocated here; null = nothing.
+    Own(Addr),
+    /// Another library's, and how it is known here.
+    Taken(Taken, Option<external::Entry>),
+}
+
+impl Store {
+    fn new(backend: &Arc<Backend>, what: What) -> Arc<Self> {
+        Arc::new(Store { backend: Arc::clone(backend), what, forks: FORKS.load(Ordering::Relaxed) })
+    }
+
+    /// Drops a share; the last one gives the memory up. In a forked child it stays.
+    fn drop_share(self: Arc<Self>) -> Result<()> {
+        if lifecycle::is_fork() || self.forks != FORKS.load(Ordering::Relaxed) {
+            std::mem::forget(self);
+            return Ok(());
+        }
+        let Some(last) = Arc::into_inner(self) else { return Ok(()) };
+        match last.what {
+            What::Own(addr) => memory::free(Owner::Array, &last.backend, addr),
+            What::Taken(tensor, entry) => {
+                if let Some(entry) = entry {
+                    external::leave(entry);
+                }
+                if tensor.is_own() {
+                    LOOPED.fetch_sub(1, Ordering::Relaxed);
+                }
+                tensor.give_up();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Fails unless an array may have so many dimensions.
+pub fn check_ndim(ndim: i32) -> Result<usize> {
+    match usize::try_from(ndim) {
+        Ok(count) if ndim <= DTL_ARRAY_MAX_NDIM => Ok(count),
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "ndim {ndim}: use 0 to {DTL_ARRAY_MAX_NDIM} (DTL_ARRAY_MAX_NDIM)"
+        ),
+    }
+}
+
+/// An array of fresh memory on the calling thread's current device; its handle.
+pub fn alloc(
+    inside: &Guard,
+    backend: Arc<Backend>,
+    kind: dtl_enum_word_t,
+    shape: &[i64],
+    dtype: dtl_dtype_t,
+    flags: u64,
+) -> Result<u64> {
+    if flags & !DTL_ARRAY_ZERO != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_ARRAY_ZERO is one of dtl_array_alloc"
+        );
+    }
+    let layout = Layout::compact(shape, types::element_size(dtype)? as u64)?;
+    let data = if layout.bytes == 0 {
+        describe(&backend, kind)?;
+        Addr::NULL
+    } else {
+        memory::alloc(Owner::Array, &backend, kind, layout.bytes, ALIGNMENT)?
+    };
+    let finish = || {
+        if flags & DTL_ARRAY_ZERO != 0 {
+            transfer::fill(inside, Region::allocated(data, layout.bytes as usize), 0)?;
+        }
+        device::get_or_first(&backend)
+    };
+    let device = match finish() {
+        Ok(device) => device,
+        Err(error) => {
+            memory::free(Owner::Array, &backend, data)?;
+            return Err(error);
+        }
+    };
+    insert(Array {
+        device,
+        kind,
+        dtype,
+        data,
+        layout,
+        flags: 0,
+        exports: Arc::default(),
+        store: Mutex::new(Some(Store::new(&backend, What::Own(data)))),
+        backend,
+    })
+    .or_else(|error| memory::free(Owner::Array, &error.1, data).and(Err(error.0)))
+}
+
+fn describe(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
+    let mut info = super::zeroed_kind_info();
+    memory::kind_info(backend, kind, &mut info)?;
+    Ok(info)
+}
+
+/// Puts an array under a handle. Else its memory is still the caller's: with the backend, to give
+/// it up.
+fn insert(array: Array) -> std::result::Result<u64, (Error, Arc<Backend>)> {
+    let backend = Arc::clone(&array.backend);
+    ARRAYS.insert(Arc::new(array)).ok_or_else(|| {
+        let text = "no array handle is left; destroy some";
+        (Error::new(crate::abi::status::DTL_ERROR_LIMIT, text), backend)
+    })
+}
+
+/// Returns true if a handle names a live array.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    ARRAYS.is_live(id)
+}
+
+/// The array of a handle, for the duration of a call.
+pub fn find(inside: &Guard, id: u64) -> Result<&Array> {
+    ARRAYS.get(inside, id).ok_or_else(|| invalid_handle("array", TAG, id))
+}
+
+impl Array {
+    /// Fills in what is known of it.
+    pub fn info(&self, out: &mut dtl_array_info_t) {
+        out.ndim = self.layout.shape.len() as i32;
+        out.backend = self.backend.handle();
+        (out.device, out.kind, out.dtype) = (self.device, self.kind, self.dtype);
+        let contiguous = if self.layout.is_contiguous { DTL_ARRAY_CONTIGUOUS } else { 0 };
+        out.flags = self.flags | contiguous;
+        out.data = self.data.ptr();
+        (out.shape, out.strides) = (self.layout.shape.as_ptr(), self.layout.strides.as_ptr());
+        (out.count, out.size_bytes) = (self.layout.count, self.layout.bytes);
+        out.export_count = self.exports.load(Ordering::Relaxed);
+    }
+
+    /// Returns the array as a DLPack tensor, valid as long as the array.
+    pub fn view(&self) -> Result<dtl_dlpack_tensor_t> {
+        let (device, dtype) = self.words()?;
+        Ok(dlpack::face(self.data, device, dtype, &self.layout.shape, &self.layout.strides))
+    }
+
+    /// DLPack's words for where it is and what its elements are.
+    fn words(&self) -> Result<(dtl_dlpack_device_t, dtl_dlpack_dtype_t)> {
+        let Some(dtype) = dlpack::dtype_of(self.dtype) else {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "DLPack has no word for {}: use integers, floats, complex numbers, BYTE or BOOL",
+                types::describe(self.dtype)
+            );
+        };
+        let (device_type, device_id) = number(&self.backend, self.device)?;
+        let device = dlpack::placed(dtl_dlpack_device_t { device_type, device_id }, self.kind);
+        if !dlpack::has_pointers(device.device_type) {
+            return Err(no_pointer(&self.backend));
+        }
+        let is_host_memory =
+            describe(&self.backend, self.kind)?.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
+        if device.device_type == dlpack::CPU && !is_host_memory {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "for DLPack device {} of backend {} is the CPU, but the host cannot read memory of \
+                 kind {}: use one \
+                 whose properties have DTL_MEMORY_HOST_ACCESSIBLE",
+                self.device,
+                self.backend.name(),
+                crate::runtime::enums::describe(self.kind)
+            );
+        }
+        Ok((device, dtype))
+    }
+
+    /// Makes a tensor of the array, and the function that its consumer's deleter calls.
+    fn lend(&self, id: u64) -> Result<(Tensor, Release)> {
+        let (device, dtype) = self.words()?;
+        let Some(store) = self.store.lock().as_ref().map(Arc::clone) else {
+            return Err(invalid_handle("array", TAG, id)); // destroyed at this moment
+        };
+        let tensor = Tensor {
+            data: self.data,
+            device,
+            dtype,
+            shape: self.layout.shape.clone(),
+            strides: self.layout.strides.clone(),
+            read_only: self.flags & DTL_ARRAY_READ_ONLY != 0,
+        };
+        self.exports.fetch_add(1, Ordering::Relaxed);
+        LENT.fetch_add(1, Ordering::Relaxed);
+        let (exports, forks) = (Arc::clone(&self.exports), store.forks);
+        let release = move || {
+            if let Err(error) = store.drop_share() {
+                super::log::warning!("an array whose last user was another library: {error}");
+            }
+            if !lifecycle::is_fork() && forks == FORKS.load(Ordering::Relaxed) {
+                exports.fetch_sub(1, Ordering::Relaxed);
+                LENT.fetch_sub(1, Ordering::Release); // last: finalize may come now
+            }
+        };
+        Ok((tensor, Box::new(release)))
+    }
+
+    /// Lends the array to another library as a versioned DLPack struct.
+    pub fn export(&self, id: u64) -> Result<*mut dtl_dlpack_versioned_t> {
+        let (tensor, release) = self.lend(id)?;
+        Ok(dlpack::lend(tensor, release))
+    }
+
+    /// Lends the array to another library in the struct from before DLPack 1.0. NOT_SUPPORTED if it
+    /// is read-only, as that struct has no such flag.
+    pub fn export_unversioned(&self, id: u64) -> Result<*mut dtl_dlpack_managed_t> {
+        if self.flags & DTL_ARRAY_READ_ONLY != 0 {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "the array is read-only, which the struct of before DLPack 1.0 cannot say: use \
+                 dtl_array_export"
+            );
+        }
+        let (tensor, release) = self.lend(id)?;
+        Ok(dlpack::lend_unversioned(tensor, release))
+    }
+}
+
+#[cold]
+fn no_pointer(backend: &Backend) -> Error {
+    let text = format!(
+        "DLPack names memory of such devices by an object of its own, memory of backend {} is \
+         named by \
+         pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
+        backend.name()
+    );
+    Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
+}
+
+/// DLPack's type and id of a device.
+fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
+    backend.device()?.dlpack(device).unwrap_or_else(|| Err(backend.lacks("DLPack number")))
+}
+
+/// A tensor that another library gave.
+pub struct Given<'a> {
+    /// Its memory.
+    pub data: Addr,
+    /// Bytes from there to the first element.
+    pub byte_offset: u64,
+    /// Where it is.
+    pub device: dtl_dlpack_device_t,
+    /// What its elements are.
+    pub dtype: dtl_dlpack_dtype_t,
+    /// Elements of each dimension.
+    pub shape: &'a [i64],
+    /// Distances in elements; `None` = C's order without gaps.
+    pub strides: Option<&'a [i64]>,
+    /// Whether it must not be written.
+    pub read_only: bool,
+    /// How it is given up.
+    pub taken: Taken,
+}
+
+/// An array of a tensor's memory; its handle. A failure leaves the tensor with the caller.
+pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
+    let (device, kind) = place(&backend, given.device)?;
+    let Some(dtype) = dlpack::dtype_from(given.dtype) else {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "no dtype is DLPack's type of {}: integers and floats of up to 64 bits, bfloat16, \
+             complex numbers and bool of \
+             one lane are",
+            dlpack::dtype_text(given.dtype)
+        );
+    };
+    let element = types::element_size(dtype)? as u64;
+    let layout = match given.strides {
+        Some(strides) => Layout::with_strides(given.shape, strides, element)?,
+        None => Layout::compact(given.shape, element)?,
+    };
+    let data =
+        if layout.count == 0 { Addr::NULL } else { first_element(given, dtype, layout.bytes)? };
+    let entry = (kind != DTL_MEMORY_HOST && !data.is_null()).then(|| {
+        external::enter(data, Allocation::of_others(&backend, device, kind, layout.bytes))
+    });
+    let is_looped = given.taken.is_own();
+    if is_looped {
+        LOOPED.fetch_add(1, Ordering::Relaxed);
+    }
+    let read_only = if given.read_only { DTL_ARRAY_READ_ONLY } else { 0 };
+    let made = insert(Array {
+        device,
+        kind,
+        dtype,
+        data,
+        layout,
+        flags: DTL_ARRAY_IMPORTED | read_only,
+        exports: Arc::default(),
+        store: Mutex::new(Some(Store::new(&backend, What::Taken(given.taken, entry)))),
+        backend,
+    });
+    made.map_err(|(error, _)| {
+        if let Some(entry) = entry {
+            external::leave(entry);
+        }
+        if is_looped {
+            LOOPED.fetch_sub(1, Ordering::Relaxed);
+        }
+        error
+    })
+}
+
+/// The device of this backend that DLPack's one is, and the kind of memory there.
+fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enum_word_t)> {
+    let Placed { device_type, is_of_one, kind } = dlpack::placed_by(wanted.device_type);
+    if !dlpack::has_pointers(device_type) {
+        return Err(no_pointer(backend));
+    }
+    let current = device::get_or_first(backend)?;
+    let mut seen = Vec::new();
+    for device in 0..backend.device()?.count()? {
+        let (known_type, known_id) = number(backend, device)?;
+        let is_it = if is_of_one { known_id == wanted.device_id } else { device == current };
+        if known_type == device_type && is_it {
+            let info = describe(backend, kind);
+            let reaches =
+                |info: &dtl_mem_kind_info_t| info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
+            if device_type == dlpack::CPU && !info.as_ref().is_ok_and(reaches) {
+                break;
+            }
+            return info.map(|_| (device, kind));
+        }
+        seen.push(format!("{} id {known_id}", dlpack::device_name(known_type)));
+    }
+    fail!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "the tensor is on DLPack's {} id {}; backend {} has {}: name the backend of that device, \
+         or copy the tensor there",
+        dlpack::device_name(wanted.device_type),
+        wanted.device_id,
+        backend.name(),
+        if seen.is_empty() { "no such memory".to_owned() } else { seen.join(", ") }
+    )
+}
+
+/// Where a tensor's elements begin.
+fn first_element(given: &Given<'_>, dtype: dtl_dtype_t, bytes: u64) -> Result<Addr> {
+    if given.data.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "the tensor has elements, but its data is NULL");
+    }
+    let offset = usize::try_from(given.byte_offset).ok();
+    let first = offset.and_then(|offset| given.data.get().checked_add(offset));
+    let end = first.and_then(|first| first.checked_add(bytes as usize));
+    let (Some(offset), Some(first), Some(_)) = (offset, first, end) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "byte_offset {} from {:?} and {bytes} bytes from there are beyond all memory",
+            given.byte_offset,
+            given.data
+        );
+    };
+    let element = types::element_size(dtype)?;
+    let is_complex = [DTL_DTYPE_COMPLEX64, DTL_DTYPE_COMPLEX128].contains(&dtype);
+    let align = if is_complex { element / 2 } else { element };
+    if first % align != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "the first element (data {:?}, byte_offset {offset}) is not aligned to {align} bytes: \
+             pass a copy",
+            given.data
+        );
+    }
+    Ok(given.data.offset(offset))
+}
+
+/// A destroyed array, still to be given up.
+pub struct Removed(Option<Arc<Store>>);
+
+impl Removed {
+    /// Gives the array's share of its memory up, which may call another library.
+    pub fn end(self) -> Result<()> {
+        self.0.map_or(Ok(()), Store::drop_share)
+    }
+}
+
+/// Makes a handle stale; the null handle is nothing.
+pub fn remove(inside: &Guard, id: u64) -> Result<Removed> {
+    if id == 0 {
+        return Ok(Removed(None));
+    }
+    let array = ARRAYS.remove(inside, id).ok_or_else(|| invalid_handle("array", TAG, id))?;
+    Ok(Removed(array.store.lock().take()))
+}
+
+/// Why the library cannot end: other libraries have memory of it.
+#[must_use]
+pub fn refusal() -> Option<Error> {
+    let lent = LENT.load(Ordering::Acquire).saturating_sub(LOOPED.load(Ordering::Relaxed));
+    (lent > 0).then(|| {
+        let text = format!(
+            "dtl_finalize while other libraries have {lent} tensors of dtl_array_export: let them \
+             give those up (their \
+             deleters) first"
+        );
+        Error::new(DTL_ERROR_BUSY, text)
+    })
+}
+
+/// At finalize.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    let removed: Vec<Removed> =
+        ARRAYS.handles().into_iter().filter_map(|id| remove(&inside, id).ok()).collect();
+    drop(inside);
+    for array in removed {
+        if let Err(error) = array.end() {
+            super::log::warning!("a left-over array: {error}");
+        }
+    }
+}
+
+/// In a forked child: the parent's arrays are not its own.
+pub fn forget_all() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    let inside = epoch::enter();
+    for id in ARRAYS.handles() {
+        std::mem::forget(ARRAYS.remove(&inside, id));
+    }
+    LENT.store(0, Ordering::Relaxed);
+    LOOPED.store(0, Ordering::Relaxed);
+}

@@ -1,0 +1,180 @@
+//! Which algorithm a collective uses: one table, read from the top, the first row that fits.
+//!
+//! All ranks must choose alike, so only what is equal on all of them decides: the collective, the
+//! number of ranks, the bytes that each of them names, whether the operation commutes, and which
+//! ranks share a node. The kind of communicator does not: a sum is bitwise the same on all kinds of
+//! one node, and over several nodes if the communicator is deterministic.
+
+use crate::runtime::comm::diagnostics::op_kind::Kind;
+
+/// An algorithm; what it costs is in the table at the top of `algorithms`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Algorithm {
+    Dissemination,
+    Binomial,
+    ScatterRing,
+    RecursiveDoubling,
+    Rabenseifner,
+    HalvingGather,
+    PairwiseRing,
+    Linear,
+    Ring,
+    Bruck,
+    Pairwise,
+    AllAtOnce,
+    TwoLevel,
+    Flat,
+}
+
+impl Algorithm {
+    /// As documents call it, in short.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Algorithm::Dissemination => "dissemination",
+            Algorithm::Binomial => "binomial tree",
+            Algorithm::ScatterRing => "scatter, ring",
+            Algorithm::RecursiveDoubling => "recursive doubling",
+            Algorithm::Rabenseifner => "Rabenseifner",
+            Algorithm::HalvingGather => "halving, gather",
+            Algorithm::PairwiseRing => "pairwise, ring",
+            Algorithm::Linear => "linear",
+            Algorithm::Ring => "ring",
+            Algorithm::Bruck => "Bruck",
+            Algorithm::Pairwise => "pairwise",
+            Algorithm::AllAtOnce => "all at once",
+            Algorithm::TwoLevel => "two levels",
+            Algorithm::Flat => "over a board",
+        }
+    }
+}
+
+struct Row {
+    kind: Kind,
+    /// From this many ranks on.
+    ranks: i32,
+    /// From this many bytes on (of one rank's data or, where there are blocks, of a block) ...
+    from: usize,
+    /// ... to less than this.
+    below: usize,
+    /// Only for operations that commute.
+    commutes: bool,
+    algorithm: Algorithm,
+}
+
+const ANY: usize = usize::MAX;
+
+const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algorithm) -> Row {
+    Row { kind, ranks, from, below, commutes: false, algorithm }
+}
+
+const TABLE: &[Row] = &[
+    // Few ranks that share memory. Operands are grouped as by recursive doubling and by the
+    // binomial tree.
+    row(Kind::Barrier, 0, 0, ANY, Algorithm::Flat),
+    row(Kind::Bcast, 0, 0, 2 << 10, Algorithm::Flat),
+    row(Kind::Reduce, 0, 0, 2 << 10, Algorithm::Flat),
+    row(Kind::Allreduce, 0, 0, 2 << 10, Algorithm::Flat),
+    row(Kind::Allgather, 0, 0, 2 << 10, Algorithm::Flat),
+    // Over several nodes. Large blocks go straight: the ring crosses each border of nodes once for
+    // each block anyway, and leaders would only pass on what their ranks can send themselves.
+    row(Kind::Barrier, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Bcast, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Reduce, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Allreduce, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Gather, 0, 0, 2 << 10, Algorithm::TwoLevel),
+    row(Kind::Scatter, 0, 0, 2 << 10, Algorithm::TwoLevel),
+    row(Kind::Allgather, 0, 0, 4 << 10, Algorithm::TwoLevel),
+    // Everywhere.
+    row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
+    row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
+    row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
+    Row { commutes: true, ..row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather) },
+    row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
+    row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
+    Row { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
+    row(Kind::Allreduce, 0, 0, ANY, Algorithm::PairwiseRing),
+    row(Kind::ReduceScatter, 0, 0, ANY, Algorithm::Pairwise),
+    row(Kind::ReduceScatterBlock, 0, 0, ANY, Algorithm::Pairwise),
+    row(Kind::Scan, 0, 0, ANY, Algorithm::RecursiveDoubling),
+    row(Kind::Exscan, 0, 0, ANY, Algorithm::RecursiveDoubling),
+    row(Kind::Gather, 4, 0, 2 << 10, Algorithm::Binomial),
+    row(Kind::Gather, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Scatter, 4, 0, 2 << 10, Algorithm::Binomial),
+    row(Kind::Scatter, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Gatherv, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Scatterv, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Allgather, 3, 0, 4 << 10, Algorithm::Bruck),
+    row(Kind::Allgather, 0, 0, ANY, Algorithm::Ring),
+    row(Kind::Allgatherv, 0, 0, ANY, Algorithm::Ring),
+    row(Kind::Alltoall, 5, 0, 256, Algorithm::Bruck),
+    row(Kind::Alltoall, 0, 0, ANY, Algorithm::Pairwise),
+    row(Kind::Alltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
+    row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
+];
+
+/// Algorithms that a communicator allows beyond those of every communicator.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Allowed {
+    /// Algorithms of two levels.
+    pub(crate) two_level: bool,
+    /// Those over a board.
+    pub(crate) flat: bool,
+}
+
+/// The algorithm for a collective over `ranks` ranks with `bytes` bytes.
+pub(crate) fn choose(
+    kind: Kind,
+    ranks: i32,
+    bytes: usize,
+    commutes: bool,
+    allowed: Allowed,
+) -> Algorithm {
+    let fits = |row: &&Row| {
+        row.kind == kind
+            && ranks >= row.ranks
+            && (row.from..row.below).contains(&bytes)
+            && (commutes || !row.commutes)
+            && match row.algorithm {
+                Algorithm::TwoLevel => allowed.two_level,
+                Algorithm::Flat => allowed.flat,
+                _ => true,
+            }
+    };
+    TABLE.iter().find(fits).map_or(Algorithm::Linear, |row| row.algorithm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_collective_has_an_algorithm_for_every_size() {
+        let none = Allowed::default();
+        let levels = Allowed { two_level: true, flat: false };
+        for row in TABLE {
+            for (bytes, commutes) in [(0, false), (100, true), (1 << 30, false), (1 << 30, true)] {
+                for ranks in [1, 3, 4, 5, 1000] {
+                    let chosen = choose(row.kind, ranks, bytes, commutes, none);
+                    let rows = TABLE.iter().filter(|other| other.kind == row.kind);
+                    assert!(
+                        rows.into_iter().any(|other| other.algorithm == chosen),
+                        "{:?}",
+                        row.kind
+                    );
+                    assert_ne!(chosen, Algorithm::Flat, "{:?}", row.kind);
+                    assert_ne!(chosen, Algorithm::TwoLevel, "{:?}", row.kind);
+                }
+            }
+        }
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false, none), Algorithm::PairwiseRing);
+        assert_eq!(choose(Kind::Allreduce, 4, 8, true, none), Algorithm::RecursiveDoubling);
+        assert_eq!(choose(Kind::Allreduce, 4, 8, true, levels), Algorithm::TwoLevel);
+        let both = Allowed { two_level: true, flat: true };
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 10, true, both), Algorithm::Flat);
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 11, true, both), Algorithm::TwoLevel);
+        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, true, none), Algorithm::HalvingGather);
+        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, false, none), Algorithm::Binomial);
+        assert_eq!(choose(Kind::Allgather, 4, 1 << 20, true, levels), Algorithm::Ring);
+        assert_eq!(choose(Kind::Alltoall, 4, 8, true, levels), Algorithm::Pairwise);
+    }
+}

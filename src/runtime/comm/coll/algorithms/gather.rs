@@ -1,0 +1,174 @@
+//! Gather, scatter and allgather.
+
+use super::choice::Algorithm;
+use super::{Group, block, ring, turn, turn_back};
+use crate::error::Result;
+use crate::runtime::comm::coll::schedule_builder::Steps;
+use crate::sys::memory::buf::Region;
+
+/// Width of the subtree below a rank in a binomial tree over `size` ranks (counted from the root).
+fn subtree(me: i32, size: i32) -> i32 {
+    let width = if me == 0 { size } else { me & -me };
+    width.min(size - me)
+}
+
+/// `recv` (at the root) holds one block of `send`'s size for each rank.
+pub(crate) fn gather(
+    s: &mut dyn Steps,
+    g: Group,
+    how: Algorithm,
+    root: i32,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    let len = send.len();
+    if how != Algorithm::Binomial {
+        return gatherv(s, g, root, send, |rank| block(recv, rank, len));
+    }
+    let me = g.steps_from(root);
+    let all = s.scratch(len * subtree(me, g.size) as usize)?;
+    s.copy(block(all, 0, len), send);
+    s.round();
+    let mut reach = 1;
+    while reach < g.size && me & reach == 0 {
+        if me + reach < g.size {
+            let width = subtree(me + reach, g.size).min(reach);
+            s.recv(
+                (me + reach + root) % g.size,
+                all.part(reach as usize * len, width as usize * len),
+            );
+            s.round();
+        }
+        reach *= 2;
+    }
+    if me != 0 {
+        s.send((me - reach + root) % g.size, all);
+    } else {
+        // Counted from the root: turn back.
+        turn_back(s, root, len, recv, all);
+    }
+    s.round();
+    Ok(())
+}
+
+/// Every block straight to the root.
+pub(crate) fn gatherv(
+    s: &mut dyn Steps,
+    g: Group,
+    root: i32,
+    send: Region,
+    recv: impl Fn(i32) -> Region,
+) -> Result<()> {
+    if g.rank == root {
+        (0..g.size).filter(|rank| *rank != root).for_each(|rank| s.recv(rank, recv(rank)));
+        s.copy(recv(root), send);
+    } else {
+        s.send(root, send);
+    }
+    s.round();
+    Ok(())
+}
+
+/// `send` (at the root) holds one block of `recv`'s size for each rank.
+pub(crate) fn scatter(
+    s: &mut dyn Steps,
+    g: Group,
+    how: Algorithm,
+    root: i32,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    let len = recv.len();
+    if how != Algorithm::Binomial {
+        return scatterv(s, g, root, |rank| block(send, rank, len), recv);
+    }
+    let me = g.steps_from(root);
+    let all = s.scratch(len * subtree(me, g.size) as usize)?;
+    let mut reach = 1;
+    while reach < g.size && me & reach == 0 {
+        reach *= 2;
+    }
+    if me == 0 {
+        turn(s, root, len, all, send);
+    } else {
+        s.recv((me - reach + root) % g.size, all);
+    }
+    s.round();
+    while reach > 1 {
+        reach /= 2;
+        if me + reach < g.size {
+            let width = subtree(me + reach, g.size).min(reach);
+            s.send(
+                (me + reach + root) % g.size,
+                all.part(reach as usize * len, width as usize * len),
+            );
+        }
+    }
+    s.copy(recv, block(all, 0, len));
+    s.round();
+    Ok(())
+}
+
+/// Every block straight from the root.
+pub(crate) fn scatterv(
+    s: &mut dyn Steps,
+    g: Group,
+    root: i32,
+    send: impl Fn(i32) -> Region,
+    recv: Region,
+) -> Result<()> {
+    if g.rank == root {
+        (0..g.size).filter(|rank| *rank != root).for_each(|rank| s.send(rank, send(rank)));
+        s.copy(recv, send(root));
+    } else {
+        s.recv(root, recv);
+    }
+    s.round();
+    Ok(())
+}
+
+/// `recv` holds one block of `send`'s size for each rank.
+pub(crate) fn allgather(
+    s: &mut dyn Steps,
+    g: Group,
+    how: Algorithm,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    let len = send.len();
+    if how == Algorithm::Bruck {
+        return bruck(s, g, send, recv);
+    }
+    allgatherv(s, g, send, |rank| block(recv, rank, len))
+}
+
+/// Blocks go round the ring.
+pub(crate) fn allgatherv(
+    s: &mut dyn Steps,
+    g: Group,
+    send: Region,
+    recv: impl Fn(i32) -> Region,
+) -> Result<()> {
+    // Done at the end of the first round: no rank waits for it.
+    s.copy(recv(g.rank), send);
+    ring(s, g, send, recv);
+    s.round();
+    Ok(())
+}
+
+/// Bruck: what a rank has doubles with each round, counted from its own block on; turned at the
+/// end.
+fn bruck(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
+    let len = send.len();
+    let all = s.scratch(len * g.size as usize)?;
+    s.copy(block(all, 0, len), send);
+    s.round();
+    let mut have = 1;
+    while have < g.size {
+        let more = have.min(g.size - have) as usize;
+        s.recv(g.after(have), all.part(have as usize * len, more * len));
+        s.send(g.after(-have), all.part(0, more * len));
+        s.round();
+        have *= 2;
+    }
+    turn_back(s, g.rank, len, recv, all);
+    s.round();
+    Ok(())
+}

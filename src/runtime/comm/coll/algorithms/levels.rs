@@ -1,0 +1,174 @@
+//! The ranks of a communicator by node, for algorithms of two levels: inside the nodes, and between
+//! one rank of each.
+
+use super::Group;
+use crate::error::Result;
+use crate::runtime::comm::coll::schedule_builder::Steps;
+use crate::runtime::comm::diagnostics::op_kind::Kind;
+use std::collections::BTreeMap;
+
+/// Ranks on more than one node, some with more than one of them.
+pub(crate) struct Levels {
+    /// The ranks of each node, ascending; nodes by their lowest ranks.
+    nodes: Vec<Vec<i32>>,
+    /// By rank: its node, and its place there.
+    places: Vec<(i32, i32)>,
+    /// By node: the ranks that come before its own when they are taken node by node.
+    before: Vec<usize>,
+    rank: i32,
+    /// Whether each node's ranks are consecutive.
+    pub(crate) is_ordered: bool,
+}
+
+impl Levels {
+    /// `nodes`: by rank, some number of its node. `None`: there is nothing to gain.
+    pub(crate) fn new(rank: i32, nodes: impl Iterator<Item = i32>) -> Option<Self> {
+        let mut numbers = BTreeMap::new();
+        let mut levels = Levels {
+            nodes: Vec::new(),
+            places: Vec::new(),
+            before: Vec::new(),
+            rank,
+            is_ordered: true,
+        };
+        for (member, number) in (0..).zip(nodes) {
+            let node = *numbers.entry(number).or_insert_with(|| {
+                levels.nodes.push(Vec::new());
+                levels.nodes.len() - 1
+            });
+            levels.is_ordered &= node + 1 == levels.nodes.len();
+            let Some(ranks) = levels.nodes.get_mut(node) else { continue };
+            levels.places.push((int(node), int(ranks.len())));
+            ranks.push(member);
+        }
+        let count =
+            |all: &mut usize, ranks: &Vec<i32>| Some(std::mem::replace(all, *all + ranks.len()));
+        levels.before = levels.nodes.iter().scan(0, count).collect();
+        (1 < levels.nodes.len() && levels.nodes.len() < levels.places.len()).then_some(levels)
+    }
+
+    /// Whether reductions, and others, may go by them. Folding node by node gives other roundings,
+    /// and the order of ranks only where each node's are consecutive.
+    pub(crate) fn suit(&self, kind: Kind, commutes: bool, is_deterministic: bool) -> bool {
+        match kind {
+            Kind::Reduce | Kind::Allreduce => !is_deterministic && (commutes || self.is_ordered),
+            _ => true,
+        }
+    }
+
+    /// Changes the rank whose view this is, for a caller that generates several ranks' steps.
+    pub(crate) fn set_rank(&mut self, rank: i32) {
+        self.rank = rank;
+    }
+
+    /// Bytes that they take on the heap, of a communicator of so many ranks and nodes.
+    pub(crate) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
+        let each = size_of::<(i32, i32)>() + size_of::<i32>();
+        ranks * each as u64 + nodes * (size_of::<Vec<i32>>() + size_of::<usize>()) as u64
+    }
+
+    fn place(&self, rank: i32) -> (i32, i32) {
+        usize::try_from(rank).ok().and_then(|rank| self.places.get(rank)).copied().unwrap_or((0, 0))
+    }
+
+    pub(super) fn node(&self, node: i32) -> &[i32] {
+        usize::try_from(node).ok().and_then(|node| self.nodes.get(node)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of nodes.
+    pub(super) fn count(&self) -> i32 {
+        int(self.nodes.len())
+    }
+
+    /// The node of a rank.
+    pub(super) fn node_of(&self, rank: i32) -> i32 {
+        self.place(rank).0
+    }
+
+    /// This rank's node.
+    pub(super) fn own(&self) -> i32 {
+        self.node_of(self.rank)
+    }
+
+    /// The ranks that come before a node's when they are taken node by node.
+    pub(super) fn before(&self, node: i32) -> usize {
+        self.before.get(node.unsigned_abs() as usize).copied().unwrap_or(self.places.len())
+    }
+
+    /// All ranks, node by node.
+    pub(super) fn by_node(&self) -> impl Iterator<Item = i32> {
+        self.nodes.iter().flatten().copied()
+    }
+
+    /// Whether all nodes have the same number of ranks.
+    pub(super) fn is_even(&self) -> bool {
+        self.nodes.iter().all(|ranks| Some(ranks.len()) == self.nodes.first().map(Vec::len))
+    }
+
+    /// Where in this rank's node its leader is: the root, or else the first.
+    pub(super) fn leader(&self, root: i32) -> i32 {
+        let (node, place) = self.place(root);
+        if node == self.own() { place } else { 0 }
+    }
+
+    /// Whether this rank speaks for its node.
+    pub(super) fn is_leader(&self, root: i32) -> bool {
+        self.place(self.rank).1 == self.leader(root)
+    }
+
+    /// Lists steps among the ranks of this rank's node.
+    pub(super) fn inside(
+        &self,
+        s: &mut dyn Steps,
+        list: impl Fn(&mut dyn Steps, Group) -> Result<()>,
+    ) -> Result<()> {
+        let ranks = self.node(self.own());
+        let g = Group { rank: self.place(self.rank).1, size: int(ranks.len()) };
+        let real = |place: i32| ranks.get(place.unsigned_abs() as usize).copied().unwrap_or(place);
+        s.renamed(&real, &mut |s| list(s, g))
+    }
+
+    /// Lists steps among the leaders, numbered by node; nothing for the other ranks.
+    pub(super) fn between(
+        &self,
+        s: &mut dyn Steps,
+        root: i32,
+        list: impl Fn(&mut dyn Steps, Group) -> Result<()>,
+    ) -> Result<()> {
+        if !self.is_leader(root) {
+            return Ok(());
+        }
+        let g = Group { rank: self.own(), size: self.count() };
+        let real = |node| match self.node(node).first() {
+            Some(first) if node != self.node_of(root) => *first,
+            _ => root,
+        };
+        s.renamed(&real, &mut |s| list(s, g))
+    }
+}
+
+fn int(value: usize) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_sorted_by_node() {
+        let levels = Levels::new(3, [5, 7, 5, 7, 2].into_iter()).unwrap();
+        assert_eq!(levels.by_node().collect::<Vec<_>>(), [0, 2, 1, 3, 4]);
+        assert_eq!((levels.count(), levels.own(), levels.before(2)), (3, 1, 4));
+        assert_eq!(
+            (levels.leader(3), levels.leader(0), levels.is_leader(3), levels.is_leader(2)),
+            (1, 0, true, false)
+        );
+        assert!(!levels.is_ordered && !levels.is_even());
+        let levels = Levels::new(0, [1, 1, 0, 0].into_iter()).unwrap();
+        assert!(levels.is_ordered && levels.is_even());
+        assert!(Levels::new(0, [1, 1, 1].into_iter()).is_none(), "one node");
+        assert!(Levels::new(0, [1, 0, 2].into_iter()).is_none(), "a node for each");
+        assert!(!Levels::new(0, [1, 0, 1].into_iter()).unwrap().is_ordered);
+    }
+}

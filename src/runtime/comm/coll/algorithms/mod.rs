@@ -1,0 +1,159 @@
+//! Which messages a collective consists of. Each function appends steps for this rank; none of
+//! them talks to a transport. `choice` selects one; `comm_handles` has what each collective calls.
+//!
+//! n = ranks, m = bytes of one rank's data. Rounds, and bytes sent by the busiest rank:
+//!
+//! | collective | algorithm | rounds | bytes |
+//! |---|---|---|---|
+//! | barrier | dissemination | log2 n | 0 |
+//! | bcast | binomial tree | log2 n | m log2 n |
+//! | bcast | scatter, ring allgather | n | 2 m |
+//! | reduce | binomial tree | log2 n | m |
+//! | reduce | recursive halving, then gather | 2 log2 n (+1) | 2 m |
+//! | allreduce | recursive doubling | log2 n (+2) | m log2 n |
+//! | allreduce | Rabenseifner: recursive halving, recursive doubling | 2 log2 n (+2) | 2 m |
+//! | allreduce | pairwise reduce-scatter, ring allgather | 2 n | 2 m |
+//! | reduce_scatter | pairwise exchange | n | m |
+//! | scan, exscan | recursive doubling | log2 n (+1) | m log2 n |
+//! | gather, scatter | binomial tree | log2 n | m n/2 |
+//! | gather, scatter, their v-forms | linear | 1 | m (n at the root) |
+//! | allgather | Bruck | log2 n | m (n-1) |
+//! | allgather, allgatherv | ring | n-1 | m (n-1) |
+//! | alltoall | Bruck | log2 n | m/2 log2 n |
+//! | alltoall | pairwise exchange | n-1 | m |
+//! | alltoallv, neighbor_alltoallv | all at once | 1 | m |
+//! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | of the parts | |
+//! | barrier, bcast, reduce, allreduce, allgather | mailboxes (`small_coll`) | 1 | m |
+//!
+//! Reductions of much data go piece by piece: the rounds are those of a piece.
+//!
+//! Two levels: over several nodes, if the transport reports them. Between nodes go one rank's
+//! messages for each node; the parts inside the nodes and between them are the others of this
+//! table.
+//!
+//! Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
+//! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
+//!
+//! In reading order:
+//! - `args`: the arguments, `CollArgs`
+//! - `table`: a row for each collective
+//! - `choice`: which algorithm
+//! - `broadcast`: bcast
+//! - `reduce`: reduce, allreduce, reduce_scatter
+//! - `scan`: scan, exscan
+//! - `gather`: gather, scatter, allgather
+//! - `alltoall`: alltoall, neighborhood collectives
+//! - `levels`: nodes and their leaders
+//! - `two_level`: collectives in two levels
+
+mod alltoall;
+pub(in crate::runtime::comm) mod args;
+mod broadcast;
+pub(in crate::runtime::comm) mod choice;
+mod gather;
+pub(in crate::runtime::comm) mod levels;
+pub(in crate::runtime::comm) mod reduce;
+mod scan;
+pub(in crate::runtime::comm) mod table;
+pub(in crate::runtime::comm) mod two_level;
+
+pub(in crate::runtime::comm) use alltoall::{alltoall, alltoallv, neighbor_alltoallv};
+pub(in crate::runtime::comm) use broadcast::{barrier, bcast};
+pub(in crate::runtime::comm) use gather::{
+    allgather, allgatherv, gather, gatherv, scatter, scatterv,
+};
+pub(in crate::runtime::comm) use reduce::{allreduce, reduce, reduce_scatter};
+pub(in crate::runtime::comm) use scan::{exscan, scan};
+
+use super::schedule_builder::Steps;
+use crate::sys::memory::buf::Region;
+use choice::Algorithm;
+use levels::Levels;
+
+/// This rank's number in the collective, and the number of ranks.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    pub(in crate::runtime::comm) rank: i32,
+    pub(in crate::runtime::comm) size: i32,
+}
+
+impl Group {
+    /// The rank so many steps on, round the ring.
+    fn after(self, steps: i32) -> i32 {
+        (self.rank + steps).rem_euclid(self.size)
+    }
+
+    /// The rank counted from the root on.
+    fn steps_from(self, root: i32) -> i32 {
+        (self.rank - root).rem_euclid(self.size)
+    }
+}
+
+/// Properties of a reduction.
+#[derive(Clone, Copy)]
+pub(crate) struct Folding {
+    /// Size of an element in bytes.
+    pub(in crate::runtime::comm) element: usize,
+    /// Whether operands may be taken in any order.
+    pub(in crate::runtime::comm) commutes: bool,
+}
+
+/// How a collective goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub(in crate::runtime::comm) how: Algorithm,
+    /// The nodes, if the communicator has several.
+    pub(in crate::runtime::comm) levels: Option<&'a Levels>,
+}
+
+impl<'a> Way<'a> {
+    /// The nodes, if the algorithm goes by them.
+    pub(in crate::runtime::comm) fn nodes(self) -> Option<&'a Levels> {
+        self.levels.filter(|_| self.how == Algorithm::TwoLevel)
+    }
+}
+
+/// Block `index` of equal ones of `len` bytes.
+fn block(whole: Region, index: i32, len: usize) -> Region {
+    whole.part(index as usize * len, len)
+}
+
+/// Block `index` when whole elements are dealt out as evenly as they go to `parts`.
+fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
+    let count = whole.len() / element.max(1);
+    let edge = |index: i32| (count as u128 * index as u128 / parts as u128) as usize * element;
+    whole.part(edge(index), edge(index + 1) - edge(index))
+}
+
+/// Copies equal blocks that lie in the order of ranks from `first` on round the ring to where they
+/// lie from rank 0 on.
+fn turn_back(s: &mut dyn Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
+    let below = first as usize * len;
+    let above = by_rank.len() - by_rank.part(0, below).len();
+    s.copy(by_rank.part(below, above), turned.part(0, above));
+    if below > 0 {
+        s.copy(by_rank.part(0, below), turned.part(above, below));
+    }
+}
+
+/// The other way.
+fn turn(s: &mut dyn Steps, first: i32, len: usize, turned: Region, by_rank: Region) {
+    let below = first as usize * len;
+    let above = by_rank.len() - by_rank.part(0, below).len();
+    s.copy(turned.part(0, above), by_rank.part(below, above));
+    if below > 0 {
+        s.copy(turned.part(above, below), by_rank.part(0, below));
+    }
+}
+
+/// Every rank starts with its own block, which may lie elsewhere, and ends with all others too.
+fn ring(s: &mut dyn Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
+    for step in 0..g.size - 1 {
+        s.recv(g.after(-1), block(g.after(-step - 1)));
+        s.send(g.after(1), if step == 0 { own } else { block(g.after(-step)) });
+        s.round();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Prefix reductions.
+
+use super::Group;
+use crate::error::Result;
+use crate::runtime::comm::coll::schedule_builder::Steps;
+use crate::sys::memory::buf::Region;
+
+/// Everything up to and with this rank.
+pub(crate) fn scan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
+    s.copy(recv, send);
+    s.round();
+    prefix(s, g, 0, recv)
+}
+
+/// Everything before this rank; rank 0's result stays as it is.
+pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
+    // In place the neighbour's part would overwrite what has to be sent.
+    let own = s.scratch(send.len())?;
+    s.copy(own, send);
+    s.round();
+    if g.rank + 1 < g.size {
+        s.send(g.rank + 1, own);
+    }
+    if g.rank > 0 {
+        s.recv(g.rank - 1, recv);
+    }
+    s.round();
+    if g.rank > 0 { prefix(s, g, 1, recv) } else { Ok(()) }
+}
+
+/// Recursive doubling over the ranks from `first` on: after the round of distance d, `total` covers
+/// the last 2*d of them up to this one.
+fn prefix(s: &mut dyn Steps, g: Group, first: i32, total: Region) -> Result<()> {
+    let other = s.scratch(total.len())?;
+    let mut distance = 1;
+    while distance < g.size - first {
+        if g.rank + distance < g.size {
+            s.send(g.rank + distance, total);
+        }
+        if g.rank - distance >= first {
+            s.recv(g.rank - distance, other);
+            s.reduce(other, total);
+            s.copy(total, other);
+        }
+        s.round();
+        distance *= 2;
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! The collectives: a row for each.
+
+use super::args::CollArgs;
+use super::{Group, Way, two_level};
+use crate::error::Result;
+use crate::runtime::comm::coll::schedule_builder::Steps;
+use crate::runtime::comm::diagnostics::op_kind::Kind;
+
+/// How much memory a buffer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// There is no such buffer.
+    Nothing,
+    /// A rank's part.
+    Own,
+    /// A block for each rank, all of one size.
+    All,
+    /// A block for each rank or neighbor, each with its own place and size.
+    Varied,
+}
+
+/// Whether there is a root, and which buffer counts there only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Root {
+    /// There is none.
+    None,
+    /// Both buffers count on all ranks.
+    Everywhere,
+    /// The root receives, so its `send` may be in place.
+    Recv,
+    /// The root sends, so its `recv` may be in place.
+    Send,
+}
+
+/// Appends the steps of this rank.
+type List = fn(&mut dyn Steps, Group, Way<'_>, &CollArgs) -> Result<()>;
+
+/// Properties of a collective.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The collective.
+    pub kind: Kind,
+    /// Extent of the buffer with the data of a rank.
+    pub send: Extent,
+    /// Extent of the buffer for its result.
+    pub recv: Extent,
+    /// Its root.
+    pub root: Root,
+    /// Whether it reduces data.
+    pub reduces: bool,
+    /// Its steps, by an algorithm.
+    pub(crate) list: List,
+}
+
+impl Row {
+    /// Whether ranks may pass different counts.
+    #[must_use]
+    pub fn is_varied(&self) -> bool {
+        self.send == Extent::Varied || self.recv == Extent::Varied
+    }
+
+    /// Bytes by which an algorithm is selected, of `bytes` that a rank passes. All ranks must
+    /// select alike, so nothing depends on sizes that differ between them.
+    #[inline]
+    pub(crate) fn deciding_bytes(&self, bytes: usize) -> usize {
+        let is_equal = self.reduces || !self.is_varied();
+        if is_equal && self.recv != Extent::Nothing { bytes } else { 0 }
+    }
+}
+
+impl Kind {
+    /// Properties of a collective. All that is not in the table is a barrier under another name.
+    #[must_use]
+    #[inline(always)]
+    pub fn row(self) -> &'static Row {
+        TABLE.get((self as usize).wrapping_sub(Kind::Barrier as usize)).unwrap_or(&BARRIER)
+    }
+}
+
+/// The rows.
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+    TABLE.iter()
+}
+
+const fn row(kind: Kind, send: Extent, recv: Extent, root: Root, list: List) -> Row {
+    Row { kind, send, recv, root, reduces: false, list }
+}
+
+const fn reduction(kind: Kind, send: Extent, recv: Extent, root: Root, list: List) -> Row {
+    Row { reduces: true, ..row(kind, send, recv, root, list) }
+}
+
+use Extent::{All, Nothing, Own, Varied};
+
+const BARRIER: Row =
+    row(Kind::Barrier, Nothing, Nothing, Root::None, |s, g, way, _| match way.nodes() {
+        Some(levels) => two_level::barrier(s, levels),
+        None => super::barrier(s, g),
+    });
+
+/// In the order of kinds.
+static TABLE: [Row; 17] = [
+    BARRIER,
+    row(Kind::Bcast, Nothing, Own, Root::Everywhere, |s, g, way, a| match way.nodes() {
+        Some(levels) => two_level::bcast(s, levels, a.root, a.recv.whole()),
+        None => super::bcast(s, g, way.how, a.root, a.recv.whole()),
+    }),
+    reduction(Kind::Reduce, Own, Own, Root::Recv, |s, g, way, a| match way.nodes() {
+        Some(levels) => two_level::reduce(s, levels, g, a.root, a.folding(), a.pair()),
+        None => super::reduce(s, g, way.how, a.root, a.folding(), a.pair()),
+    }),
+    reduction(Kind::Allreduce, Own, Own, Root::None, |s, g, way, a| match way.nodes() {
+        Some(levels) => two_level::allreduce(s, levels, a.folding(), a.pair()),
+        None => super::allreduce(s, g, way.how, a.element(), a.pair()),
+    }),
+    row(Kind::Gather, Own, All, Root::Recv, |s, g, way, a| match way.nodes() {
+        Some(levels) => two_level::gather(s, levels, g, a.root, a.pair()),
+        None => super::gather(s, g, way.how, a.root, a.pair()),
+    }),
+    row(Kind::Gatherv, Own, Varied, Root::Recv, |s, g, _, a| {
+        super::gatherv(s, g, a.root, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
+    }),
+    row(Kind::Scatter, All, Own, Root::Send, |s, g, way, a| match way.nodes() {
+        Some(levels) => two_level::scatter(s, levels, g, a.root, a.pair()),
+        None => super::scatter(s, g, way.how, a.root, a.pair()),
+    }),
+    row(Kind::Scatterv, Varied, Own, Root::Send, |s, g, _, a| {
+        super::scatterv(s, g, a.root, |rank| a.send.block(rank, a.bytes), a.recv.whole())
+    }),
+    row(Kind::Allgather, Own, All, Root::None, |s, g, way, a| match way.nodes() {
+        Some(levels) => two_level::allgather(s, levels, a.pair()),
+        None => super::allgather(s, g, way.how, a.pair()),
+    }),
+    row(Kind::Allgatherv, Own, Varied, Root::None, |s, g, _, a| {
+        super::allgatherv(s, g, a.send.whole(), |rank| a.recv.block(rank, a.bytes))
+    }),
+    row(Kind::Alltoall, All, All, Root::None, |s, g, way, a| {
+        super::alltoall(s, g, way.how, a.bytes, a.pair(), a.in_place)
+    }),
+    row(Kind::Alltoallv, Varied, Varied, Root::None, |s, g, _, a| {
+        let out = |rank| a.send.block(rank, a.bytes);
+        super::alltoallv(s, g, out, |rank| a.recv.block(rank, a.bytes), a.in_place)
+    }),
+    reduction(Kind::ReduceScatter, Varied, Own, Root::None, |s, g, _, a| {
+        super::reduce_scatter(s, g, |rank| a.send.block(rank, a.bytes), a.recv.whole())
+    }),
+    reduction(Kind::ReduceScatterBlock, All, Own, Root::None, |s, g, _, a| {
+        super::reduce_scatter(s, g, |rank| a.send.block(rank, a.bytes), a.recv.whole())
+    }),
+    reduction(Kind::Scan, Own, Own, Root::None, |s, g, _, a| {
+        super::scan(s, g, a.send.whole(), a.recv.whole())
+    }),
+    reduction(Kind::Exscan, Own, Own, Root::None, |s, g, _, a| {
+        super::exscan(s, g, a.send.whole(), a.recv.whole())
+    }),
+    row(Kind::NeighborAlltoallv, Varied, Varied, Root::None, |s, g, _, a| {
+        super::neighbor_alltoallv(s, g, a.blocks_out(), a.blocks_in())
+    }),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_finds_its_row() {
+        for row in rows() {
+            assert_eq!(row.kind.row().kind, row.kind);
+        }
+        assert_eq!(Kind::Fence.row().kind, Kind::Barrier);
+        assert_eq!(Kind::Send.row().kind, Kind::Barrier);
+    }
+}

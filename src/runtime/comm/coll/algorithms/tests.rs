@@ -1,0 +1,487 @@
+//! Golden schedules: the steps of every algorithm for 2 to 17 ranks, and which algorithm is
+//! selected when, against tests/golden/schedules.txt.
+//!
+//! A line is one case: collective, algorithm, parameters, and a hash of the steps of all ranks.
+//! Steps name their buffers by offset, so nothing depends on addresses. `DTL_GOLDEN=write` accepts
+//! a change.
+
+use super::alltoall::exchange;
+use super::choice::{Algorithm, Allowed, choose};
+use super::levels::Levels;
+use super::{Group, Way};
+use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
+use crate::error::Result;
+use crate::runtime::comm::coll::schedule_builder::Steps;
+use crate::runtime::comm::coll::{Buffer, CollArgs};
+use crate::runtime::comm::diagnostics::op_desc::{KINDS, Kind};
+use crate::runtime::comm::types::reduction;
+use crate::sys::memory::buf::{Addr, Region};
+use std::fmt::Write;
+
+/// Distance between imaginary buffers. Every buffer is smaller.
+const APART: usize = 1 << 40;
+
+/// Writes steps as text, one line each. Buffer `s` is sent, `r` is the result, `t0`, `t1`... are
+/// scratch.
+#[derive(Default)]
+struct Recorder {
+    lines: Vec<String>,
+    scratch: usize,
+}
+
+/// Imaginary buffer number `index`; nothing reads it.
+fn buffer(index: usize, len: usize) -> Region {
+    Region::allocated(Addr::NULL.offset((index + 1) * APART), len)
+}
+
+fn name(region: Region) -> String {
+    if region.is_empty() {
+        return "-".to_owned();
+    }
+    let (index, offset) = (region.addr().get() / APART - 1, region.addr().get() % APART);
+    match index {
+        0 => format!("s+{offset}:{}", region.len()),
+        1 => format!("r+{offset}:{}", region.len()),
+        _ => format!("t{}+{offset}:{}", index - 2, region.len()),
+    }
+}
+
+/// Marks the rank in the line of a message.
+const PEER: char = '@';
+
+impl Recorder {
+    fn line(&mut self, line: String) {
+        self.lines.push(line);
+    }
+}
+
+impl Steps for Recorder {
+    fn send(&mut self, to: i32, data: Region) {
+        self.line(format!("send {PEER}{to} {}", name(data)));
+    }
+
+    fn recv(&mut self, from: i32, data: Region) {
+        self.line(format!("recv {PEER}{from} {}", name(data)));
+    }
+
+    fn reduce(&mut self, into: Region, from: Region) {
+        self.line(format!("reduce {} {}", name(into), name(from)));
+    }
+
+    fn reduce_to_right(&mut self, left: Region, right: Region) {
+        self.line(format!("reduce_to_right {} {}", name(left), name(right)));
+    }
+
+    fn copy(&mut self, into: Region, from: Region) {
+        if into != from {
+            self.line(format!("copy {} {}", name(into), name(from)));
+        }
+    }
+
+    fn round(&mut self) {
+        self.line("round".to_owned());
+    }
+
+    fn scratch(&mut self, len: usize) -> Result<Region> {
+        if len == 0 {
+            return Ok(Region::EMPTY);
+        }
+        self.line(format!("scratch t{} {len}", self.scratch));
+        self.scratch += 1;
+        Ok(buffer(self.scratch + 1, len))
+    }
+
+    fn renamed(
+        &mut self,
+        real: &dyn Fn(i32) -> i32,
+        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
+    ) -> Result<()> {
+        let first = self.lines.len();
+        list(self)?;
+        for line in self.lines.iter_mut().skip(first) {
+            let Some((verb, rest)) = line.split_once(PEER) else { continue };
+            let (peer, data) = rest.split_once(' ').unwrap();
+            *line = format!("{verb}{PEER}{} {data}", real(peer.parse().unwrap()));
+        }
+        Ok(())
+    }
+}
+
+/// One case.
+#[derive(Clone, Debug)]
+struct Case {
+    kind: Kind,
+    how: Algorithm,
+    ranks: i32,
+    root: i32,
+    /// Bytes of one rank's data, or of a block.
+    bytes: usize,
+    element: usize,
+    commutes: bool,
+    in_place: bool,
+    /// Node of each rank. Empty: one level.
+    nodes: Vec<i32>,
+}
+
+impl Case {
+    fn title(&self) -> String {
+        let mut title = format!(
+            "{} {:?} ranks={} bytes={}",
+            self.kind.name(),
+            self.how,
+            self.ranks,
+            self.bytes
+        );
+        if has_root(self.kind) {
+            write!(title, " root={}", self.root).unwrap();
+        }
+        if folds(self.kind) {
+            if self.element != 8 {
+                write!(title, " element={}", self.element).unwrap();
+            }
+            if !self.commutes {
+                title.push_str(" ordered");
+            }
+        }
+        if self.in_place {
+            title.push_str(" in_place");
+        }
+        if !self.nodes.is_empty() {
+            title.push_str(" nodes=");
+            // Nodes have one digit: there are at most nine.
+            self.nodes.iter().for_each(|node| write!(title, "{node}").unwrap());
+        }
+        title
+    }
+
+    /// The steps of all ranks.
+    fn schedule(&self) -> String {
+        let mut text = String::new();
+        for rank in 0..self.ranks {
+            let mut s = Recorder::default();
+            let levels = Levels::new(rank, self.nodes.iter().copied());
+            let way = Way { how: self.how, levels: levels.as_ref() };
+            self.list(&mut s, Group { rank, size: self.ranks }, way).unwrap();
+            writeln!(text, "rank {rank}").unwrap();
+            for line in s.lines {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn list(&self, s: &mut Recorder, g: Group, way: Way) -> Result<()> {
+        let (recv, root) = (buffer(1, self.bytes), self.root);
+        let send = if self.in_place { recv } else { buffer(0, self.bytes) };
+        match self.kind {
+            Kind::Barrier | Kind::Bcast => self.list_pair(s, g, way, (Region::EMPTY, recv)),
+            Kind::Reduce => {
+                let send = if g.rank == root { send } else { buffer(0, self.bytes) };
+                self.list_pair(s, g, way, (send, recv))
+            }
+            Kind::Allreduce | Kind::Scan | Kind::Exscan => self.list_pair(s, g, way, (send, recv)),
+            _ => self.list_blocks(s, g, way),
+        }
+    }
+
+    /// Steps of a collective whose buffers are one range each.
+    fn list_pair(
+        &self,
+        s: &mut Recorder,
+        g: Group,
+        way: Way,
+        (send, recv): (Region, Region),
+    ) -> Result<()> {
+        let mut by = reduction(DTL_DTYPE_BYTE, DTL_OP_REPLACE)?;
+        (by.element, by.commutes) = (self.element, self.commutes);
+        let args = CollArgs {
+            root: self.root,
+            bytes: self.bytes,
+            reduction: Some(by),
+            send: Buffer::Whole(send),
+            recv: Buffer::Whole(recv),
+            ..CollArgs::new(self.kind)
+        };
+        (args.row.list)(s, g, way, &args)
+    }
+
+    /// Collectives with a block for each rank. In place: this rank's block is in the buffer of all
+    /// blocks.
+    fn list_blocks(&self, s: &mut Recorder, g: Group, way: Way) -> Result<()> {
+        let (len, root, ranks) = (self.bytes, self.root, g.size as usize);
+        let all = |index| buffer(index, len * ranks);
+        let block = |whole: Region| move |rank: i32| whole.part(rank as usize * len, len);
+        // Sizes that differ by rank, of the v-forms.
+        let varied = |whole: Region| {
+            move |rank: i32| whole.part(rank as usize * len, len * (rank as usize % 3) / 2)
+        };
+        let in_place = self.in_place && (!has_root(self.kind) || g.rank == root);
+        let (s_all, r_all) = (all(0), all(1));
+        let own =
+            |whole: Region, other: Region| if in_place { block(whole)(g.rank) } else { other };
+        let own_send = own(r_all, buffer(0, len));
+        match self.kind {
+            Kind::Gather => self.list_pair(s, g, way, (own_send, r_all))?,
+            Kind::Scatter => self.list_pair(s, g, way, (s_all, own(s_all, buffer(1, len))))?,
+            Kind::Allgather => self.list_pair(s, g, way, (own_send, r_all))?,
+            Kind::Alltoall => self.list_pair(s, g, way, (s_all, r_all))?,
+            Kind::ReduceScatter | Kind::ReduceScatterBlock => {
+                let recv = buffer(
+                    1,
+                    if self.kind == Kind::ReduceScatter {
+                        varied(s_all)(g.rank).len()
+                    } else {
+                        len
+                    },
+                );
+                let sent = if self.in_place { r_all } else { s_all };
+                let blocks: Vec<Region> = (0..g.size)
+                    .map(|rank| match self.kind {
+                        Kind::ReduceScatter => varied(sent)(rank),
+                        _ => block(sent)(rank),
+                    })
+                    .collect();
+                super::reduce_scatter(s, g, |rank| blocks[rank as usize], recv)?;
+            }
+            Kind::Gatherv => {
+                let own = if in_place { r_all } else { s_all };
+                super::gatherv(s, g, root, varied(own)(g.rank), varied(r_all))?;
+            }
+            Kind::Scatterv => {
+                let own = if in_place { s_all } else { r_all };
+                super::scatterv(s, g, root, varied(s_all), varied(own)(g.rank))?;
+            }
+            Kind::Allgatherv => {
+                let own = if in_place { r_all } else { s_all };
+                super::allgatherv(s, g, varied(own)(g.rank), varied(r_all))?;
+            }
+            Kind::Alltoallv => {
+                // As many bytes one way as the other.
+                let pair = |whole: Region| {
+                    move |rank: i32| {
+                        block(whole)(rank).part(0, len * ((g.rank + rank) as usize % 3) / 2)
+                    }
+                };
+                super::alltoallv(s, g, pair(s_all), pair(r_all), false)?;
+            }
+            Kind::NeighborAlltoallv => {
+                let pairs = |whole| {
+                    [g.after(-1), g.after(1)]
+                        .into_iter()
+                        .map(move |peer| (peer, block(whole)(peer)))
+                };
+                exchange(s, g, pairs(s_all), pairs(r_all));
+            }
+            other => panic!("{other:?} has no schedule here"),
+        }
+        Ok(())
+    }
+}
+
+fn has_root(kind: Kind) -> bool {
+    use Kind::*;
+    matches!(kind, Bcast | Reduce | Gather | Scatter | Gatherv | Scatterv)
+}
+
+fn folds(kind: Kind) -> bool {
+    use Kind::*;
+    matches!(kind, Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan)
+}
+
+/// The algorithms of one level.
+const ONE_LEVEL: &[(Kind, &[Algorithm])] = &[
+    (Kind::Barrier, &[Algorithm::Dissemination]),
+    (Kind::Bcast, &[Algorithm::Binomial, Algorithm::ScatterRing]),
+    (Kind::Reduce, &[Algorithm::Binomial, Algorithm::HalvingGather]),
+    (
+        Kind::Allreduce,
+        &[Algorithm::RecursiveDoubling, Algorithm::Rabenseifner, Algorithm::PairwiseRing],
+    ),
+    (Kind::ReduceScatter, &[Algorithm::Pairwise]),
+    (Kind::ReduceScatterBlock, &[Algorithm::Pairwise]),
+    (Kind::Scan, &[Algorithm::RecursiveDoubling]),
+    (Kind::Exscan, &[Algorithm::RecursiveDoubling]),
+    (Kind::Gather, &[Algorithm::Binomial, Algorithm::Linear]),
+    (Kind::Scatter, &[Algorithm::Binomial, Algorithm::Linear]),
+    (Kind::Gatherv, &[Algorithm::Linear]),
+    (Kind::Scatterv, &[Algorithm::Linear]),
+    (Kind::Allgather, &[Algorithm::Bruck, Algorithm::Ring]),
+    (Kind::Allgatherv, &[Algorithm::Ring]),
+    (Kind::Alltoall, &[Algorithm::Bruck, Algorithm::Pairwise]),
+    (Kind::Alltoallv, &[Algorithm::AllAtOnce]),
+    (Kind::NeighborAlltoallv, &[Algorithm::AllAtOnce]),
+];
+
+/// The collectives of two levels.
+const TWO_LEVEL: &[Kind] = &[
+    Kind::Barrier,
+    Kind::Bcast,
+    Kind::Reduce,
+    Kind::Allreduce,
+    Kind::Gather,
+    Kind::Scatter,
+    Kind::Allgather,
+];
+
+/// More than one piece of a reduction.
+const PIECES: usize = (600 << 10) + 8;
+
+/// Adds a case with each root, in place or not, commuting or not, as far as these apply.
+fn variants(case: &Case, roots: &[i32], into: &mut Vec<Case>) {
+    let has_place = !matches!(
+        case.kind,
+        Kind::Barrier | Kind::Bcast | Kind::Alltoall | Kind::Alltoallv | Kind::NeighborAlltoallv
+    );
+    // Only trees depend on `commutes`.
+    let may_be_ordered = case.kind == Kind::Reduce && case.how != Algorithm::HalvingGather;
+    for root in if has_root(case.kind) { roots } else { &roots[..1] } {
+        for in_place in if has_place { &[false, true][..] } else { &[false] } {
+            for commutes in if may_be_ordered { &[true, false][..] } else { &[true] } {
+                into.push(Case {
+                    root: *root,
+                    in_place: *in_place,
+                    commutes: *commutes,
+                    ..case.clone()
+                });
+            }
+        }
+    }
+}
+
+fn one_level(ranks: i32, into: &mut Vec<Case>) {
+    let mut roots = vec![0, 1, ranks - 1];
+    roots.dedup();
+    for (kind, algorithms) in ONE_LEVEL {
+        for how in *algorithms {
+            let mut sizes = vec![(8, 8), (1000, 8)];
+            match kind {
+                Kind::Barrier => sizes.truncate(1),
+                Kind::Bcast => sizes.push((PIECES, 8)),
+                kind if folds(*kind) => sizes.extend([(PIECES, 8), (0, 8), (35, 1)]),
+                _ => {}
+            }
+            for (bytes, element) in sizes {
+                let roots = if bytes == 1000 { &roots } else { &roots[..1] };
+                let case = Case {
+                    kind: *kind,
+                    how: *how,
+                    ranks,
+                    root: 0,
+                    bytes,
+                    element,
+                    commutes: true,
+                    in_place: false,
+                    nodes: Vec::new(),
+                };
+                variants(&case, roots, into);
+            }
+        }
+    }
+}
+
+fn two_level(ranks: i32, into: &mut Vec<Case>) {
+    let roots = [0, ranks - 1];
+    let mut seen = Vec::new();
+    let topologies: [fn(i32) -> i32; 5] = [
+        |rank| rank / 2,
+        |rank| rank / 4,
+        |rank| rank % 2,
+        |rank| rank % 3,
+        |rank| (rank + 3) / 5 * (rank % 7).min(1),
+    ];
+    for node_of in topologies {
+        let nodes: Vec<i32> = (0..ranks).map(node_of).collect();
+        if Levels::new(0, nodes.iter().copied()).is_none() || seen.contains(&nodes) {
+            continue;
+        }
+        seen.push(nodes.clone());
+        for kind in TWO_LEVEL {
+            let sizes = match kind {
+                Kind::Barrier => &[8][..],
+                Kind::Reduce | Kind::Allreduce => &[1000, PIECES],
+                _ => &[1000],
+            };
+            for bytes in sizes {
+                let case = Case {
+                    kind: *kind,
+                    how: Algorithm::TwoLevel,
+                    ranks,
+                    root: 0,
+                    bytes: *bytes,
+                    element: 8,
+                    commutes: true,
+                    in_place: false,
+                    nodes: nodes.clone(),
+                };
+                variants(&case, if *bytes == PIECES { &roots[1..] } else { &roots }, into);
+            }
+        }
+    }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// The selected algorithm by size: one line for consecutive rank counts with equal choices.
+fn selection(lines: &mut Vec<String>) {
+    let mut edges: Vec<usize> = (0..32).flat_map(|bit| [1 << bit, 3 << bit]).collect();
+    edges.push(0);
+    edges.sort_unstable();
+    for (kind, name) in KINDS {
+        let has_algorithms = kind.row().kind == *kind;
+        for bits in 0..8 {
+            let (commutes, two_level, flat) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+            let by_ranks = |ranks| {
+                let mut last = None;
+                let mut text = String::new();
+                for bytes in &edges {
+                    let how = choose(*kind, ranks, *bytes, commutes, Allowed { two_level, flat });
+                    if last.replace(how) != Some(how) {
+                        write!(text, " {bytes}:{how:?}").unwrap();
+                    }
+                    let is_listed =
+                        ONE_LEVEL.iter().any(|(of, all)| of == kind && all.contains(&how));
+                    let is_listed =
+                        is_listed || matches!(how, Algorithm::TwoLevel | Algorithm::Flat);
+                    assert!(is_listed || !has_algorithms, "no case of {name} {how:?}");
+                }
+                text
+            };
+            if has_algorithms {
+                let mut of: Vec<(i32, String)> = [1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 1000]
+                    .map(|ranks| (ranks, by_ranks(ranks)))
+                    .into();
+                of.dedup_by(|next, one| next.1 == one.1);
+                for (ranks, text) in of {
+                    lines.push(format!(
+                        "select {name} commutes={commutes} two_level={two_level} flat={flat} \
+                         ranks>={ranks}:{text}"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn schedules_are_as_recorded() {
+    let mut cases = Vec::new();
+    for ranks in 2..=17 {
+        one_level(ranks, &mut cases);
+        two_level(ranks, &mut cases);
+    }
+    let mut lines = Vec::new();
+    selection(&mut lines);
+    let chosen = lines.len();
+    lines.extend(
+        cases.iter().map(|case| format!("{}: {:016x}", case.title(), hash(&case.schedule()))),
+    );
+    crate::golden::compare("schedules.txt", &lines, |index| {
+        index.checked_sub(chosen).map_or(String::new(), |index| cases[index].schedule())
+    });
+}

@@ -1,0 +1,282 @@
+//! Collectives of a device's memory by a library that has nothing else
+//! (`runtime::component::DeviceComms`), beside all that the communicator does over its transport.
+//!
+//! The rule is one that all ranks follow alike: where the buffers of a collective are memory that
+//! the host cannot reach, it is that library's, or it is refused (staged, if the communicator was
+//! opened so). All else is as on any communicator.
+//!
+//! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives
+//! such a library has.
+
+use super::schedule::Advance;
+use super::{Begun, CollArgs};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail, status_name};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::hang_report;
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::open::group::allgather_words;
+use crate::runtime::component::{DeviceComm, Invitation};
+use crate::runtime::explain;
+use crate::runtime::memory::device_only;
+use crate::runtime::registry::Backend;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long the ranks wait for each other, unless their time limit is less.
+const MEETING_NS: u64 = 30_000_000_000;
+
+/// Backend of a rank's part, and how the communicator is to use it.
+pub(in crate::runtime::comm) struct Wanted {
+    /// Its share keeps the backend there.
+    pub(in crate::runtime::comm) backend: Arc<Backend>,
+    /// Whether what the library does not have is staged.
+    pub(in crate::runtime::comm) stages: bool,
+    /// Whether reductions have to be bitwise those of other kinds.
+    pub(in crate::runtime::comm) is_deterministic: bool,
+}
+
+/// A communicator's part: the device library's communicator, and how it is used.
+pub(in crate::runtime::comm) struct Part {
+    comm: Box<dyn DeviceComm>,
+    pub(in crate::runtime::comm) kind: &'static CStr,
+    wanted: Wanted,
+    explained: AtomicBool,
+}
+
+impl Part {
+    pub(in crate::runtime::comm) fn describe(&self) -> String {
+        self.comm.describe()
+    }
+
+    /// Whether buffers are of the device; those that are empty are nowhere.
+    fn holds(&self, args: &CollArgs) -> Result<bool> {
+        let (backend, device) = self.comm.device();
+        let (mut hidden, mut plain) = (None, None);
+        let buffers = args.send.ranges().iter().chain(args.recv.ranges());
+        for buffer in buffers.filter(|buffer| !buffer.is_empty()) {
+            let Some(allocation) =
+                device_only::allocation_of(*buffer)?.filter(|found| found.hidden)
+            else {
+                plain = Some(buffer);
+                continue;
+            };
+            if (allocation.backend, allocation.device) != (backend, device) {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{:?} is memory of another device than the communicator's, which is {}: \
+                     allocate on that one, or open \
+                     a communicator on the other",
+                    buffer.addr(),
+                    self.comm.describe()
+                );
+            }
+            hidden = Some(buffer);
+        }
+        match (hidden, plain) {
+            (Some(hidden), Some(plain)) => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{:?} is device memory and {:?} is memory that the host reaches: over kind \"{}\" \
+                 all buffers of a \
+                 collective are of one sort, on all ranks",
+                hidden.addr(),
+                plain.addr(),
+                self.kind.to_string_lossy()
+            ),
+            (hidden, _) => Ok(hidden.is_some()),
+        }
+    }
+
+    fn refuses(&self, args: &CollArgs) -> Option<String> {
+        if args.neighbors.is_some() {
+            return Some("each rank has other neighbors".to_owned());
+        }
+        let is_prefix = matches!(args.kind, Kind::Scan | Kind::Exscan);
+        if args.reduction.is_some() && !is_prefix && self.wanted.is_deterministic {
+            return Some(
+                "it takes operands in an order of its own, and the communicator is deterministic"
+                    .to_owned(),
+            );
+        }
+        self.comm.refuses(args)
+    }
+
+    fn explain_once(&self, error: &Error) {
+        if !self.explained.swap(true, Ordering::Relaxed) {
+            let topic =
+                format!("collectives of device memory over {}", self.kind.to_string_lossy());
+            explain::chose(
+                &topic,
+                &format!("staged where need be (DTL_COMM_STAGE); first: {}", error.text()),
+            );
+        }
+    }
+}
+
+/// Begins a collective if its buffers are of the communicator's device. `None`: it has none, or
+/// they are not, or it is to be staged.
+pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<Begun>> {
+    let Some(part) = &comm.device else { return Ok(None) };
+    if !part.holds(args)? {
+        return Ok(None);
+    }
+    let Some(why) = part.refuses(args) else {
+        return comm.prepare_on_device(args.clone()).map(Some);
+    };
+    let error = refusal(args.kind.name(), &why);
+    if part.wanted.stages {
+        part.explain_once(&error);
+        return Ok(None);
+    }
+    Err(error)
+}
+
+/// The error of a collective that the library does not have.
+fn refusal(name: &str, why: &str) -> Error {
+    let text = format!(
+        "{name} of device memory: {why}; open the communicator with DTL_COMM_STAGE to have such \
+         ones staged through host memory, or pass host memory on all ranks"
+    );
+    Error::new(DTL_ERROR_NOT_SUPPORTED, text)
+}
+
+/// Starts the collective if it is not started, and polls it.
+pub(in crate::runtime::comm) fn advance(
+    comm: &Comm,
+    args: &CollArgs,
+    started: &mut Option<u64>,
+) -> Result<Advance> {
+    let Some(part) = &comm.device else {
+        return fail!(DTL_ERROR_INTERNAL, "a communicator without a device");
+    };
+    let number = match *started {
+        Some(number) => number,
+        None => *started.insert(part.comm.start(args)?),
+    };
+    Ok(if part.comm.test(number)? { Advance::Done } else { Advance::Waiting })
+}
+
+/// Ends what runs: nothing touches its buffers any more.
+pub(in crate::runtime::comm) fn give_up(comm: &Comm) {
+    if let Some(part) = &comm.device {
+        part.comm.give_up();
+    }
+}
+
+/// Takes leave of the other ranks' parts.
+pub(in crate::runtime::comm) fn leave(comm: &Comm) {
+    if let Some(part) = &comm.device {
+        part.comm.leave();
+    }
+}
+
+/// Passes device collectives on to a communicator made of this one. Collective over its ranks.
+pub(in crate::runtime::comm) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
+    let Some(Part { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
+    let wanted = Wanted { backend: Arc::clone(&wanted.backend), ..*wanted };
+    attach(made, wanted, comm.another())
+}
+
+/// Gives a communicator the collectives of a device's memory, on all ranks or on none. Collective
+/// over its ranks, also for ranks that have no device communicator.
+pub(in crate::runtime::comm) fn attach(
+    mut comm: Comm,
+    wanted: Wanted,
+    mine: Result<Box<dyn DeviceComm>>,
+) -> Result<Comm> {
+    let (mine, _) = together(&comm, mine, Invitation::default())?;
+    let invited = if comm.rank == 0 { mine.invitation() } else { Ok(Invitation::default()) };
+    let words = *invited.as_ref().unwrap_or(&Invitation::default());
+    let (_, invitation) = together(&comm, invited, words)?;
+    // Number of the collective in which all confirm that they have met, or notify that they do not.
+    let number = u64::from(comm.sequence.load(Ordering::Relaxed));
+    if let Err(error) = meet(&comm, mine.as_ref(), &invitation, number) {
+        mine.give_up();
+        hang_report::give_up(&comm, number, error.status());
+        return Err(error);
+    }
+    together(&comm, Ok(()), Invitation::default())?;
+    let kind = crate::runtime::for_ever(&wanted.backend.name);
+    let below = comm.link.kind.to_string_lossy();
+    explain::chose(
+        &format!("communicators of kind {}", kind.to_string_lossy()),
+        &format!("collectives of device memory by {}, all else over {below}", mine.describe()),
+    );
+    comm.device =
+        Some(Box::new(Part { comm: mine, kind, wanted, explained: AtomicBool::new(false) }));
+    Ok(comm)
+}
+
+/// Exchanges the ranks' status and some words. Returns those of rank 0 if no rank has failed.
+fn together<T>(comm: &Comm, mine: Result<T>, words: Invitation) -> Result<(T, Invitation)> {
+    let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
+    let says: Vec<u64> = std::iter::once(status).chain(words).collect();
+    let all = allgather_words(comm, Kind::Open, &says);
+    let mine = mine?;
+    let all = all?;
+    let failed = all.chunks_exact(says.len()).map(|words| words.first().copied().unwrap_or(0));
+    if let Some((rank, status)) = (0..).zip(failed).find(|(_, status)| *status != 0) {
+        return Err(failed_elsewhere(rank, status as u32 as i32));
+    }
+    let mut first = Invitation::default();
+    first.iter_mut().zip(all.iter().skip(1)).for_each(|(to, from)| *to = *from);
+    Ok((mine, first))
+}
+
+fn failed_elsewhere(rank: i32, status: dtl_status_t) -> Error {
+    let name = status_name(status).to_string_lossy();
+    Error::new(
+        DTL_ERROR_UNAVAILABLE,
+        format!(
+            "rank {rank} could not open its part of the devices' communicator ({name}); see its \
+             own output"
+        ),
+    )
+}
+
+/// `number`: that of the collective that comes next.
+fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64) -> Result<()> {
+    mine.meet(invitation, comm.rank, comm.size)?;
+    let limit_ns = comm.timeout_ns.min(MEETING_NS);
+    let (deadline, mut backoff) = (Deadline::after(limit_ns), Backoff::new());
+    while !mine.has_met()? {
+        backoff.pause();
+        if !backoff.is_long() {
+            continue;
+        }
+        comm.look_around();
+        hang_report::serve(comm);
+        if let Some(first) = comm.reports.given_up(number) {
+            return Err(match first.cause(comm) {
+                Some(gone) => Error::new(
+                    DTL_ERROR_RANK_FAILURE,
+                    format!(
+                        "the devices' communicator cannot be opened {}",
+                        comm.gone_text_of(&gone)
+                    ),
+                ),
+                None => failed_elsewhere(first.rank, first.status),
+            });
+        }
+        if comm.has_died() {
+            return fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "rank(s) {} died or left while the devices' communicator was opened",
+                comm.failed_text()
+            );
+        }
+        if deadline.passed() {
+            return fail!(
+                DTL_ERROR_TIMEOUT,
+                "the devices' communicator ({}) is not open after {} ms: do all ranks reach each \
+                 other by its network?",
+                mine.describe(),
+                limit_ns / 1_000_000
+            );
+        }
+    }
+    Ok(())
+}

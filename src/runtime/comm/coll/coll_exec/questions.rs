@@ -1,0 +1,48 @@
+//! Queries to the other ranks in a long wait for a collective.
+
+use super::report_on;
+use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
+use crate::error::{Error, Result};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
+use crate::runtime::comm::diagnostics::op_desc::Call;
+use crate::sys::sync::clock::now_ns;
+
+/// Timer of a long wait's queries whether the other ranks are in the same collective.
+pub(super) struct Questions {
+    since: u64,
+    next_ns: u64,
+    news: u64,
+}
+
+impl Questions {
+    pub(super) fn new() -> Self {
+        Questions { since: 0, next_ns: hang_report::FIRST_QUESTION_NS, news: 0 }
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        comm: &Comm,
+        call: &Call,
+        inquiry: &Inquiry,
+        awaited: impl Iterator<Item = i32>,
+    ) -> Result<()> {
+        if self.since == 0 {
+            self.since = now_ns();
+        }
+        if now_ns().saturating_sub(self.since) > self.next_ns {
+            self.next_ns += hang_report::NEXT_QUESTION_NS;
+            hang_report::ask(comm, awaited);
+        }
+        let news = comm.reports.news();
+        if news != self.news {
+            self.news = news;
+            if hang_report::mismatch(comm, call) {
+                let text = format!("the ranks are in different collectives (this one in {call})");
+                let error = Error::new(DTL_ERROR_INVALID_ARGUMENT, text);
+                return Err(report_on(comm, &error, Some(call.tag), inquiry));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Stage of the collectives that a transport has of its own (an MPI's), in one piece.
+//!
+//! A blocking one is over as it begins: a run (`coll_exec`) is made only of those that go on.
+
+use super::coll_exec::Beginning;
+use super::schedule::Advance;
+use super::{Begun, Buffer, CallMode, CollArgs};
+use crate::abi::status::DTL_SUCCESS;
+use crate::abi::word::dtl_reduce_op_t;
+use crate::error::{Error, Result};
+use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
+use crate::runtime::comm::p2p::send_recv::Data;
+use crate::runtime::comm::{Comm, progress, types};
+use crate::runtime::component::{NativeCollectives, OpId};
+use crate::runtime::memory::device_only;
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::hints::{self, usually};
+
+/// Begins a collective, if the transport has it.
+#[inline(never)]
+pub(super) fn begin(
+    comm: &Comm,
+    native: &dyn NativeCollectives,
+    mode: CallMode,
+    args: &CollArgs,
+) -> Result<Option<Begun>> {
+    // Of a neighborhood collective each rank has its own neighbors: they cannot decide alike.
+    if args.neighbors.is_some() {
+        return Ok(None);
+    }
+    if mode == CallMode::Request {
+        return if native.takes(args) { start(comm, args).map(Some) } else { Ok(None) };
+    }
+    let call = Call::of(args);
+    let turn = comm.enter(&call)?;
+    let Beginning { ticket, call, .. } = comm.begin(call, turn);
+    let ended = progress::while_blocked(|| native.run(args));
+    comm.recorder.end(ticket);
+    match ended {
+        Some(Ok(())) => {
+            comm.leave(turn);
+            Ok(Some(Begun::Over(call.kind)))
+        }
+        Some(Err(error)) => Err(failed(comm, Beginning { ticket, call, turn }, args, error)),
+        None => {
+            // Its number is used on no rank.
+            comm.leave(turn);
+            Ok(None)
+        }
+    }
+}
+
+#[inline(never)]
+fn start(comm: &Comm, args: &CollArgs) -> Result<Begun> {
+    let call = Call::of(args);
+    let turn = comm.enter(&call)?;
+    Ok(Begun::Going(comm.begin(call, turn).native(args.clone())))
+}
+
+/// Fast path of a blocking allreduce: of memory that the host reaches, by the transport's own
+/// operation, while nothing else wants progress. `None`: it is not that, and nothing was done.
+#[inline(always)]
+pub fn allreduce(
+    comm: &HazardRef<Comm>,
+    send: Option<Region>,
+    recv: Data,
+    op: dtl_reduce_op_t,
+) -> Option<Result<()>> {
+    let by = comm.reductions?.get(recv.dtype, op)?;
+    let native = comm.native_collectives.as_ref()?.part();
+    let count = i32::try_from(recv.bytes.len()).ok().map(|_| recv.count as i32)?;
+    let is_apart = send.is_none_or(|send| send.is_apart(recv.bytes));
+    if !usually(is_apart && !device_only::is_any() && progress::is_idle()) {
+        return None;
+    }
+    let turn = comm.try_enter(comm.mark())?;
+    let call = Call { op, ..Call::new(Kind::Allreduce).with(recv.count, recv.dtype) };
+    let call = comm.numbered(call);
+    let ticket = comm.recorder.begin_usual(comm.mark(), call.words());
+    let from = send.map_or(Addr::NULL, Region::addr);
+    let ended = native.allreduce(from, recv.bytes.addr(), count, by);
+    comm.recorder.end(ticket);
+    if let Err(error) = ended {
+        hints::rarely();
+        let begun = Beginning { ticket, call, turn };
+        return Some(allreduce_failed(comm, begun, (send, recv.bytes), error));
+    }
+    comm.leave(turn);
+    Some(Ok(()))
+}
+
+#[cold]
+#[inline(never)]
+fn allreduce_failed(
+    comm: &Comm,
+    begun: Beginning,
+    (send, recv): (Option<Region>, Region),
+    error: Error,
+) -> Result<()> {
+    let args = CollArgs {
+        in_place: send.is_none(),
+        reduction: Some(types::reduction(begun.call.dtype, begun.call.op)?),
+        send: Buffer::Whole(send.unwrap_or(recv)),
+        recv: Buffer::Whole(recv),
+        ..CollArgs::new(Kind::Allreduce)
+    };
+    Err(failed(comm, begun, &args, error))
+}
+
+#[cold]
+#[inline(never)]
+fn failed(comm: &Comm, begun: Beginning, args: &CollArgs, error: Error) -> Error {
+    let error = error.within(begun.call.kind.name());
+    let turn = begun.turn;
+    begun.native(args.clone()).fail(comm, &error);
+    comm.leave(turn);
+    error
+}
+
+/// Starts it if it is not in flight, and polls it.
+pub(in crate::runtime::comm) fn advance(
+    comm: &Comm,
+    args: &CollArgs,
+    op: &mut Option<OpId>,
+) -> Result<Advance> {
+    let (transport, native) = (&comm.link.transport, &comm.native_collectives);
+    let id = match (*op, native) {
+        (Some(id), _) => id,
+        (None, Some(native)) => *op.insert(native.part().start(args)?),
+        (None, None) => return Ok(Advance::Done),
+    };
+    let Some(done) = transport.outcome(id)? else { return Ok(Advance::Waiting) };
+    *op = None;
+    if done.status == DTL_SUCCESS {
+        return Ok(Advance::Done);
+    }
+    let said = comm.link.failure_text().unwrap_or_else(|| "no reason given".to_owned());
+    Err(Error::new(done.status, said))
+}

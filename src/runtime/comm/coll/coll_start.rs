@@ -1,0 +1,230 @@
+//! How a collective begins: its arguments are checked, then go through the stages until one of them
+//! handles it.
+
+use super::algorithms::choice::{Algorithm, Allowed, choose};
+use super::algorithms::{self as algorithm, Way};
+use super::coll_exec::Run;
+use super::coll_staging::Stage;
+use super::{Buffer, CollArgs, Root, coll_device, coll_native, coll_staging};
+use crate::error::{Result, fail};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
+use crate::runtime::explain;
+use crate::runtime::memory::device_only;
+use crate::sys::memory::buf::Region;
+use std::sync::atomic::Ordering;
+
+/// How the caller completes a collective.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CallMode {
+    /// The call returns when it is over.
+    Blocking,
+    /// The call returns a request.
+    Request,
+}
+
+/// A collective that has begun.
+#[allow(clippy::large_enum_variant, reason = "on the stack, and moved once")]
+pub enum Begun {
+    /// It is over already.
+    Over(Kind),
+    /// It is in progress.
+    Going(Run),
+}
+
+impl Begun {
+    pub(in crate::runtime::comm) fn kind(&self) -> Kind {
+        match self {
+            Begun::Over(kind) => *kind,
+            Begun::Going(run) => run.call().kind,
+        }
+    }
+
+    /// Copies results to device memory when it is over.
+    fn with(self, stage: Stage) -> Result<Self> {
+        match self {
+            Begun::Over(kind) => match stage.deliver() {
+                Ok(()) => Ok(Begun::Over(kind)),
+                Err(error) => Err(error.within(kind.name())),
+            },
+            Begun::Going(run) => Ok(Begun::Going(run.with(stage))),
+        }
+    }
+
+    /// Starts it as a request: what can be done at once is done. `None`: it is over.
+    pub(in crate::runtime::comm) fn start(self, comm: &Comm) -> Result<Option<Run>> {
+        match self {
+            Begun::Over(_) => Ok(None),
+            Begun::Going(run) => run.start(comm),
+        }
+    }
+}
+
+/// Checks what the library cannot run, whatever its algorithm.
+#[inline(always)]
+fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
+    if args.row.root != Root::None {
+        check_root(comm, args)?;
+    }
+    match (&args.send, &args.recv) {
+        _ if args.in_place => Ok(()),
+        (Buffer::Whole(send), Buffer::Whole(recv)) if !send.overlaps(*recv) => Ok(()),
+        _ => check_apart(comm, args),
+    }
+}
+
+#[inline]
+fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
+    let root = args.root;
+    if !(0..comm.size()).contains(&root) {
+        return fail!(
+            DTL_ERROR_INVALID_RANK,
+            "root {root}: the communicator has ranks 0 to {}",
+            comm.size() - 1
+        );
+    }
+    if args.in_place && comm.rank() != root {
+        let name = if args.row.root == Root::Send { "rbuf" } else { "sbuf" };
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: DTL_IN_PLACE is for the root (rank {root}) only"
+        );
+    }
+    Ok(())
+}
+
+/// Checks that nothing is sent from where something is received, and the peers of a
+/// neighborhood collective.
+#[inline(never)]
+fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
+    let (send, recv) = (args.send.ranges(), args.recv.ranges());
+    // Mostly the two areas are apart, which is quick to see.
+    let area = |ranges: &[Region]| {
+        let used = ranges.iter().filter(|range| !range.is_empty());
+        let ends = used.map(|range| (range.addr().get(), range.addr().get() + range.len()));
+        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    };
+    if let (Some(out), Some(into)) = (area(send), area(recv)) {
+        let is_near = out.0 < into.1 && into.0 < out.1;
+        if is_near && send.iter().any(|out| recv.iter().any(|into| out.overlaps(*into))) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the send and receive buffers overlap: use two buffers, or DTL_IN_PLACE"
+            );
+        }
+    }
+    let Some(neighbors) = &args.neighbors else { return Ok(()) };
+    neighbors.dests.iter().try_for_each(|rank| comm.check_peer("dests", *rank, false))?;
+    neighbors.sources.iter().try_for_each(|rank| comm.check_peer("sources", *rank, false))
+}
+
+/// Begins a collective.
+#[inline(always)]
+pub fn begin(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+    check(comm, args)?;
+    if device_only::is_any() {
+        begin_hidden(comm, mode, args)
+    } else {
+        begin_on_host(comm, mode, args)
+    }
+}
+
+/// Begins a collective whose buffers may be device memory: on that memory, if the communicator has
+/// collectives of that device, else on host memory that stands for it.
+#[cold]
+#[inline(never)]
+fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+    if let Some(begun) = coll_device::begin(comm, args)? {
+        return Ok(begun);
+    }
+    let (args, stage) = coll_staging::stage(comm, args.clone())?;
+    let begun = begin_on_host(comm, mode, &args)?;
+    if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
+}
+
+/// Begins a collective on memory that the host reaches: the transport's own, if any, else by steps.
+#[inline(always)]
+fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<Begun> {
+    if let Some(native) = &comm.native_collectives {
+        if let Some(begun) = coll_native::begin(comm, native.part(), mode, args)? {
+            return Ok(begun);
+        }
+    }
+    let how = comm.choose(args);
+    if let Some(flat) = comm.flat.as_ref().filter(|_| how == Algorithm::Flat) {
+        return comm.prepare_flat(args, flat);
+    }
+    begin_by_steps(comm, how, args)
+}
+
+#[inline(never)]
+fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Begun> {
+    let way = Way { how, levels: comm.levels.as_ref() };
+    comm.prepare(Call::of(args), args.reduction, |s, g| (args.row.list)(s, g, way, args))
+}
+
+/// Begins a barrier under another name, by the library's own algorithms, so that this rank serves
+/// others while it waits.
+pub(in crate::runtime::comm) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
+    let args = CollArgs::new(kind);
+    match &comm.flat {
+        Some(flat) => comm.prepare_flat(&args, flat),
+        None => comm.prepare(Call::of(&args), None, |s, g| algorithm::barrier(s, g)),
+    }
+}
+
+/// Waits for the end of one that was to begin. After a failure nothing touches the caller's
+/// buffers.
+#[inline(always)]
+pub fn wait(comm: &Comm, begun: Result<Begun>) -> Result<()> {
+    if let Ok(Begun::Over(_)) = begun {
+        // It owns nothing; to drop it is a call.
+        std::mem::forget(begun);
+        return Ok(());
+    }
+    wait_for(comm, begun)
+}
+
+#[inline(never)]
+fn wait_for(comm: &Comm, begun: Result<Begun>) -> Result<()> {
+    // As a whole, for taking it to pieces first would move it.
+    match begun {
+        Ok(Begun::Over(_)) => Ok(()),
+        Ok(Begun::Going(run)) => run.wait(comm),
+        Err(error) => Err(error),
+    }
+}
+
+impl Comm {
+    /// Selects the algorithm for a call; the first use of each is explained.
+    #[inline]
+    fn choose(&self, args: &CollArgs) -> Algorithm {
+        let (kind, commutes) = (args.kind, args.commutes());
+        let bytes = args.row.deciding_bytes(args.bytes);
+        let allowed = Allowed {
+            two_level: self
+                .levels
+                .as_ref()
+                .is_some_and(|levels| levels.suit(kind, commutes, self.link.is_deterministic)),
+            flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes)),
+        };
+        let algorithm = choose(kind, self.size, bytes, commutes, allowed);
+        let bit = 1_u32 << (algorithm as u32);
+        let seen = self.chosen.get(kind as usize);
+        if seen.is_some_and(|seen| seen.load(Ordering::Relaxed) & bit == 0) {
+            self.explain_choice(kind, algorithm, bytes);
+        }
+        algorithm
+    }
+
+    #[cold]
+    fn explain_choice(&self, kind: Kind, algorithm: Algorithm, bytes: usize) {
+        if let Some(seen) = self.chosen.get(kind as usize) {
+            seen.fetch_or(1 << (algorithm as u32), Ordering::Relaxed);
+        }
+        let topic = format!("{} {algorithm:?}", kind.name());
+        let kind = self.link.kind.to_string_lossy();
+        let text = format!("first used with {bytes} bytes over {} ranks ({kind})", self.size);
+        explain::chose(&topic, &text);
+    }
+}

@@ -1,0 +1,27 @@
+//! Collectives as operations in records and reports.
+
+use super::CollArgs;
+use crate::runtime::comm::diagnostics::op_desc::Call;
+
+impl Call {
+    /// Describes a collective.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn of(args: &CollArgs) -> Call {
+        Call {
+            peer: args.root,
+            op: args.reduction.map_or(-1, |reduction| reduction.op),
+            ..Call::new(args.kind).with(args.count, args.dtype)
+        }
+    }
+
+    /// Whether the calls of two ranks can belong to one collective. Counts may differ where each
+    /// rank passes its own.
+    pub(in crate::runtime::comm) fn goes_with(&self, other: &Call) -> bool {
+        let uniform = !self.kind.row().is_varied();
+        let compared = |call: &Call| {
+            let call = call.portable();
+            (call.kind, call.dtype, call.op, call.peer)
+        };
+        compared(self) == compared(other) && (!uniform || self.count == other.count)
+    }
+}

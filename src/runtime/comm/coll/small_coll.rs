@@ -1,0 +1,359 @@
+//! Collectives of a few bytes over a board: each rank puts its part up and reads the others' when
+//! they are there. One step instead of a message and an answer for each round of `algorithms`.
+//!
+//! The numbers of a board's posts count the collectives that use it, so all ranks agree on them. A
+//! rank posts one when it has finished the one before; one that was only begun (as a request) waits
+//! for its turn.
+//!
+//! Operands are grouped as recursive doubling and the binomial tree of `algorithms::reduce` group
+//! them, so that results are bitwise the same as without a board.
+
+use super::CollArgs;
+use super::algorithms::Group;
+use super::algorithms::reduce::Fold;
+use super::schedule::Advance;
+use crate::error::{Result, fail};
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::types::Reduction;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{Board, Post};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::backoff::Backoff;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A communicator's board, and how far this rank is with it.
+pub(in crate::runtime::comm) struct Flat {
+    board: Box<dyn Board>,
+    /// Most bytes of each rank: each reads those of all.
+    most: usize,
+    begun: AtomicU64,
+    over: AtomicU64,
+    /// A thread moves on the collectives that come before the one that it polls.
+    is_moving: AtomicBool,
+    /// For partial results. Used by the one whose turn it is.
+    room: Scratch,
+}
+
+/// Most bytes that a rank reads.
+const MOST_BYTES: usize = 32 << 10;
+
+/// For the partial results of a tree's levels: its ranks' logarithm, of which the parts of 16 ranks
+/// are the most.
+const PARTIAL_BYTES: usize = 8 << 10;
+
+/// Most bytes of each rank, on a board with so much room for them.
+pub(in crate::runtime::comm) fn most_bytes(room: usize, ranks: i32) -> usize {
+    let ranks = ranks.unsigned_abs().max(1);
+    let levels = ranks.ilog2().max(1) as usize;
+    room.min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels)
+}
+
+impl Flat {
+    pub(in crate::runtime::comm) fn new(board: Box<dyn Board>, ranks: i32) -> Result<Self> {
+        let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for partial results of small collectives"
+            );
+        };
+        let most = most_bytes(board.room(), ranks);
+        let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Flat { board, most, begun, over, is_moving: AtomicBool::new(false), room })
+    }
+
+    /// Whether so many bytes of each rank are few enough.
+    #[inline]
+    pub(in crate::runtime::comm) fn takes(&self, bytes: usize) -> bool {
+        bytes <= self.most
+    }
+
+    /// Tells the others that this rank destroys the communicator.
+    pub(in crate::runtime::comm) fn leave(&self) {
+        self.board.leave();
+    }
+
+    /// Whether a rank has done that.
+    pub(in crate::runtime::comm) fn has_left(&self, rank: i32) -> bool {
+        self.board.has_left(rank)
+    }
+
+    /// Numbers the next collective that uses the board. Called by one thread at a time.
+    fn next_number(&self) -> u64 {
+        let number = self.begun.load(Ordering::Relaxed) + 1;
+        self.begun.store(number, Ordering::Relaxed);
+        number
+    }
+}
+
+/// A collective over the board that is in progress.
+pub(in crate::runtime::comm) struct Steps {
+    kind: Kind,
+    root: i32,
+    send: Region,
+    recv: Region,
+    reduction: Option<Reduction>,
+    number: u64,
+    /// Bytes of a rank's part.
+    len: usize,
+    /// Label of its posts.
+    what: u32,
+    is_posted: bool,
+    /// The ranks whose posts it still waits for, the own one left out.
+    next: i32,
+    end: i32,
+}
+
+impl Steps {
+    /// Steps of a collective over the board; `what` distinguishes it from other collectives.
+    #[inline]
+    pub(in crate::runtime::comm) fn new(
+        comm: &Comm,
+        flat: &Flat,
+        args: &CollArgs,
+        what: u32,
+    ) -> Self {
+        let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
+        let (next, end) = match kind {
+            Kind::Bcast if root != comm.rank => (root, root + 1),
+            Kind::Reduce if root != comm.rank => (0, 0),
+            Kind::Bcast => (0, 0),
+            _ => (0, comm.size),
+        };
+        Steps {
+            kind,
+            root,
+            send: args.send.whole(),
+            recv: args.recv.whole(),
+            reduction,
+            number: flat.next_number(),
+            len,
+            what,
+            is_posted: false,
+            next,
+            end,
+        }
+    }
+
+    /// Moves it on as far as it goes without waiting.
+    #[inline]
+    pub(in crate::runtime::comm) fn advance(
+        &mut self,
+        comm: &Comm,
+        flat: &Flat,
+    ) -> Result<Advance> {
+        if !self.is_posted && !self.post(comm, flat)? {
+            return Ok(Advance::Waiting);
+        }
+        while self.next < self.end {
+            if self.next != comm.rank {
+                match flat.board.look(self.next, self.number) {
+                    Some(post) => self.check(&post)?,
+                    None => return Ok(Advance::Waiting),
+                }
+            }
+            self.next += 1;
+        }
+        self.conclude(comm, flat);
+        let met = !matches!(self.kind, Kind::Bcast | Kind::Reduce);
+        flat.board.finish(self.number, met);
+        flat.over.store(self.number, Ordering::Release);
+        Ok(Advance::Done)
+    }
+
+    /// Whether those before it are over.
+    pub(in crate::runtime::comm) fn is_next(&self, flat: &Flat) -> bool {
+        self.is_posted || self.is_its_turn(flat)
+    }
+
+    fn is_its_turn(&self, flat: &Flat) -> bool {
+        flat.over.load(Ordering::Acquire) + 1 == self.number
+    }
+
+    #[inline]
+    fn post(&mut self, comm: &Comm, flat: &Flat) -> Result<bool> {
+        if !self.is_its_turn(flat) {
+            // One before it has failed: it never comes to its turn.
+            return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
+        }
+        let data = match self.kind {
+            Kind::Bcast if self.root == comm.rank => self.recv,
+            _ => self.send,
+        };
+        self.is_posted = flat.board.post(self.number, self.what, data);
+        Ok(self.is_posted)
+    }
+
+    #[inline]
+    fn check(&self, post: &Post) -> Result<()> {
+        if post.what == self.what && post.data.len() == self.len {
+            return Ok(());
+        }
+        self.explain(post)
+    }
+
+    #[cold]
+    fn explain(&self, post: &Post) -> Result<()> {
+        if post.what != self.what {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "rank {} is in another collective: do all ranks make the same calls in the same \
+                 order?",
+                self.next
+            );
+        }
+        fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rank {} sent {} bytes where this rank expects {}: do all ranks pass the same count to \
+             the same collective?",
+            self.next,
+            post.data.len(),
+            self.len
+        )
+    }
+
+    /// All parts that this rank needs are there.
+    fn conclude(&self, comm: &Comm, flat: &Flat) {
+        let part =
+            |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
+        let (recv, root, len) = (self.recv, self.root, self.len);
+        match (self.kind, &self.reduction) {
+            (Kind::Bcast, _) if root != comm.rank => recv.copy_from(part(root)),
+            (Kind::Allgather, _) => {
+                for rank in 0..comm.size {
+                    recv.part(rank as usize * len, len).copy_from(part(rank));
+                }
+            }
+            (Kind::Reduce, Some(by)) if root == comm.rank => {
+                fold_all(by, comm.group(), Some(root), part, recv, flat.room.region());
+            }
+            (Kind::Allreduce, Some(by)) => {
+                fold_all(by, comm.group(), None, part, recv, flat.room.region());
+            }
+            _ => {}
+        }
+    }
+
+    /// The ranks that it waits for now.
+    pub(in crate::runtime::comm) fn awaited(
+        &self,
+        comm: &Comm,
+        flat: &Flat,
+    ) -> impl Iterator<Item = i32> {
+        let (from, to) = match self.is_posted {
+            true => (self.next, self.end),
+            false if self.is_its_turn(flat) => (0, comm.size),
+            false => (0, 0),
+        };
+        let own = comm.rank;
+        (from..to).filter(move |rank| *rank != own)
+    }
+
+    /// Whether the rank that it waits for has gone without its part.
+    /// `looks`: also at the marks of ranks that have destroyed the communicator.
+    pub(in crate::runtime::comm) fn is_lost(&self, comm: &Comm, flat: &Flat, looks: bool) -> bool {
+        // First whether it has gone: what it did before is seen after that.
+        self.awaited(comm, flat).next().is_some_and(|rank| {
+            let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
+            has_gone && flat.board.look(rank, self.number).is_none()
+        })
+    }
+
+    /// Between two looks of a call that waits.
+    #[inline]
+    pub(in crate::runtime::comm) fn pause(&self, comm: &Comm, flat: &Flat, backoff: &mut Backoff) {
+        if !self.is_posted && !self.is_its_turn(flat) {
+            let over = flat.over.load(Ordering::Relaxed);
+            self.move_others(comm, flat);
+            if flat.over.load(Ordering::Relaxed) != over {
+                *backoff = Backoff::new();
+                return;
+            }
+        }
+        let awaited = (self.is_posted, self.next);
+        comm.link.pause_with(backoff, |_, limit| match awaited {
+            (true, rank) if !progress::has_running() => flat.board.rest(rank, self.number, limit),
+            _ => false,
+        });
+        if backoff.is_turn(TURN) {
+            // Others may wait for this rank's part of a message.
+            comm.link.transport.progress();
+        }
+    }
+
+    /// After a look of a request that found nothing new.
+    pub(in crate::runtime::comm) fn move_others(&self, comm: &Comm, flat: &Flat) {
+        comm.link.transport.progress();
+        if !self.is_its_turn(flat) && !flat.is_moving.swap(true, Ordering::Acquire) {
+            progress::others(comm);
+            flat.is_moving.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Polls of the board between two polls of the transport.
+const TURN: u32 = 16;
+
+/// Folds all ranks' parts into `into`: as the binomial tree to a root does, or else recursive
+/// doubling.
+#[inline]
+fn fold_all(
+    by: &Reduction,
+    g: Group,
+    root: Option<i32>,
+    part: impl Fn(i32) -> Region,
+    into: Region,
+    room: Region,
+) {
+    if let Some(root) = root {
+        let top = if by.commutes { root } else { 0 };
+        let leaf = |place: i32| (part((place + top) % g.size), None);
+        return Tree { by, count: g.size, leaf }.fold(0, g.size, into, room);
+    }
+    let fold = Fold::new(g);
+    let leaf = |place: i32| match place < fold.extra {
+        true => (part(2 * place), Some(part(2 * place + 1))),
+        false => (part(place + fold.extra), None),
+    };
+    Tree { by, count: fold.core, leaf }.fold(0, fold.core, into, room);
+}
+
+/// A binomial tree over `count` places, each with one part, or two that are folded first.
+struct Tree<'a, L> {
+    by: &'a Reduction,
+    count: i32,
+    leaf: L,
+}
+
+impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
+    /// Folds the places from `first` on, below `first + reach`, into `into`. The parts are only
+    /// read. `room` is for the partial results of the levels below.
+    fn fold(&self, first: i32, reach: i32, into: Region, room: Region) {
+        let mut step = 1;
+        let (left, right) = (self.leaf)(first);
+        match right {
+            Some(right) => self.pair(left, right, into),
+            None if reach > 1 && first + 1 < self.count => match (self.leaf)(first + 1) {
+                (right, None) => {
+                    self.pair(left, right, into);
+                    step = 2;
+                }
+                _ => into.copy_from(left),
+            },
+            None => into.copy_from(left),
+        }
+        while step < reach && first + step < self.count {
+            let (other, below) = (room.part(0, into.len()), room.part(into.len(), room.len()));
+            self.fold(first + step, step, other, below);
+            self.by.apply(into, other);
+            step *= 2;
+        }
+    }
+
+    fn pair(&self, left: Region, right: Region, into: Region) {
+        into.copy_from(right);
+        self.by.apply_to_right(left, into);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,381 @@
+//! What plans tell against what collectives send: every collective is run, by the calls that
+//! programs make, over a transport that counts, with 2 to 16 ranks, all roots and all algorithms.
+
+use super::*;
+use crate::abi::status::DTL_SUCCESS;
+use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
+use crate::runtime::comm::coll::coll_exec::Run;
+use crate::runtime::comm::coll::schedule::Advance;
+use crate::runtime::comm::coll::{Begun, CallMode};
+use crate::runtime::comm::diagnostics::op_desc::KINDS;
+use crate::runtime::comm::open::shared_transport::Link;
+use crate::runtime::comm::types::reduction;
+use crate::runtime::component::{
+    Done, Groups, Matched, OpId, Presence, Properties, RecvMode, Selector, SendMode, Transport,
+    poll_of,
+};
+use crate::runtime::registry::Backend;
+use crate::sys::memory::buf::Scratch;
+use crate::sys::sync::lock::Mutex;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Poll;
+
+/// What a rank has sent and received.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Count {
+    sent: u64,
+    sent_bytes: u64,
+    received: u64,
+    received_bytes: u64,
+    peers: BTreeSet<i32>,
+}
+
+impl Count {
+    fn sends(&mut self, to: i32, bytes: u64) {
+        (self.sent, self.sent_bytes) = (self.sent + 1, self.sent_bytes + bytes);
+        self.peers.insert(to);
+    }
+
+    fn receives(&mut self, from: i32, bytes: u64) {
+        (self.received, self.received_bytes) = (self.received + 1, self.received_bytes + bytes);
+        self.peers.insert(from);
+    }
+}
+
+/// Messages on their way, what waits for one, and what has been counted by rank.
+#[derive(Default)]
+struct Net {
+    messages: HashMap<(i32, i32, u64), VecDeque<Scratch>>,
+    receives: HashMap<u64, (Region, Selector)>,
+    next: u64,
+    counts: Vec<Count>,
+}
+
+struct Wire {
+    rank: i32,
+    properties: Properties,
+    net: Arc<Mutex<Net>>,
+}
+
+/// The word of each send: over at once.
+const SENT: OpId = OpId(0);
+
+impl Transport for Wire {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+    fn groups(&self) -> Groups<'_> {
+        Groups::NONE
+    }
+    fn start_send(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        _mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
+        let mut net = self.net.lock();
+        net.counts[self.rank as usize].sends(dest, data.len() as u64);
+        let copy = Scratch::copy_of(data).unwrap();
+        net.messages.entry((self.rank, dest, word)).or_default().push_back(copy);
+        Ok(SENT)
+    }
+    fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
+        let mut net = self.net.lock();
+        net.next += 1;
+        let id = net.next;
+        net.receives.insert(id, (data, select));
+        Ok(OpId(id))
+    }
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut test = || -> Result<bool> {
+            let mut net = self.net.lock();
+            let done = |source, word, size| Done { source, status: DTL_SUCCESS, word, size };
+            if op == SENT {
+                *told = done(self.rank, 0, 0);
+                return Ok(true);
+            }
+            let (data, select) = net.receives[&op.0];
+            let queue = net.messages.get_mut(&(select.source, self.rank, select.word));
+            let Some(message) = queue.and_then(VecDeque::pop_front) else { return Ok(false) };
+            net.receives.remove(&op.0);
+            data.copy_from(message.region());
+            let bytes = message.region().len() as u64;
+            net.counts[self.rank as usize].receives(select.source, bytes);
+            *told = done(select.source, select.word, bytes);
+            Ok(true)
+        };
+        poll_of(test())
+    }
+    fn probe(&self, _select: Selector) -> Result<Option<Done>> {
+        Ok(None)
+    }
+    fn take(&self, _select: Selector) -> Result<Option<Matched>> {
+        Ok(None)
+    }
+    fn receive_matched(&self, message: OpId, _data: Region) -> Result<OpId> {
+        Ok(message)
+    }
+    fn progress(&self) {}
+    fn cancel(&self, _op: OpId) -> Result<()> {
+        Ok(())
+    }
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Nothing;
+
+impl Presence for Nothing {}
+
+/// All ranks of a communicator, with room for what each gives and gets.
+struct Ranks {
+    job: Job,
+    net: Arc<Mutex<Net>>,
+    comms: Vec<Comm>,
+    send: Vec<Scratch>,
+    recv: Vec<Scratch>,
+}
+
+impl Ranks {
+    fn new(job: Job) -> Self {
+        let counts = vec![Count::default(); job.ranks as usize];
+        let net = Arc::new(Mutex::new(Net { counts, ..Net::default() }));
+        let open = |rank: i32| {
+            let nodes = (job.per_node > 0)
+                .then(|| (0..job.ranks).map(|rank| rank / job.per_node).collect());
+            let properties = Properties { nodes, ..Properties::new(rank, job.ranks, "counts") };
+            let wire = Box::new(Wire { rank, properties, net: Arc::clone(&net) });
+            let backend = Arc::new(Backend::new(c"counts", 0, true, Box::new(Nothing)));
+            Comm::new(
+                Arc::new(Link::new(wire, backend, false)),
+                0,
+                None,
+                (rank, job.ranks),
+                u64::MAX,
+            )
+        };
+        // Large data are not sent block by block.
+        let blocks = if job.bytes > 16 << 10 { 1 } else { job.ranks as usize };
+        let room = |_| Scratch::new(job.bytes * blocks).unwrap();
+        let all = || 0..job.ranks;
+        let (comms, send, recv) =
+            (all().map(open).collect(), all().map(room).collect(), all().map(room).collect());
+        Ranks { job, net, comms, send, recv }
+    }
+
+    /// Calls a collective on each rank as a request, and moves all on to their end; what was sent.
+    fn run(&self, name: &str) -> Vec<Count> {
+        let begun = (0..self.job.ranks).map(|rank| {
+            let comm = &self.comms[rank as usize];
+            let started = self.begin(name, rank).and_then(|begun| begun.start(comm));
+            (comm, started.unwrap())
+        });
+        let mut going: Vec<(&Comm, Run)> =
+            begun.filter_map(|(comm, run)| run.map(|run| (comm, run))).collect();
+        while !going.is_empty() {
+            let before = going.len();
+            let mut moved = false;
+            going.retain_mut(|(comm, run)| {
+                let advance = run.progress(comm).unwrap();
+                moved |= advance != Advance::Waiting;
+                advance != Advance::Done
+            });
+            assert!(moved || going.len() < before, "{name}: ranks wait for each other");
+        }
+        let mut net = self.net.lock();
+        assert!(net.messages.values().all(VecDeque::is_empty), "{name}: messages are left");
+        let none = vec![Count::default(); self.job.ranks as usize];
+        std::mem::replace(&mut net.counts, none)
+    }
+
+    fn begin(&self, name: &str, rank: i32) -> Result<Begun> {
+        let row = coll::rows().find(|row| row.kind.name() == name).unwrap();
+        let (comm, at) = (&self.comms[rank as usize], rank as usize);
+        let Job { bytes, root, commutes, ranks, .. } = self.job;
+        let peers = [(rank + ranks - 1) % ranks, (rank + 1) % ranks];
+        let is_neighborhood = row.kind == Kind::NeighborAlltoallv;
+        let buffer = |extent, all: Region| match extent {
+            Extent::Nothing => Buffer::NONE,
+            Extent::Own => Buffer::Whole(all.part(0, bytes)),
+            Extent::All => Buffer::Whole(all),
+            Extent::Varied => {
+                let block = |rank: i32| all.part(rank as usize * bytes, bytes);
+                Buffer::Blocks(match is_neighborhood {
+                    true => peers.map(block).to_vec(),
+                    false => (0..ranks).map(block).collect(),
+                })
+            }
+        };
+        let op = if commutes { DTL_OP_SUM } else { DTL_OP_REPLACE };
+        let neighbors = || Neighbors { dests: peers.to_vec(), sources: peers.to_vec() };
+        let args = CollArgs {
+            root,
+            dtype: DTL_DTYPE_UINT64,
+            count: (bytes / 8) as u64,
+            bytes,
+            reduction: row.reduces.then(|| reduction(DTL_DTYPE_UINT64, op).unwrap()),
+            send: buffer(row.send, self.send[at].region()),
+            recv: buffer(row.recv, self.recv[at].region()),
+            neighbors: is_neighborhood.then(|| Box::new(neighbors())),
+            ..CollArgs::new(row.kind)
+        };
+        coll::begin(comm, CallMode::Request, &args)
+    }
+}
+
+fn told(plan: &mut Plan, rank: i32) -> Count {
+    let mut count = Count::default();
+    plan.tell(rank, &mut |step| match step {
+        Step::Send { to, bytes } => count.sends(to, bytes),
+        Step::Recv { from, bytes } => count.receives(from, bytes),
+        Step::Local | Step::Round => {}
+    })
+    .unwrap();
+    count
+}
+
+fn has_root(name: &str) -> bool {
+    ["bcast", "reduce", "gather", "scatter", "gatherv", "scatterv"].contains(&name)
+}
+
+/// Compares each rank of each collective; the algorithms that were met.
+fn compare(job: Job, names: &[&'static str], met: &mut BTreeSet<(&'static str, &'static str)>) {
+    for name in names {
+        let some =
+            if job.bytes > 16 << 10 { vec![1] } else { vec![0, 1, job.ranks / 2, job.ranks - 1] };
+        let roots = if has_root(name) { some } else { vec![0] };
+        for root in roots.into_iter().collect::<BTreeSet<_>>() {
+            let job = Job { root, ..job };
+            let mut plan = Plan::new(name, job).unwrap();
+            met.insert((name, plan.algorithm()));
+            let expected: Vec<Count> = (0..job.ranks).map(|rank| told(&mut plan, rank)).collect();
+            assert_eq!(
+                Ranks::new(job).run(name),
+                expected,
+                "{name}, {job:?}, {}",
+                plan.algorithm()
+            );
+        }
+    }
+}
+
+#[test]
+fn plans_tell_what_is_sent() {
+    let all: Vec<&'static str> = collectives().collect();
+    let large = ["bcast", "reduce", "allreduce"];
+    let mut met = BTreeSet::new();
+    for ranks in 2..=16 {
+        for commutes in [true, false] {
+            let job = Job { ranks, bytes: 8, root: 0, element: 8, commutes, per_node: 0 };
+            for bytes in [8, 5 << 10] {
+                compare(Job { bytes, ..job }, &all, &mut met);
+            }
+            for bytes in
+                [24 << 10, 264 << 10].into_iter().filter(|_| [2, 4, 7, 16].contains(&ranks))
+            {
+                compare(Job { bytes, ..job }, &large, &mut met);
+            }
+            for per_node in [2, 3, 4] {
+                compare(Job { per_node, ..job }, &all, &mut met);
+            }
+        }
+    }
+    // Nothing that the table could choose was left out.
+    let chosen = |name: &str| met.iter().filter(|(of, _)| *of == name).count();
+    let expected = [("barrier", 2), ("bcast", 3), ("reduce", 3), ("allreduce", 4), ("gather", 3)];
+    let more =
+        [("scatter", 3), ("allgather", 3), ("alltoall", 2), ("scan", 1), ("reduce_scatter", 1)];
+    for (name, count) in expected.into_iter().chain(more) {
+        assert_eq!(chosen(name), count, "{name}: {met:?}");
+    }
+    assert_eq!(all.len(), 17);
+}
+
+/// Several pieces, and elements of one byte, by the generators alone: what plans tell must fit
+/// together.
+#[test]
+fn what_is_sent_is_received() {
+    for (name, how) in [
+        ("reduce", Algorithm::Binomial),
+        ("reduce", Algorithm::HalvingGather),
+        ("allreduce", Algorithm::Rabenseifner),
+        ("allreduce", Algorithm::PairwiseRing),
+        ("bcast", Algorithm::ScatterRing),
+    ] {
+        for (ranks, bytes) in [(2, 3 << 20), (7, 1 << 30), (64, 5_000_001), (100, 1 << 30)] {
+            let job = Job { ranks, bytes, root: 1, element: 1, commutes: true, per_node: 0 };
+            let mut plan = Plan::new(name, job).unwrap().by(how);
+            let counts: Vec<Count> = (0..ranks).map(|rank| told(&mut plan, rank)).collect();
+            let sum = |of: fn(&Count) -> u64| counts.iter().map(of).sum::<u64>();
+            assert_eq!(sum(|count| count.sent), sum(|count| count.received));
+            assert_eq!(sum(|count| count.sent_bytes), sum(|count| count.received_bytes));
+        }
+    }
+}
+
+#[test]
+fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
+    let job =
+        Job { ranks: 1 << 20, bytes: 1 << 30, root: 5, element: 8, commutes: true, per_node: 0 };
+    for name in collectives() {
+        let mut plan = Plan::new(name, job).unwrap();
+        let (mut sent, mut steps) = (0, 0);
+        let size = plan.tell(7, &mut |step| {
+            steps += 1;
+            sent += u64::from(matches!(step, Step::Send { .. }));
+        });
+        assert_eq!(size.unwrap().steps, steps, "{name}");
+        assert!(steps > 0 && (sent > 0 || has_root(name)), "{name}");
+    }
+}
+
+/// What is offered is a list of steps of its own, which the test above compares with what is sent
+/// under that name.
+#[test]
+fn only_what_is_one_list_of_steps_is_offered() {
+    let job = Job { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };
+    let others = [
+        "send",
+        "put",
+        "split",
+        "dup",
+        "shrink",
+        "group_create",
+        "win_create/allocate",
+        "win_destroy",
+        "fence",
+    ];
+    for name in others {
+        assert!(KINDS.iter().any(|(_, known)| *known == name), "{name}");
+        assert!(
+            Plan::new(name, job).is_none() && collectives().all(|offered| offered != name),
+            "{name}"
+        );
+    }
+    for name in collectives() {
+        let is_all_at_once = Plan::new(name, job).unwrap().algorithm() == "all at once";
+        assert_eq!(is_all_at_once, ["alltoallv", "neighbor_alltoallv"].contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn few_bytes_of_few_ranks_go_over_a_board() {
+    let prefers = |name: &str, ranks, bytes, commutes| {
+        let job = Job { ranks, bytes, root: 0, element: 8, commutes, per_node: 0 };
+        Plan::new(name, job).unwrap().prefers_board(2048)
+    };
+    for name in ["barrier", "bcast", "reduce", "allreduce", "allgather"] {
+        assert!(prefers(name, 2, 8, true) && prefers(name, 64, 512, false), "{name}");
+        // At most 32 KiB of all ranks together; a barrier has none.
+        assert_eq!(prefers(name, 64, 520, true), name == "barrier");
+    }
+    for name in ["gather", "scan", "allgatherv", "alltoall", "neighbor_alltoallv", "reduce_scatter"]
+    {
+        assert!(!prefers(name, 4, 8, true), "{name}");
+    }
+    assert!(prefers("allreduce", 2, 2040, true) && !prefers("allreduce", 2, 2048, true));
+}

@@ -1,0 +1,482 @@
+//! Hang reports: ranks exchange which operation each is in when a collective does not come to its
+//! end.
+//!
+//! A rank that waits for long queries the others, which answer from inside whatever call they wait
+//! in. A rank that gives a collective up notifies all, so that they do not wait for it. None of
+//! this is on the path of a call that completes.
+//!
+//! In reading order:
+//! - `notice`: notice that a rank gives a collective up
+//! - `retired`: reports of collectives that ended meanwhile
+
+mod notice;
+mod retired;
+
+use super::op_desc::Call;
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::{DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
+use crate::error::Error;
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::open::absence::{self, Absences, Gone};
+use crate::runtime::comm::open::shared_transport::{self, Class};
+use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::component::{Done, Selector, SendMode};
+use crate::sys::memory::buf::Scratch;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::{Deadline, now_ns};
+use crate::sys::sync::lock::Mutex;
+use notice::{Notice, TOLD, WORDS, Why};
+pub(in crate::runtime::comm) use retired::{Retired, retire};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How long a report waits for answers.
+const PATIENCE_NS: u64 = 500_000_000;
+/// Wait for answers when a time limit has (almost) passed: no call is to exceed it by much more.
+const MOMENT_NS: u64 = 50_000_000;
+/// A collective that waits this long queries the others whether they are in the same one.
+pub(in crate::runtime::comm) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
+pub(in crate::runtime::comm) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
+
+/// Reports of the other ranks' operations on a communicator.
+#[derive(Default)]
+pub(in crate::runtime::comm) struct Reports {
+    heard: Mutex<Heard>,
+    /// Counts the notices received.
+    news: AtomicU64,
+    /// Notices that found no room yet.
+    sending: Mutex<Vec<Posted>>,
+    is_sending: AtomicBool,
+    /// Shared with the communicators that were made from this one.
+    pub(in crate::runtime::comm) absences: Arc<Absences>,
+}
+
+#[derive(Default)]
+struct Heard {
+    latest: BTreeMap<i32, Notice>,
+    since_asked: BTreeSet<i32>,
+    /// The first one.
+    given_up: Option<GivenUp>,
+    /// The first one that this rank has given up itself.
+    own: Option<u64>,
+    /// The ranks because of which this rank gives up.
+    cause: Option<Gone>,
+}
+
+/// A collective that a rank has given up.
+#[derive(Clone)]
+pub(in crate::runtime::comm) struct GivenUp {
+    pub(in crate::runtime::comm) number: u64,
+    pub(in crate::runtime::comm) rank: i32,
+    pub(in crate::runtime::comm) status: dtl_status_t,
+    /// The ranks because of which, as far as that rank knew them.
+    pub(in crate::runtime::comm) gone: Gone,
+}
+
+impl GivenUp {
+    /// The ranks because of which: as the rank that gave it up named them, for those that are known
+    /// here may have destroyed the communicator only after the failure. `None`: it has another
+    /// reason.
+    pub(in crate::runtime::comm) fn cause(&self, comm: &Comm) -> Option<Gone> {
+        let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
+        Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
+    }
+}
+
+impl Reports {
+    pub(in crate::runtime::comm) fn news(&self) -> u64 {
+        self.news.load(Ordering::Relaxed)
+    }
+
+    /// Returns which rank gave up the collective of this number, or one before it.
+    pub(in crate::runtime::comm) fn given_up(&self, number: u64) -> Option<GivenUp> {
+        self.heard.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
+    }
+
+    /// Keeps the ranks because of which a collective fails here, for the notice to the others.
+    /// Those that are gone when the notice is sent may be more: some have given it up meanwhile,
+    /// and left.
+    pub(in crate::runtime::comm) fn note_cause(&self, gone: &Gone) {
+        self.heard.lock().cause.get_or_insert_with(|| gone.clone());
+    }
+}
+
+fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
+    let mut calls: Vec<_> = comm.recorder.latest().take(TOLD - 2).collect();
+    // Many may have begun since: the stuck one and the one in question are always reported.
+    let stuck = comm.recorder.stuck().map(|call| (call, false));
+    let meant = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
+    for more in [stuck, meant].into_iter().flatten() {
+        if !calls.contains(&more) {
+            calls.push(more);
+        }
+    }
+    Notice { why, status, number, gone: Gone::default(), calls }
+}
+
+fn tell(comm: &Comm, rank: i32, notice: &Notice) {
+    let message = Scratch::of_words(&notice.words());
+    let Ok(mut message) = Posted::lent(&comm.link, message, "a notice") else { return };
+    let (word, dest) = (comm.word(Class::Service, 0), comm.outer(rank));
+    let transport = &comm.link.transport;
+    // A rank that cannot be reached is one of the findings.
+    let sent = message.post(|data| transport.isend(data, dest, word, SendMode::Notice));
+    if sent.is_err() || message.is_over() || matches!(message.poll(), Ok(Some(_))) {
+        return;
+    }
+    comm.reports.sending.lock().push(message);
+    comm.reports.is_sending.store(true, Ordering::Relaxed);
+}
+
+fn tell_all(comm: &Comm, notice: &Notice) {
+    (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
+}
+
+/// Sends a notice that concerns this communicator alone. Ranks that are absent are left out: they
+/// have destroyed the communicator and read nothing more, or never had it and read nothing at all.
+fn tell_present(comm: &Comm, notice: &Notice) {
+    let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
+    others.for_each(|rank| tell(comm, rank, notice));
+}
+
+/// Number in a notice that is about no collective.
+const NONE: u64 = absence::HERE;
+
+/// Queries the ranks that this one waits for; they answer when they are in a call. Not all ranks:
+/// of those that wait in vain, some wait for one that is elsewhere, and they notify the others.
+pub(in crate::runtime::comm) fn ask(comm: &Comm, awaited: impl Iterator<Item = i32>) {
+    let notice = own(comm, Why::Ask, DTL_SUCCESS, NONE);
+    awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| tell(comm, rank, &notice));
+}
+
+/// Tells all others that this rank does not go on with a collective. Those begun after it are given
+/// up with it.
+pub(in crate::runtime::comm) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
+    let first = comm.reports.heard.lock().own.replace(number);
+    if let Some(first) = first.filter(|first| *first <= number) {
+        comm.reports.heard.lock().own = Some(first);
+        return;
+    }
+    let mut notice = own(comm, Why::GaveUp, status, number);
+    if status == DTL_ERROR_RANK_FAILURE {
+        // The others may not have detected that these ranks are gone.
+        let told = || comm.reports.given_up(number).map_or_else(Gone::default, |first| first.gone);
+        let cause = comm.reports.heard.lock().cause.clone();
+        notice.gone = cause.unwrap_or_default().or(told).or(|| comm.gone());
+    }
+    let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
+    match call {
+        Some((call, _)) if !call.kind.makes_comm() => tell_present(comm, &notice),
+        // The communicator that it makes may have been made on others, which have destroyed this
+        // one.
+        _ => tell_all(comm, &notice),
+    }
+}
+
+/// Tells all others that the communicator is being shrunk.
+pub(in crate::runtime::comm) fn revoke(comm: &Comm) {
+    tell_present(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
+}
+
+/// Notifies all other ranks that this rank is absent from the communicator that the collective of
+/// this number made.
+pub(in crate::runtime::comm) fn absent(comm: &Comm, number: u64) {
+    let notice = own(comm, Why::Absent, DTL_SUCCESS, number);
+    if number == absence::HERE { tell_present(comm, &notice) } else { tell_all(comm, &notice) }
+}
+
+/// Reads notices and answers questions.
+pub(in crate::runtime::comm) fn serve(comm: &Comm) {
+    absence::read_notices(comm);
+    serve_own(comm);
+}
+
+/// Reads notices on this communicator's own context only.
+pub(in crate::runtime::comm) fn serve_own(comm: &Comm) {
+    if comm.size < 2 {
+        return;
+    }
+    if comm.reports.is_sending.load(Ordering::Relaxed) {
+        let mut sending = comm.reports.sending.lock();
+        sending.retain_mut(|message| matches!(message.poll(), Ok(None)));
+        comm.reports.is_sending.store(!sending.is_empty(), Ordering::Relaxed);
+    }
+    while let Some((outer, notice)) = next_notice(comm, comm.context) {
+        let from = comm.members.as_ref().map_or(Some(outer), |members| members.inner(outer));
+        let Some(from) = from else { continue };
+        if notice.why == Why::Ask {
+            tell(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, notice.number));
+        }
+        hear(comm, (from, outer), notice);
+    }
+}
+
+/// Reads notices on the context of a destroyed communicator, on behalf of one that was made from
+/// it.
+pub(in crate::runtime::comm) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
+    while let Some((outer, notice)) = next_notice(comm, context) {
+        note_absence(absences, outer, &notice);
+    }
+}
+
+/// Receives the next notice on a context of this communicator's link. Also returns the transport's
+/// rank of its sender.
+fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
+    let (done, words) = next_message(comm, context, Class::Service)?;
+    let notice = Notice::parse(&words).filter(|_| done.status == DTL_SUCCESS);
+    notice.map(|notice| (done.source, notice))
+}
+
+/// Receives the next message of a class of the library's own: as much of it as a notice has words.
+fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Done, Vec<u64>)> {
+    let transport = &comm.link.transport;
+    let word = shared_transport::word(context, class, 0);
+    let any = Selector { source: DTL_ANY_SOURCE, word, ignore: shared_transport::TAG_BITS };
+    let matched = transport.take(any).ok()??;
+    let mut message = Posted::lent(&comm.link, Scratch::new(8 * WORDS), "a notice").ok()?;
+    message.post(|room| transport.receive_matched(matched.message, room)).ok()?;
+    let mut backoff = Backoff::new();
+    let done = loop {
+        match message.poll() {
+            Ok(Some(done)) => break done,
+            Ok(None) => comm.pause(&mut backoff),
+            Err(_) => return None,
+        }
+    };
+    Some((done, message.words()))
+}
+
+fn note_absence(absences: &Absences, outer: i32, notice: &Notice) {
+    // A rank that gave up the collective does not have the communicator that the collective made.
+    if matches!(notice.why, Why::Absent | Why::GaveUp) {
+        absences.note(notice.number, outer);
+    }
+}
+
+fn hear(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
+    if notice.why == Why::Revoke {
+        comm.standing.revoke();
+    }
+    note_absence(&comm.reports.absences, outer, &notice);
+    let mut heard = comm.reports.heard.lock();
+    if notice.why == Why::GaveUp
+        && heard.given_up.as_ref().is_none_or(|first| notice.number < first.number)
+    {
+        let (number, status, gone) = (notice.number, notice.status, notice.gone.clone());
+        heard.given_up = Some(GivenUp { number, rank: from, status, gone });
+    }
+    heard.since_asked.insert(from);
+    heard.latest.insert(from, notice);
+    drop(heard);
+    comm.reports.news.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A rank that is in another collective under the same number, if one is known.
+pub(in crate::runtime::comm) fn mismatch(comm: &Comm, call: &Call) -> bool {
+    let heard = comm.reports.heard.lock();
+    let same_number = |other: &Call| other.kind.is_collective() && other.tag == call.tag;
+    let calls = heard.latest.values().flat_map(|notice| notice.calls.iter().map(|(call, _)| call));
+    calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
+}
+
+/// Queries all, also how they called the collective of number `about`, and waits for their answers:
+/// half a second at most, and a moment only beyond a time limit.
+pub(in crate::runtime::comm) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
+    comm.reports.heard.lock().since_asked.clear();
+    ask_silent(comm, about);
+    hear_all(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
+}
+
+/// Queries the ranks that have not answered yet.
+fn ask_silent(comm: &Comm, about: Option<i32>) {
+    let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
+    let notice = own(comm, Why::Ask, DTL_SUCCESS, number);
+    let answered = comm.reports.heard.lock().since_asked.clone();
+    let silent = (0..comm.size).filter(|rank| *rank != comm.rank && !answered.contains(rank));
+    silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| tell(comm, rank, &notice));
+}
+
+/// Queries all ranks except those that have given up: where they were when they did counts.
+fn ask_others(comm: &Comm, about: Option<i32>) {
+    let mut heard = comm.reports.heard.lock();
+    let Heard { latest, since_asked, .. } = &mut *heard;
+    since_asked.retain(|rank| latest.get(rank).is_some_and(|notice| notice.why == Why::GaveUp));
+    drop(heard);
+    ask_silent(comm, about);
+}
+
+/// Waits until all have answered, for so long at most.
+fn hear_all(comm: &Comm, limit_ns: u64) {
+    let deadline = Deadline::after(limit_ns);
+    let mut backoff = Backoff::new();
+    let Gone { failed, absent } = comm.gone();
+    let gone: BTreeSet<i32> = failed.into_iter().chain(absent).collect();
+    let expected: Vec<i32> =
+        (0..comm.size).filter(|rank| *rank != comm.rank && !gone.contains(rank)).collect();
+    let is_silent = |rank: &i32| !comm.reports.heard.lock().since_asked.contains(rank);
+    while expected.iter().any(is_silent) && !deadline.passed() {
+        comm.link.transport.progress();
+        serve(comm);
+        comm.pause(&mut backoff);
+    }
+}
+
+/// Query to all ranks before a time limit passes, so that their answers are there when it does:
+/// half a second before, or when half of the time is over. A rank that gives up meanwhile has
+/// answered with that.
+pub(in crate::runtime::comm) struct Inquiry {
+    limit: Deadline,
+    due: Deadline,
+    /// Time of the query, and the collective that it was about.
+    asked: Option<(u64, Option<i32>)>,
+}
+
+impl Inquiry {
+    /// `limit`, which is one of so many nanoseconds.
+    pub(in crate::runtime::comm) fn before(limit: Deadline, limit_ns: u64) -> Self {
+        Inquiry { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
+    }
+
+    /// Returns the inquiry of a wait that has no limit: it is never due.
+    pub(in crate::runtime::comm) fn never() -> Self {
+        Inquiry::before(Deadline::NEVER, u64::MAX)
+    }
+
+    /// Sends the query, once, when it is due.
+    pub(in crate::runtime::comm) fn ask(&mut self, comm: &Comm, about: Option<i32>) {
+        if self.asked.is_none() && self.due.passed() {
+            self.asked = Some((now_ns(), about));
+            ask_others(comm, about);
+        }
+    }
+
+    /// Waits for answers before a report: half a second from the query, until the limit if that is
+    /// earlier, or a moment if the limit has passed.
+    pub(in crate::runtime::comm) fn end(&self, comm: &Comm, about: Option<i32>) {
+        match self.asked {
+            Some((at, asked)) if asked == about => {
+                let since = now_ns().saturating_sub(at);
+                let left = self.limit.left_ns().min(PATIENCE_NS.saturating_sub(since));
+                hear_all(comm, left.max(MOMENT_NS.saturating_sub(since)));
+            }
+            _ => {
+                ask_others(comm, about);
+                hear_all(comm, self.limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
+            }
+        }
+    }
+}
+
+/// One line: which ranks are in which operation, and how they called the collective of number
+/// `about`.
+pub(in crate::runtime::comm) fn summary(comm: &Comm, about: Option<i32>) -> String {
+    let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
+    for (rank, text) in states(comm, about) {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((text, vec![rank])),
+        }
+    }
+    let lines = groups.iter().map(|(text, ranks)| {
+        let plural = if ranks.len() > 1 { ("ranks", "are") } else { ("rank", "is") };
+        format!("{} {} {} {text}", plural.0, ranges(ranks), plural.1)
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+/// State of a rank that does not answer.
+const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
+
+/// State of a rank that is alive and does not take part.
+const ABSENT: &str =
+    "absent (the call that made this communicator failed there, or it destroyed it)";
+
+/// Returns the operation that each rank is in, as far as it is known.
+fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
+    let Gone { failed, absent } = comm.gone();
+    let heard = comm.reports.heard.lock();
+    // Who is behind is in the one where the ranks parted.
+    let answers = heard.latest.iter().filter(|(rank, _)| heard.since_asked.contains(rank));
+    let behind = answers.filter_map(|(_, notice)| notice.stuck()).map(|call| call.tag).min();
+    let about = about.map(|number| behind.map_or(number, |behind| number.min(behind)));
+    let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
+    let own = own(comm, Why::Answer, DTL_SUCCESS, number);
+    let state = |rank: i32| {
+        let notice = if rank == comm.rank { Some(&own) } else { heard.latest.get(&rank) };
+        let place = notice.map(|notice| notice.place(about));
+        let answers = rank == comm.rank || heard.since_asked.contains(&rank);
+        match place {
+            Some(place) if failed.contains(&rank) => {
+                format!("gone (died or left; last heard of {place})")
+            }
+            None if failed.contains(&rank) => "gone (died or left)".to_owned(),
+            Some(place) if absent.contains(&rank) => format!("{ABSENT}; last heard of {place}"),
+            None if absent.contains(&rank) => ABSENT.to_owned(),
+            Some(place) if answers => place,
+            Some(place) => format!("{SILENT}; last heard of {place}"),
+            None => SILENT.to_owned(),
+        }
+    };
+    (0..comm.size).map(|rank| (rank, state(rank))).collect()
+}
+
+/// 0, 1, 2, 5 as "0-2, 5".
+fn ranges(ranks: &[i32]) -> String {
+    let mut parts: Vec<(i32, i32)> = Vec::new();
+    for &rank in ranks {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => parts.push((rank, rank)),
+        }
+    }
+    let text = |(first, last): &(i32, i32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// The full report: where each rank is, and each rank's last operations.
+pub fn dump(comm: &Comm) -> String {
+    gather(comm, None, Deadline::NEVER);
+    let kind = comm.kind_name();
+    let mut text = format!(
+        "communicator of kind {kind} with {} ranks, seen by rank {}:\n",
+        comm.size, comm.rank
+    );
+    for line in summary(comm, None).split("; ").filter(|line| !line.is_empty()) {
+        let _ = writeln!(text, "  {line}");
+    }
+    let diagnostics = comm.link.transport.groups().diagnostics;
+    if let Some(memory) = diagnostics.and_then(|diagnostics| diagnostics.memory_text()) {
+        let _ = writeln!(text, "memory of rank {}: {memory}", comm.rank);
+    }
+    let heard = comm.reports.heard.lock();
+    let own = own(comm, Why::Answer, DTL_SUCCESS, NONE);
+    let known =
+        heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
+    let _ = writeln!(text, "last operations, the latest first (* = not over):");
+    for (rank, notice) in known.collect::<BTreeMap<_, _>>() {
+        let mark = |(call, over): &(Call, bool)| format!("{}{call}", if *over { "" } else { "*" });
+        let calls: Vec<_> = notice.calls.iter().map(mark).collect();
+        let _ = writeln!(text, "  rank {rank}: {}", calls.join(", "));
+    }
+    text
+}
+
+/// An error with the report after its text; `about`: the number of the collective that it is about.
+pub(in crate::runtime::comm) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
+    Error::new(error.status(), format!("{}: {}", error.text(), summary(comm, about)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_short() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
+        assert_eq!(ranges(&[3]), "3");
+    }
+}

@@ -1,0 +1,169 @@
+//! Message in which a rank reports its operations to another, and its encoding in words.
+
+use crate::abi::status::dtl_status_t;
+use crate::runtime::comm::diagnostics::op_desc::Call;
+use crate::runtime::comm::open::absence::Gone;
+use std::fmt::Write;
+
+/// Operations reported in one notice.
+pub(super) const TOLD: usize = 8;
+/// Ranks named in one notice as gone.
+const NAMED: usize = 8;
+pub(super) const WORDS: usize = 3 + NAMED + 4 * TOLD;
+
+/// Why a rank sends a notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    Ask = 1,
+    Answer = 2,
+    /// It has given up the collective of this number.
+    GaveUp = 3,
+    /// It shrinks the communicator.
+    Revoke = 4,
+    /// It is absent from the communicator that the collective of this number made (`absence`).
+    Absent = 5,
+}
+
+/// Report of a rank's operations to another rank.
+#[derive(Clone)]
+pub(super) struct Notice {
+    pub(super) why: Why,
+    pub(super) status: dtl_status_t,
+    /// The collective that was given up, or that it is about.
+    pub(super) number: u64,
+    /// The ranks because of which it was given up: the first `NAMED` of them.
+    pub(super) gone: Gone,
+    /// Latest first, and whether each is over.
+    pub(super) calls: Vec<(Call, bool)>,
+}
+
+impl Notice {
+    pub(super) fn words(&self) -> Vec<u64> {
+        let mut words = vec![self.why as u64, self.status as u32 as u64, self.number];
+        words.extend(gone_words(&self.gone));
+        for (call, over) in self.calls.iter().take(TOLD) {
+            words.push(1 + u64::from(*over));
+            words.extend(call.portable().words());
+        }
+        words.resize(WORDS, 0);
+        words
+    }
+
+    pub(super) fn parse(words: &[u64]) -> Option<Notice> {
+        let (&[why, status, number], words) = words.split_first_chunk()?;
+        let (gone, calls) = words.split_first_chunk::<NAMED>()?;
+        let why = [Why::Ask, Why::Answer, Why::GaveUp, Why::Revoke, Why::Absent]
+            .into_iter()
+            .find(|w| *w as u64 == why)?;
+        let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
+            [state @ 1..=2, a, b, c] => Some((Call::from_words([a, b, c])?, state == 2)),
+            _ => None,
+        });
+        let (status, gone) = (status as u32 as i32, parse_gone(gone));
+        Some(Notice { why, status, number, gone, calls: calls.collect() })
+    }
+
+    /// The operation it is in, if it is in one.
+    pub(super) fn present(&self) -> Option<&Call> {
+        self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
+    }
+
+    /// The first collective that is not over.
+    pub(super) fn stuck(&self) -> Option<&Call> {
+        let unfinished =
+            self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
+        unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
+    }
+
+    /// Where it is, in words: the latest operation that is not over; the first collective that is
+    /// not, if it is another one; and the one of number `about`, if that is over.
+    pub(super) fn place(&self, about: Option<i32>) -> String {
+        let is_collective = |(call, _): &&(Call, bool)| call.kind.is_collective();
+        let stuck = self.stuck();
+        let meant = self
+            .calls
+            .iter()
+            .filter(is_collective)
+            .find(|(call, over)| *over && Some(call.tag) == about);
+        let mut text = match (self.present(), self.calls.first()) {
+            (Some(call), _) => format!("in {call}"),
+            (None, Some((last, _))) => {
+                format!("in no operation of this communicator (the last one was {last})")
+            }
+            (None, None) => "in no operation of this communicator (and was in none)".to_owned(),
+        };
+        if let Some(call) = stuck.filter(|call| self.present() != Some(*call)) {
+            let _ = write!(text, ", begun before: {call}");
+        }
+        if let Some((call, _)) = meant.filter(|_| self.present().is_some()) {
+            let _ = write!(text, ", after {call}");
+        }
+        text
+    }
+}
+
+/// Marks a word of a rank that is absent, not dead.
+const ABSENT: u64 = 1 << 32;
+
+/// A word for each rank, above 0.
+fn gone_words(gone: &Gone) -> [u64; NAMED] {
+    let word = |rank: &i32, mark: u64| mark | (u64::from(rank.unsigned_abs()) + 1);
+    let failed = gone.failed.iter().map(|rank| word(rank, 0));
+    let all = failed.chain(gone.absent.iter().map(|rank| word(rank, ABSENT)));
+    let mut words = [0; NAMED];
+    words.iter_mut().zip(all).for_each(|(slot, word)| *slot = word);
+    words
+}
+
+fn parse_gone(words: &[u64; NAMED]) -> Gone {
+    let mut gone = Gone::default();
+    for word in words.iter().filter(|word| **word != 0) {
+        let list = if word & ABSENT == 0 { &mut gone.failed } else { &mut gone.absent };
+        list.push((*word as u32).wrapping_sub(1) as i32);
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::comm::diagnostics::op_desc::Kind;
+
+    #[test]
+    fn notices_survive_being_words() {
+        let call = Call { peer: 1, ..Call::new(Kind::Bcast).with(7, 2) };
+        let gone = Gone { failed: vec![0, 77], absent: vec![5] };
+        let calls = vec![(call, false), (call, true)];
+        let notice = Notice { why: Why::GaveUp, status: 104, number: 9, gone, calls };
+        let again = Notice::parse(&notice.words()).unwrap();
+        assert!(again.why == Why::GaveUp && again.status == 104 && again.number == 9);
+        assert!(again.calls == notice.calls && again.gone == notice.gone);
+        assert_eq!(notice.words().len(), WORDS);
+        assert_eq!(again.present(), Some(&call));
+        assert!(Notice::parse(&[9, 0, 0]).is_none() && Notice::parse(&[1]).is_none());
+    }
+
+    #[test]
+    fn a_place_names_what_is_stuck_and_what_is_meant() {
+        let call = |kind, tag| Call { tag, ..Call::new(kind) };
+        let (barrier, bcast, scan) =
+            (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
+        let of = |calls: &[(Call, bool)], about| {
+            let (gone, calls) = (Gone::default(), calls.to_vec());
+            Notice { why: Why::Answer, status: 0, number: 0, gone, calls }.place(about)
+        };
+        assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
+        assert_eq!(
+            of(&[(barrier, false), (bcast, false)], Some(5)),
+            "in barrier #9, begun before: bcast #5"
+        );
+        assert_eq!(
+            of(&[(barrier, false), (bcast, true), (scan, true)], Some(5)),
+            "in barrier #9, after bcast #5"
+        );
+        assert_eq!(
+            of(&[(barrier, false), (bcast, false), (scan, true)], Some(3)),
+            "in barrier #9, begun before: bcast #5, after scan #3"
+        );
+    }
+}

@@ -1,0 +1,273 @@
+//! Descriptions of operations by their callers: for the recorder, for reports, and for ranks to
+//! compare.
+
+pub(in crate::runtime::comm) use super::op_kind::{KINDS, Kind};
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_ANY_TAG};
+use crate::runtime::comm::{id_table, types};
+use crate::runtime::trace::Args;
+use std::fmt;
+
+/// Bit of `op` that equals the sign in all numbers of operations; inverted on device memory.
+const ON_DEVICE: i32 = 1 << 30;
+
+/// One operation as its caller described it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::runtime::comm) struct Call {
+    pub(in crate::runtime::comm) kind: Kind,
+    /// -1: none.
+    pub(in crate::runtime::comm) dtype: i32,
+    /// -1: none.
+    pub(in crate::runtime::comm) op: i32,
+    /// Root or peer.
+    pub(in crate::runtime::comm) peer: i32,
+    /// Tag, or the collective's number.
+    pub(in crate::runtime::comm) tag: i32,
+    /// Elements.
+    pub(in crate::runtime::comm) count: u64,
+}
+
+impl Call {
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn new(kind: Kind) -> Call {
+        Call { kind, dtype: -1, op: -1, peer: -1, tag: 0, count: 0 }
+    }
+
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn with(self, count: u64, dtype: i32) -> Call {
+        Call { count, dtype, ..self }
+    }
+
+    /// Returns the call's arguments for a trace.
+    pub(in crate::runtime::comm) fn args(&self) -> Args {
+        let mut args = Args::NONE.tag(self.tag);
+        if self.dtype >= 0 {
+            args = args.elements(self.count, self.dtype);
+        }
+        let op = self.reduction();
+        if op >= 0 {
+            args = args.op(op);
+        }
+        if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
+    }
+
+    /// Returns the call marked as one on device memory that a device library runs. It does not
+    /// match other ranks' calls on host memory.
+    pub(in crate::runtime::comm) fn on_device(self) -> Call {
+        Call { op: self.op ^ ON_DEVICE, ..self }
+    }
+
+    /// The operation as the program named it.
+    fn reduction(&self) -> i32 {
+        if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
+    }
+
+    /// Whether a device library runs the call on device memory.
+    fn is_on_device(&self) -> bool {
+        (self.op & ON_DEVICE != 0) != (self.op < 0)
+    }
+
+    /// This call with dtype and operation replaced by numbers that mean the same on every rank.
+    #[inline]
+    pub(in crate::runtime::comm) fn portable(self) -> Call {
+        if self.dtype < id_table::FIRST && self.op < id_table::FIRST {
+            self
+        } else {
+            self.of_own_types()
+        }
+    }
+
+    #[cold]
+    fn of_own_types(self) -> Call {
+        let (dtype, op) = (types::portable_dtype(self.dtype), types::portable_op(self.reduction()));
+        let call = Call { dtype, op, ..self };
+        if self.is_on_device() { call.on_device() } else { call }
+    }
+
+    /// Eight bits that differ, most likely, between collectives that do not go together. They are
+    /// part of their messages' tags, so such messages never meet.
+    pub(in crate::runtime::comm) fn signature(&self) -> u8 {
+        let Call { kind, dtype, op, peer, .. } = self.portable();
+        let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
+        let mixed = parts
+            .iter()
+            .fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
+        (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
+    }
+
+    /// Encodes the call in three words, for the recorder and (of a portable one) for messages: in
+    /// the first, kind above tag, as [`Tagged`] has them. For an ordinary message only the first
+    /// word has to be put together.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn words(&self) -> [u64; 3] {
+        let op = u64::from(!self.op as u32) << 32;
+        [
+            Tagged::new(self.kind, self.tag).with_dtype(self.dtype),
+            u64::from(self.peer as u32) | op,
+            self.count,
+        ]
+    }
+
+    pub(in crate::runtime::comm) fn from_words(words: [u64; 3]) -> Option<Call> {
+        let [first, second, third] = words;
+        let kind = Kind::of(first >> 32 & 0xFF)?;
+        // 24 bits with a sign.
+        let (tag, dtype) = (first as u32 as i32, (first >> 32) as i32 >> 8);
+        let (peer, op) = (second as u32 as i32, !((second >> 32) as i32));
+        Some(Call { kind, dtype, op, peer, tag, count: third })
+    }
+}
+
+/// Kind of an operation and its tag, in one word: the kind in the upper half.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Tagged(u64);
+
+impl Tagged {
+    /// A send that is over when its buffer may be used again.
+    #[must_use]
+    #[inline(always)]
+    pub fn send(tag: i32) -> Tagged {
+        Tagged::new(Kind::Send, tag)
+    }
+
+    /// A receive.
+    #[must_use]
+    #[inline(always)]
+    pub fn recv(tag: i32) -> Tagged {
+        Tagged::new(Kind::Recv, tag)
+    }
+
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn new(kind: Kind, tag: i32) -> Tagged {
+        Tagged(u64::from(tag as u32) | (kind as u64) << 32)
+    }
+
+    /// The tag.
+    #[must_use]
+    #[inline(always)]
+    pub fn tag(self) -> i32 {
+        self.0 as u32 as i32
+    }
+
+    /// Whether a message is a receive.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_recv(self) -> bool {
+        self.0 >> 32 != Kind::Send as u64
+    }
+
+    /// The kind.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn kind(self) -> Kind {
+        Kind::of(self.0 >> 32).unwrap_or(Kind::Send)
+    }
+
+    /// The first of a call's words.
+    #[inline(always)]
+    fn with_dtype(self, dtype: i32) -> u64 {
+        self.0 | u64::from(dtype as u32) << 40
+    }
+
+    /// The words of a message.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn words(self, peer: i32, count: u64, dtype: i32) -> [u64; 3] {
+        [self.with_dtype(dtype), u64::from(peer as u32), count]
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let collective = self.kind.is_collective();
+        f.write_str(self.kind.name())?;
+        if collective {
+            write!(f, " #{}", self.tag)?;
+        }
+        let mut details = Vec::new();
+        if self.dtype >= 0 {
+            details.push(format!("count {}", self.count));
+            details.push(types::dtype_text(self.dtype));
+        }
+        let op = self.reduction();
+        if op >= 0 {
+            details.push(types::op_text(op));
+        }
+        if self.is_on_device() {
+            details.push("device memory".to_owned());
+        }
+        match (collective, self.kind) {
+            (true, _) if self.peer >= 0 => details.push(format!("root {}", self.peer)),
+            (true, _) => {}
+            (false, Kind::Recv | Kind::Probe) if self.peer == DTL_ANY_SOURCE => {
+                details.push("from any rank".to_owned());
+            }
+            (false, Kind::Recv | Kind::Probe) => details.push(format!("from rank {}", self.peer)),
+            (false, _) => details.push(format!("to rank {}", self.peer)),
+        }
+        if !collective {
+            details.push(if self.tag == DTL_ANY_TAG {
+                "any tag".into()
+            } else {
+                format!("tag {}", self.tag)
+            });
+        }
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_survive_being_words() {
+        for (number, (kind, name)) in (0..).zip(KINDS) {
+            assert_eq!(Kind::of(number), Some(*kind));
+            let call = Call { kind: *kind, dtype: 9, op: -1, peer: -2, tag: 12, count: 1 << 40 };
+            assert_eq!(Call::from_words(call.words()), Some(call));
+            assert!(call.to_string().starts_with(name), "{call}");
+            let bare = Call::new(*kind);
+            assert_eq!(Call::from_words(bare.words()), Some(bare));
+        }
+        assert_eq!(Call::from_words([200 << 32, 0, 0]), None);
+        for (what, kind) in [(Tagged::send(7), Kind::Send), (Tagged::recv(7), Kind::Recv)] {
+            let call = Call { peer: 3, tag: 7, ..Call::new(kind).with(5, 2) };
+            assert_eq!((what.words(3, 5, 2), what.kind()), (call.words(), kind));
+        }
+    }
+
+    #[test]
+    fn own_types_are_compared_by_what_they_are() {
+        let dtype = |size, name| types::create_dtype(size, name).expect("a dtype");
+        let call = |dtype| Call { peer: 0, ..Call::new(Kind::Bcast).with(2, dtype) };
+        let (one, same, larger) =
+            (call(dtype(8, "one")), call(dtype(8, "same")), call(dtype(12, "larger")));
+        assert_ne!(one, same);
+        assert!(
+            one.goes_with(&same) && one.signature() == same.signature() && !one.goes_with(&larger)
+        );
+        types::destroy_dtype(same.dtype).expect("a dtype");
+        let told = Call::from_words(same.portable().words()).expect("a call");
+        assert_eq!(told, one.portable(), "also after its end");
+        assert!(told.goes_with(&one) && told.portable() == told);
+        assert_eq!(told.to_string(), "bcast #0 (count 2, user-defined dtype of 8 bytes, root 0)");
+        let huge = call(dtype(1 << 40, "huge")).portable();
+        assert_eq!(Call::from_words(huge.words()), Some(huge));
+        assert!(huge.to_string().contains("of 4194303 bytes or more"), "{huge}");
+        let device = |call: Call| Call { op: 7, ..call }.on_device();
+        assert!(
+            device(one).goes_with(&device(same)) && !device(one).goes_with(&Call { op: 7, ..one })
+        );
+    }
+
+    #[test]
+    fn texts_name_what_matters() {
+        let call = Call { op: 0, ..Call::new(Kind::Allreduce).with(64, 9) };
+        assert_eq!(
+            Call { tag: 812, ..call }.to_string(),
+            "allreduce #812 (count 64, FLOAT64, SUM)"
+        );
+        let recv =
+            Call { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..Call::new(Kind::Recv).with(3, 2) };
+        assert_eq!(recv.to_string(), "recv (count 3, INT32, from any rank, any tag)");
+    }
+}

@@ -1,0 +1,339 @@
+//! Absent ranks: live members of a communicator that do not take part in it.
+//!
+//! A rank is absent if the call that made the communicator failed on this rank alone, or if it
+//! destroyed the communicator after a failure while others still use it. The transport reports
+//! neither, because the rank has not died, so the rank sends a notice. Without the notice the
+//! others would wait for the absent rank for ever.
+//!
+//! A rank whose call failed does not know the new communicator's context. It sends its notice on
+//! the parent's context, with the number of the collective that made the communicator. Therefore
+//! the new communicator shares the parent's list of absences (`Origin`), and reads the notices
+//! itself once the parent is destroyed.
+
+use super::comm_handles::TABLE;
+use super::comm_state::State;
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
+use crate::error::Result;
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::hang_report;
+use crate::runtime::comm::p2p::send_recv::Started;
+use crate::runtime::component::Done;
+use crate::sys::handles::epoch;
+use crate::sys::sync::lock::Mutex;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+/// In place of a collective's number: the rank is absent from the communicator on which the notice
+/// is sent.
+pub(in crate::runtime::comm) const HERE: u64 = u64::MAX;
+
+/// In place of a collective's number: the rank is absent from the result of shrink number
+/// `completed + 1`.
+pub(in crate::runtime::comm) fn of_shrink(completed: u32) -> u64 {
+    HERE - 1 - u64::from(completed)
+}
+
+/// Absences reported on one communicator.
+#[derive(Default)]
+pub(in crate::runtime::comm) struct Absences {
+    /// Pairs of the number of the collective and the transport's rank.
+    list: Mutex<BTreeSet<(u64, i32)>>,
+    /// Length of `list`, so that waiting calls read one word.
+    count: AtomicUsize,
+}
+
+impl Absences {
+    pub(in crate::runtime::comm) fn note(&self, number: u64, outer: i32) {
+        let mut list = self.list.lock();
+        list.insert((number, outer));
+        self.count.store(list.len(), Ordering::Release);
+    }
+
+    fn of(&self, number: u64) -> Vec<i32> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let list = self.list.lock();
+        list.range((number, i32::MIN)..=(number, i32::MAX)).map(|(_, outer)| *outer).collect()
+    }
+}
+
+/// Members that take no part any more, as the communicator numbers them.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(in crate::runtime::comm) struct Gone {
+    /// Died or left.
+    pub(in crate::runtime::comm) failed: Vec<i32>,
+    /// Live, and absent or known to have destroyed the communicator.
+    pub(in crate::runtime::comm) absent: Vec<i32>,
+}
+
+impl Gone {
+    pub(in crate::runtime::comm) fn is_empty(&self) -> bool {
+        self.failed.is_empty() && self.absent.is_empty()
+    }
+
+    /// This, or the other one if this is empty.
+    pub(in crate::runtime::comm) fn or(self, other: impl FnOnce() -> Gone) -> Gone {
+        if self.is_empty() { other() } else { self }
+    }
+}
+
+/// Origin of a communicator: its parent, and the collective of the parent that made it.
+pub(in crate::runtime::comm) struct Origin {
+    /// Handle of the parent, which may have been destroyed.
+    parent: u64,
+    context: u32,
+    /// Number of the collective, or `of_shrink`.
+    number: u64,
+    absences: Arc<Absences>,
+}
+
+impl Comm {
+    /// Records which collective of `parent` made this communicator. Both are on one link.
+    pub(in crate::runtime::comm) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
+        let (context, absences) = (parent.context, Arc::clone(&parent.reports.absences));
+        self.origin =
+            Some(Box::new(Origin { parent: parent.handle().id, context, number, absences }));
+        self
+    }
+
+    /// Number of the latest collective that was begun.
+    pub(in crate::runtime::comm) fn latest_number(&self) -> u64 {
+        u64::from(self.sequence.load(Ordering::Relaxed).wrapping_sub(1) & i32::MAX as u32)
+    }
+
+    /// Members that are known to be absent.
+    pub(in crate::runtime::comm) fn absent_ranks(&self) -> Vec<i32> {
+        let mut absent = self.reports.absences.of(HERE);
+        if let Some(origin) = &self.origin {
+            absent.extend(origin.absences.of(origin.number));
+        }
+        if let Some(members) = &self.members {
+            absent = absent.into_iter().filter_map(|outer| members.inner(outer)).collect();
+        }
+        absent
+    }
+
+    /// Whether a member is known to have died or to be absent.
+    pub(in crate::runtime::comm) fn has_gone(&self) -> bool {
+        self.has_died() || !self.absent_ranks().is_empty()
+    }
+
+    /// Members that are known to be gone.
+    pub(in crate::runtime::comm) fn gone(&self) -> Gone {
+        let failed = self.failed_ranks();
+        let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
+        let absent = all.into_iter().filter(|rank| !failed.contains(rank)).collect();
+        Gone { failed, absent }
+    }
+
+    /// Why an operation cannot complete: which members have died or are absent.
+    fn gone_text(&self) -> String {
+        self.gone_text_of(&self.gone())
+    }
+
+    /// Why an operation with one rank cannot complete. Others that are gone are not the reason,
+    /// unless the communicator has no record of what has become of this one.
+    pub(in crate::runtime::comm) fn peer_gone_text(&self, peer: i32) -> String {
+        if self.failed_ranks().contains(&peer) {
+            return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
+        }
+        match self.gone().absent.contains(&peer) {
+            true => self.gone_text_of(&Gone { failed: Vec::new(), absent: vec![peer] }),
+            false => self.gone_text(),
+        }
+    }
+
+    /// Reason why an operation cannot complete, for the given members.
+    pub(in crate::runtime::comm) fn gone_text_of(&self, gone: &Gone) -> String {
+        let absent = match &*gone.absent {
+            [] => String::new(),
+            [rank] => format!(
+                "because rank {rank} does not take part in this communicator: the call that made \
+                 it failed there, \
+                 or that rank destroyed it; dtl_comm_shrink leaves it out"
+            ),
+            ranks => format!(
+                "because ranks {} do not take part in this communicator: the call that made it \
+                 failed there, \
+                 or these ranks destroyed it; dtl_comm_shrink leaves them out",
+                crate::runtime::comm::rank_list(ranks)
+            ),
+        };
+        match crate::runtime::comm::rank_list(&gone.failed) {
+            failed if failed.is_empty() && absent.is_empty() => {
+                format!("because a rank {}{}", self.failed_how(), self.failed_why())
+            }
+            failed if failed.is_empty() => absent,
+            failed => {
+                let (how, why) = (self.failed_how(), self.failed_why());
+                let dead = format!("because of rank(s) {failed} ({how}){why}");
+                if absent.is_empty() { dead } else { format!("{dead}; {absent}") }
+            }
+        }
+    }
+
+    /// Polls an operation with one rank. If that rank is absent, the operation ends as if the rank
+    /// had died.
+    pub(in crate::runtime::comm) fn poll_peer(
+        &self,
+        started: Started,
+        peer: i32,
+    ) -> Result<Option<Done>> {
+        match self.poll(started)? {
+            None => self.end_if_absent(started, peer),
+            done => Ok(done),
+        }
+    }
+
+    /// Ends an operation with a rank that is absent, as if the rank had died.
+    pub(in crate::runtime::comm) fn end_if_absent(
+        &self,
+        started: Started,
+        peer: i32,
+    ) -> Result<Option<Done>> {
+        if !self.is_absent(peer) {
+            return Ok(None);
+        }
+        self.catch_up(peer);
+        // Pending: the message has been matched and will complete.
+        Ok(match self.try_take_back(started)? {
+            Poll::Ready(done) => done.or(Some(failed(peer))),
+            Poll::Pending => None,
+        })
+    }
+
+    /// Whether a member is known to be absent. DTL_ANY_SOURCE: whether all other members are absent
+    /// or dead.
+    pub(in crate::runtime::comm) fn is_absent(&self, rank: i32) -> bool {
+        if rank != DTL_ANY_SOURCE {
+            return self.has_left(rank) || self.absent_ranks().contains(&rank);
+        }
+        let Gone { failed, absent } = self.gone();
+        if absent.is_empty() {
+            return false;
+        }
+        let is_gone =
+            |rank: i32| rank == self.rank || absent.contains(&rank) || failed.contains(&rank);
+        (0..self.size).all(is_gone)
+    }
+
+    /// Reads the notices that ranks which have left sent before.
+    pub(in crate::runtime::comm) fn catch_up_with_left(&self) {
+        self.left_ranks().into_iter().for_each(|rank| self.catch_up(rank));
+        hang_report::serve(self);
+    }
+
+    /// For an operation with a rank that has left: reads what that rank sent before.
+    pub(in crate::runtime::comm) fn catch_up(&self, peer: i32) {
+        if peer != DTL_ANY_SOURCE && self.has_left(peer) {
+            self.receive_earlier(peer);
+        }
+    }
+
+    /// Receives the messages that a rank had sent by now, where this rank may see in shared memory
+    /// what that rank did after it had sent them.
+    pub(in crate::runtime::comm) fn receive_earlier(&self, peer: i32) {
+        if let Some(shared) = &self.link.shared_memory {
+            shared.part().catch_up(self.outer(peer));
+        }
+    }
+
+    /// Makes progress, and checks now whether ranks have died or left, where that is not found out
+    /// by itself.
+    pub(in crate::runtime::comm) fn look_around(&self) {
+        match &self.link.shared_memory {
+            Some(shared) => shared.part().look_around(),
+            None => self.link.transport.progress(),
+        }
+    }
+
+    /// Whether the process of a rank is known to have died, or to have closed the transport: seen
+    /// in shared memory.
+    pub(in crate::runtime::comm) fn has_closed(&self, rank: i32) -> bool {
+        self.link
+            .shared_memory
+            .as_ref()
+            .is_some_and(|shared| shared.part().has_left(self.outer(rank)))
+    }
+}
+
+/// The outcome of an operation with an absent rank.
+pub(in crate::runtime::comm) fn failed(peer: i32) -> Done {
+    Done { source: peer, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 }
+}
+
+/// Failed looks of a thread that tests without waiting, from one reading of notices to the next.
+const LOOKS: u32 = 64;
+
+thread_local! {
+    static IN_VAIN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// After a failed look of a call that does not wait. Such a call may be repeated without end, so
+/// that every `LOOKS`-th of them reads notices, as a call that waits does. True if this was one of
+/// them.
+pub(in crate::runtime::comm) fn looked_in_vain(comm: &Comm) -> bool {
+    let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
+    let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
+    if is_due {
+        hang_report::serve(comm);
+    }
+    is_due
+}
+
+/// Reads notices on the parent's context, for a communicator made from it.
+pub(in crate::runtime::comm) fn read_notices(comm: &Comm) {
+    let Some(origin) = &comm.origin else { return };
+    let parent = TABLE.pin(&epoch::enter(), origin.parent);
+    match parent {
+        Some(parent) => hang_report::serve_own(&parent),
+        None => hang_report::read_absences(comm, origin.context, &origin.absences),
+    }
+}
+
+/// Whether a communicator has failed, so that its ranks may destroy it at different times. Without
+/// a failure all ranks destroy it alike.
+pub(in crate::runtime::comm) fn has_failed(comm: &Comm) -> bool {
+    comm.standing.state() == State::Revoked || comm.is_broken() || comm.has_died()
+}
+
+/// Tells the other ranks that this rank destroys a communicator: by its mark, and by a notice if
+/// the communicator has failed. After a completed shrink no rank waits for this rank on it any
+/// more; a late rank that found it gone would leave it out of a communicator in which it is.
+pub(in crate::runtime::comm) fn leave(comm: &Comm, has_failed: bool) {
+    let (completed, is_pending) = comm.shrinking.lock().state();
+    if let Some(flat) = comm.flat.as_ref().filter(|_| completed == 0) {
+        flat.leave();
+    }
+    if !has_failed {
+        return;
+    }
+    if completed == 0 || is_pending {
+        hang_report::absent(comm, HERE);
+    }
+    if is_pending {
+        hang_report::absent(comm, of_shrink(completed));
+    }
+    hang_report::retire(comm);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absences_are_told_apart_by_their_collective() {
+        let absences = Absences::default();
+        assert!(absences.of(7).is_empty());
+        for (number, outer) in [(7, 2), (8, 1), (7, 0), (7, 2), (HERE, 3), (of_shrink(0), 4)] {
+            absences.note(number, outer);
+        }
+        assert_eq!((absences.of(7), absences.of(8), absences.of(9)), (vec![0, 2], vec![1], vec![]));
+        assert_eq!((absences.of(HERE), absences.of(of_shrink(0))), (vec![3], vec![4]));
+    }
+}

@@ -1,0 +1,413 @@
+//! Survivors agree on who they are, and get a communicator of their own.
+//!
+//! Flooding: in each round every rank sends the set of ranks that it knows to have failed to all
+//! others, and takes theirs in. A rank that received its own set from every rank outside of it
+//! decides, and publishes that in the next round. A rank that receives a decision adopts it and
+//! passes it on. A rank can only miss another's message by its death, so no two survivors decide
+//! differently: a rank that does not decide in a round in which another did goes on to the next,
+//! where the decision reaches it, unless all who had it died first. (Early-deciding flooding
+//! consensus with a perfect failure detector: Charron-Bost and Schiper, "Uniform consensus is
+//! harder than consensus", 2004.)
+//!
+//! An agreement that does not end within the time limit is suspended, not abandoned: its receives
+//! stay posted and its words stay valid, and the next call on this rank continues it. So a late
+//! rank adopts the decision that the others reached with its words, and attempts need no numbers.
+
+use super::absence;
+use super::comm_handles::check_outside;
+use super::comm_state::State;
+use super::group::{Seat, derive};
+use super::shared_transport::Class;
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::diagnostics::hang_report;
+use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
+use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::{Comm, coll, insert, progress};
+use crate::runtime::component::Done;
+use crate::sys::sync::backoff::Backoff;
+
+/// Rounds of one agreement have tags of their own.
+const ROUNDS: u32 = 1 << 12;
+
+/// Message of a rank in a round.
+#[derive(Clone, PartialEq, Eq)]
+struct Word {
+    decided: bool,
+    /// The context that this rank would give the new communicator, or the decided one.
+    context: u32,
+    /// By rank.
+    failed: Vec<bool>,
+    /// By rank: the place that it has reserved for the new communicator's board, as far as that is
+    /// known. A rank that decides has received those of all survivors. Empty if there are too many
+    /// ranks for a board.
+    places: Vec<u32>,
+}
+
+/// Ranks of a communicator beyond which no places are sent: boards have few ranks.
+const MOST_PLACES: usize = 64;
+
+fn places_told(size: usize) -> usize {
+    if size > MOST_PLACES { 0 } else { size }
+}
+
+impl Word {
+    fn words(&self) -> Vec<u64> {
+        let bits = self.failed.chunks(64).map(|chunk| {
+            (0..).zip(chunk).fold(0_u64, |bits, (at, failed)| bits | u64::from(*failed) << at)
+        });
+        let head = u64::from(self.decided) << 32 | u64::from(self.context);
+        [head].into_iter().chain(bits).chain(self.places.iter().copied().map(u64::from)).collect()
+    }
+
+    fn parse(words: &[u64], size: usize) -> Word {
+        let (head, bits) = words.split_first().map_or((0, words), |(head, bits)| (*head, bits));
+        let failed = (0..size)
+            .map(|rank| bits.get(rank / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1));
+        let places =
+            bits.iter().skip(size.div_ceil(64)).take(places_told(size)).map(|place| *place as u32);
+        let (failed, places) = (failed.collect(), places.collect());
+        Word { decided: head >> 32 != 0, context: head as u32, failed, places }
+    }
+
+    fn survivors(&self) -> Vec<i32> {
+        (0..).zip(&self.failed).filter(|(_, failed)| !**failed).map(|(rank, _)| rank).collect()
+    }
+}
+
+/// Shrinks of one communicator.
+#[derive(Default)]
+pub(in crate::runtime::comm) struct Shrinking {
+    /// Shrinks that succeeded on this rank. All ranks complete the same ones in the same order.
+    completed: u32,
+    /// A call is in progress and owns the agreement.
+    is_busy: bool,
+    /// The agreement that a call left unfinished.
+    suspended: Option<Box<Agreement>>,
+}
+
+impl Shrinking {
+    /// Number of shrinks that succeeded, and whether another one is in progress or suspended.
+    pub(in crate::runtime::comm) fn state(&self) -> (u32, bool) {
+        (self.completed, self.is_busy || self.suspended.is_some())
+    }
+}
+
+/// A working communicator of the ranks that are left. All of them call it.
+pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
+    if comm.standing.state() == State::Closed {
+        return Err(comm.ended());
+    }
+    check_outside(comm, "dtl_comm_shrink")?;
+    let (completed, suspended) = {
+        let mut shrinking = comm.shrinking.lock();
+        if shrinking.is_busy {
+            return fail!(
+                DTL_ERROR_BUSY,
+                "another thread is in dtl_comm_shrink on this communicator: call it again when \
+                 that call has returned"
+            );
+        }
+        shrinking.is_busy = true;
+        (shrinking.completed, shrinking.suspended.take())
+    };
+    let mut agreement = suspended;
+    let made = continue_shrink(comm, completed, &mut agreement);
+    let mut shrinking = comm.shrinking.lock();
+    shrinking.is_busy = false;
+    match made {
+        Ok(_) => shrinking.completed += 1,
+        Err(_) => shrinking.suspended = agreement,
+    }
+    made
+}
+
+fn continue_shrink(
+    comm: &Comm,
+    completed: u32,
+    agreement: &mut Option<Box<Agreement>>,
+) -> Result<dtl_comm_t> {
+    // Wakes the ranks that wait on the communicator, so that they call shrink too.
+    comm.standing.revoke();
+    hang_report::revoke(comm);
+    let agreement = match agreement {
+        Some(suspended) => suspended,
+        None => agreement.insert(Box::new(Agreement::new(comm, completed)?)),
+    };
+    let ticket = comm.recorder.begin(&Call::new(Kind::Shrink));
+    let reached = agreement.reach(comm);
+    comm.recorder.end(ticket);
+    reached?;
+    // The survivors have sent notices that they shrink before their words.
+    hang_report::serve_own(comm);
+    let decision = &agreement.mine;
+    if !decision.survivors().contains(&comm.rank) {
+        return fail!(DTL_ERROR_RANK_FAILURE, "the other ranks have agreed that this rank failed");
+    }
+    let (survivors, context, number) =
+        (decision.survivors(), decision.context, absence::of_shrink(completed));
+    let place = |rank: &i32| decision.places.get(*rank as usize).copied().unwrap_or(0);
+    let places = survivors.iter().map(place).collect();
+    let Some(seat) = agreement.seat.take() else {
+        return fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "an earlier call failed to make the communicator that the ranks had agreed on, and the \
+             others have been told"
+        );
+    };
+    let made = derive(comm, &survivors, context, Some((seat, places)), number)?;
+    insert(coll::coll_device::pass_on(comm, made)?)
+}
+
+/// An agreement in progress.
+struct Agreement {
+    /// The tag of round 0.
+    first_tag: u32,
+    round: u32,
+    own_context: u32,
+    /// This rank's place for the new communicator's board, until that takes it.
+    seat: Option<Seat>,
+    /// This rank's word in this round. If it is decided, it is the result, which is sent to the
+    /// survivors.
+    mine: Word,
+    /// Words of this round, by rank.
+    heard: Vec<Option<Word>>,
+    /// Ranks for which this round's receive, and this round's send, is still to be posted.
+    to_receive: Vec<i32>,
+    to_send: Vec<i32>,
+    receiving: Vec<(i32, Posted)>,
+    /// Sends in flight, of all rounds.
+    sending: Vec<(i32, Posted)>,
+}
+
+const MEMORY: &str = "the survivors' agreement";
+
+impl Agreement {
+    fn new(comm: &Comm, completed: u32) -> Result<Agreement> {
+        let size = comm.size as usize;
+        let own_context = comm.link.new_context()?;
+        let (failed, places) = (vec![false; size], vec![0; places_told(size)]);
+        let mut mine = Word { decided: false, context: own_context, failed, places };
+        let seat = Seat::reserve(comm);
+        if let Some(place) = mine.places.get_mut(comm.rank as usize) {
+            *place = seat.place;
+        }
+        for rank in
+            comm.failed_ranks().into_iter().chain(comm.absent_ranks()).chain(comm.left_ranks())
+        {
+            note(&mut mine.failed, rank);
+        }
+        let mut agreement = Agreement {
+            first_tag: completed % 0xFFFF * ROUNDS,
+            round: 0,
+            own_context,
+            seat: Some(seat),
+            mine,
+            heard: Vec::new(),
+            to_receive: Vec::new(),
+            to_send: Vec::new(),
+            receiving: Vec::new(),
+            sending: Vec::new(),
+        };
+        agreement.begin_round(comm);
+        Ok(agreement)
+    }
+
+    fn begin_round(&mut self, comm: &Comm) {
+        let mut others = self.mine.survivors();
+        others.retain(|rank| *rank != comm.rank);
+        self.heard = vec![None; comm.size as usize];
+        self.to_receive = if self.mine.decided { Vec::new() } else { others.clone() };
+        self.to_send = others;
+    }
+
+    /// Continues until there is a decision and it has been sent to all survivors.
+    fn reach(&mut self, comm: &Comm) -> Result<()> {
+        let deadline = comm.deadline();
+        let mut backoff = Backoff::new();
+        loop {
+            self.post(comm)?;
+            self.poll(comm)?;
+            if self.receiving.is_empty() && !self.mine.decided {
+                self.conclude_round(comm)?;
+                continue;
+            }
+            if self.mine.decided && self.sending.is_empty() {
+                return Ok(());
+            }
+            comm.pause(&mut backoff);
+            if backoff.is_long() {
+                if comm.standing.state() == State::Closed {
+                    return Err(comm.ended());
+                }
+                if deadline.passed() {
+                    hang_report::gather(comm, None, deadline);
+                    let text = "not every survivor called dtl_comm_shrink in time; call it again \
+                        to continue";
+                    return Err(hang_report::attach(
+                        comm,
+                        &Error::new(DTL_ERROR_TIMEOUT, text),
+                        None,
+                    ));
+                }
+                progress::others(comm);
+            }
+        }
+    }
+
+    /// Posts what this round still has to post. A failure leaves the rest for the next call.
+    fn post(&mut self, comm: &Comm) -> Result<()> {
+        if self.to_receive.is_empty() && self.to_send.is_empty() {
+            return Ok(());
+        }
+        let (tag, words) = ((self.first_tag + self.round) as i32, self.mine.words());
+        while let Some(&rank) = self.to_receive.last() {
+            let message = (Class::Agreement, rank, tag);
+            let posted = Posted::recv(comm, words.len(), message, MEMORY);
+            self.receiving.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
+            self.to_receive.pop();
+        }
+        while let Some(&rank) = self.to_send.last() {
+            // A rank that has died meanwhile is noticed when its own word does not arrive.
+            let posted = Posted::send(comm, &words, (Class::Agreement, rank, tag), MEMORY);
+            self.sending.extend(unless_failed(posted)?.map(|posted| (rank, posted)));
+            self.to_send.pop();
+        }
+        Ok(())
+    }
+
+    /// Stores the words that have arrived. The slots of failed and absent ranks stay empty.
+    fn poll(&mut self, comm: &Comm) -> Result<()> {
+        let mut at = 0;
+        while let Some((rank, posted)) = self.receiving.get_mut(at) {
+            let Some(arrived) = ending(comm, *rank, posted)? else {
+                at += 1;
+                continue;
+            };
+            let (rank, posted) = self.receiving.swap_remove(at);
+            if let Some(slot) = self.heard.get_mut(rank as usize).filter(|_| arrived) {
+                *slot = Some(Word::parse(&posted.words(), comm.size as usize));
+            }
+        }
+        let mut at = 0;
+        while let Some((rank, posted)) = self.sending.get_mut(at) {
+            if ending(comm, *rank, posted)?.is_some() {
+                self.sending.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a round of which all words have arrived: decides, or begins the next round with the
+    /// failures learned.
+    fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
+        let (mine, heard) = (&self.mine, &self.heard);
+        let decided = heard.iter().flatten().find(|word| word.decided);
+        let (mut failed, mut places) = (mine.failed.clone(), mine.places.clone());
+        for word in heard.iter().flatten() {
+            places
+                .iter_mut()
+                .zip(&word.places)
+                .for_each(|(known, told)| *known = (*known).max(*told));
+        }
+        for (rank, word) in (0..).zip(heard) {
+            match word {
+                Some(word) => word
+                    .survivors_missing_from(&failed)
+                    .iter()
+                    .for_each(|rank| note(&mut failed, *rank)),
+                None if rank != comm.rank => note(&mut failed, rank),
+                None => {}
+            }
+        }
+        let agreed =
+            heard.iter().flatten().all(|word| word.failed == mine.failed) && failed == mine.failed;
+        self.mine = match decided {
+            Some(word) => word.clone(),
+            None if agreed => {
+                let leader = mine.survivors().first().copied().unwrap_or(comm.rank);
+                let theirs =
+                    heard.get(leader as usize).and_then(Option::as_ref).map(|word| word.context);
+                let context =
+                    if leader == comm.rank { self.own_context } else { theirs.unwrap_or(0) };
+                Word { decided: true, context, failed, places }
+            }
+            None => Word { decided: false, context: self.own_context, failed, places },
+        };
+        self.round += 1;
+        if self.round >= ROUNDS {
+            return fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "the survivors came to no agreement in {ROUNDS} rounds"
+            );
+        }
+        self.begin_round(comm);
+        Ok(())
+    }
+}
+
+/// Returns the posted operation, or `None` if its peer has failed.
+fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
+    match posted {
+        Ok(posted) => Ok(Some(posted)),
+        Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an operation is over: `Some(false)` if its peer failed or is absent.
+fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
+    let done = match posted.poll()? {
+        Some(done) => Some(done),
+        None if posted.is_over() => return Ok(Some(true)),
+        // The peer sent its words before its notice: a word that has not arrived by now will not
+        // arrive.
+        None if comm.is_absent(peer) => {
+            comm.receive_earlier(peer);
+            match posted.cancel()? {
+                Some(done) => Some(done),
+                None => return Ok(Some(false)),
+            }
+        }
+        None => return Ok(None),
+    };
+    match done {
+        Some(Done { status: DTL_ERROR_RANK_FAILURE, .. }) => Ok(Some(false)),
+        Some(done) => comm.check_done(&done, "agreement with", peer).map(|()| Some(true)),
+        None => Ok(None),
+    }
+}
+
+impl Word {
+    /// Returns the ranks that this word reports as failed and `known` does not.
+    fn survivors_missing_from(&self, known: &[bool]) -> Vec<i32> {
+        let pairs = (0..).zip(self.failed.iter().zip(known));
+        pairs.filter(|(_, (theirs, ours))| **theirs && !**ours).map(|(rank, _)| rank).collect()
+    }
+}
+
+fn note(failed: &mut [bool], rank: i32) {
+    if let Some(slot) = usize::try_from(rank).ok().and_then(|rank| failed.get_mut(rank)) {
+        *slot = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_way() {
+        let mut failed = vec![false; 70];
+        (failed[3], failed[69]) = (true, true);
+        let word = Word { decided: true, context: 77, failed, places: Vec::new() };
+        let again = Word::parse(&word.words(), 70);
+        assert!(again == word && again.survivors().len() == 68);
+        let failed = vec![false, true, false];
+        let word = Word { decided: false, context: u32::MAX, failed, places: vec![7, 0, 63] };
+        assert!(Word::parse(&word.words(), 3) == word);
+    }
+}

@@ -1,0 +1,148 @@
+//! Attributes: a program's own pointers on communicators, under keys that define how they are
+//! copied and ended.
+
+use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
+use crate::abi::handle::dtl_comm_t;
+use crate::error::{Error, Result, fail};
+use crate::last_error::Mark;
+use crate::runtime::comm::{Comm, TABLE};
+use crate::sys::compute::callback;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Callbacks of a key, and their argument.
+#[derive(Clone, Copy)]
+pub struct Key {
+    /// On duplication; none = not copied.
+    pub copy: dtl_attribute_copy_fn_t,
+    /// At the end; none = nothing to do.
+    pub delete: dtl_attribute_delete_fn_t,
+    /// Passed to both.
+    pub user: Addr,
+}
+
+/// Keys by number; numbers are not used twice.
+static KEYS: Mutex<BTreeMap<i32, Key>> = Mutex::new(BTreeMap::new());
+static NEXT: Mutex<i32> = Mutex::new(1);
+
+/// A communicator's attributes: the key as it was when the attribute was set, and the value.
+#[derive(Default)]
+pub(in crate::runtime::comm) struct Attributes(Mutex<BTreeMap<i32, (Key, Addr)>>);
+
+/// Makes a key.
+pub fn create_key(key: Key) -> Result<i32> {
+    let mut next = NEXT.lock();
+    let number = *next;
+    match number.checked_add(1) {
+        Some(following) => *next = following,
+        None => return fail!(DTL_ERROR_LIMIT, "no attribute key is left"),
+    }
+    KEYS.lock().insert(number, key);
+    Ok(number)
+}
+
+/// Ends a key. Attributes under it stay until their communicators go.
+pub fn destroy_key(number: i32) -> Result<()> {
+    match KEYS.lock().remove(&number) {
+        Some(_) => Ok(()),
+        None => Err(unknown(number)),
+    }
+}
+
+#[cold]
+fn unknown(number: i32) -> Error {
+    Error::new(
+        crate::abi::status::DTL_ERROR_INVALID_HANDLE,
+        format!("attribute key {number} is none: it was destroyed or never made"),
+    )
+}
+
+fn find(number: i32) -> Result<Key> {
+    KEYS.lock().get(&number).copied().ok_or_else(|| unknown(number))
+}
+
+/// Sets an attribute; one that was there ends.
+pub fn set(comm: &Comm, handle: dtl_comm_t, number: i32, value: Addr) -> Result<()> {
+    let key = find(number)?;
+    let old = comm.attributes.0.lock().insert(number, (key, value));
+    if let Some((key, value)) = old {
+        callback::delete_attribute(key.delete, (handle, number), (key.user, value));
+    }
+    Ok(())
+}
+
+/// An attribute's value.
+pub fn get(comm: &Comm, number: i32) -> Result<Option<Addr>> {
+    let value = comm.attributes.0.lock().get(&number).map(|(_, value)| *value);
+    if value.is_none() {
+        find(number)?;
+    }
+    Ok(value)
+}
+
+/// Ends an attribute.
+pub fn delete(comm: &Comm, handle: dtl_comm_t, number: i32) -> Result<()> {
+    let old = comm.attributes.0.lock().remove(&number);
+    match old {
+        Some((key, value)) => {
+            callback::delete_attribute(key.delete, (handle, number), (key.user, value))
+        }
+        None => {
+            find(number)?;
+            return fail!(
+                DTL_ERROR_NOT_FOUND,
+                "the communicator has no attribute under key {number}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Copies what wants to be copied to a duplicate.
+pub(in crate::runtime::comm) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &Comm) -> Result<()> {
+    let all: Vec<_> =
+        from.attributes.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
+    for (number, (key, value)) in all {
+        let before = Mark::now();
+        match callback::copy_attribute(key.copy, (handle, number), (key.user, value)) {
+            Ok(Some(copy)) => drop(to.attributes.0.lock().insert(number, (key, copy))),
+            Ok(None) => {}
+            Err(said) => {
+                let what = format!(
+                    "no duplicate was made: the copy function of attribute key {number} returned"
+                );
+                let error = before.explain(Error::told(&what, said));
+                end_all(to, dtl_comm_t::NULL);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends all attributes of a communicator that goes.
+pub(in crate::runtime::comm) fn end_all(comm: &Comm, handle: dtl_comm_t) {
+    let all = std::mem::take(&mut *comm.attributes.0.lock());
+    for (number, (key, value)) in all {
+        callback::delete_attribute(key.delete, (handle, number), (key.user, value));
+    }
+}
+
+/// At finalize: attributes go before their communicators, and all keys with them.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    let comms: Vec<(u64, Arc<Comm>)> =
+        TABLE.handles().into_iter().filter_map(|id| Some((id, TABLE.pin(&inside, id)?))).collect();
+    for (id, comm) in comms {
+        end_all(&comm, dtl_comm_t { id });
+    }
+    KEYS.lock().clear();
+}
+
+/// In a forked child: what they point to is a copy of the parent's; nothing is called.
+pub fn forget_all() {
+    KEYS.lock().clear();
+}

@@ -1,0 +1,181 @@
+//! Communicators under their handles: found, kept for a call, put there, destroyed.
+
+use super::comm_state::State;
+use super::{absence, attribute, open_kind};
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::DTL_ERROR_LIMIT;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::p2p::{cancel, matched_message, request};
+use crate::runtime::comm::{Comm, coll, progress};
+use crate::runtime::{invalid_handle, log};
+use crate::sys::handles::epoch::{self, Guard, Visit};
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::handles::handle_table::Table;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
+pub const TAG: u8 = 6;
+const WORLD: u64 = (TAG as u64) << 56;
+const SELF: u64 = WORLD | 1 << 36;
+
+pub(in crate::runtime::comm) static TABLE: Table<Comm> = Table::new(TAG, 2);
+
+/// A share of a handle's communicator; the predefined ones are opened at their first use.
+pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
+    if let Some(comm) = TABLE.pin(inside, handle.id) {
+        return Ok(comm);
+    }
+    match handle.id {
+        WORLD => open_kind::predefined(inside, 0, handle),
+        SELF => open_kind::predefined(inside, 1, handle),
+        id => Err(invalid_handle("communicator", TAG, id)),
+    }
+}
+
+/// Whether a handle names one; the predefined ones are there before they are opened.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    [WORLD, SELF].contains(&id) || TABLE.is_live(id)
+}
+
+/// A handle's communicator for as long as the guard lives; a predefined one is opened at its first
+/// use.
+#[inline(always)]
+pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
+    match TABLE.get(inside, handle.id) {
+        Some(comm) => Ok(comm),
+        None => open_and_get(inside, handle),
+    }
+}
+
+#[cold]
+fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
+    drop(pin(inside, handle)?);
+    TABLE.get(inside, handle.id).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
+}
+
+/// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
+#[inline(always)]
+pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
+    let inside = match TABLE.hold(inside, handle.id) {
+        Ok(held) => return Ok(held),
+        Err(inside) => inside,
+    };
+    drop(pin(&inside, handle)?);
+    TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("communicator", TAG, handle.id))
+}
+
+/// Returns a handle's communicator for a call that will wait, on the fast path. `None`: the call
+/// needs the general path (`hold`), or a call further up this thread waits too.
+#[inline(always)]
+#[must_use]
+pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
+    TABLE.visit(visit, handle.id)?.into_hazard()
+}
+
+/// Puts a communicator under a fresh handle.
+pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
+    let comm = Arc::new(comm);
+    progress::add(&comm);
+    put(&comm)
+}
+
+/// Puts a communicator that `progress` does not move on under a fresh handle.
+pub(in crate::runtime::comm) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
+    match TABLE.insert(Arc::clone(comm)) {
+        // No other thread has the handle yet.
+        Some(id) => {
+            comm.slot.set(TABLE.slot_ref(id), id);
+            comm.recorder.belongs_to(id);
+            Ok(dtl_comm_t { id })
+        }
+        None => Err(no_handle()),
+    }
+}
+
+#[cold]
+fn no_handle() -> Error {
+    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
+}
+
+/// How long a destroy waits for calls that may be starting an operation.
+const LONGEST_START: Duration = Duration::from_secs(1);
+
+/// A share of what is to be destroyed; `None`: null and the predefined ones, which are not.
+pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<Comm>>> {
+    if [0, WORLD, SELF].contains(&handle.id) {
+        return Ok(None);
+    }
+    let comm = TABLE.pin(inside, handle.id);
+    comm.map(Some).ok_or_else(|| invalid_handle("communicator", TAG, handle.id))
+}
+
+/// Refuses a call within a function of the program that a collective on the communicator has
+/// called. That collective cannot go on before the function returns, so the call would disturb it,
+/// or wait for it for ever.
+pub(in crate::runtime::comm) fn check_outside(comm: &Comm, name: &str) -> Result<()> {
+    if comm.in_collective.is_of(epoch::thread_mark()) {
+        return fail!(
+            DTL_ERROR_BUSY,
+            "{name}: a collective on this communicator is further up this thread, and has called \
+             the function of the \
+             program that calls this: let that function return first"
+        );
+    }
+    Ok(())
+}
+
+/// Destroys a communicator: waiting calls return CANCELED, operations in flight are cancelled, the
+/// link closes with the last communicator on it. Outside of the epoch.
+pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
+    check_outside(comm, "dtl_comm_destroy")?;
+    request::check_revocable(comm)?;
+    let has_failed = absence::has_failed(comm);
+    // First, so that a thread that waits for one of its requests gets CANCELED.
+    comm.standing.set(State::Closed);
+    // Who found it open has put its request under a handle when it leaves.
+    if !epoch::let_others_leave(LONGEST_START) {
+        log::warning!("a communicator is destroyed while calls of other threads last");
+    }
+    let withdrawn = cancel::until(&comm.link, || {
+        // A send to this rank itself may wait for one of them.
+        matched_message::drop_all(comm);
+        request::withdraw_all(comm)
+    });
+    if let Err(error) = withdrawn {
+        // Something of it stays in flight, and so does the communicator.
+        comm.standing.set(State::Open);
+        return Err(error);
+    }
+    coll::coll_device::leave(comm);
+    absence::leave(comm, has_failed);
+    let handle = comm.handle();
+    match TABLE.remove(&epoch::enter(), handle.id) {
+        Some(comm) => {
+            attribute::end_all(&comm, handle);
+            Ok(())
+        }
+        None => Err(invalid_handle("communicator", TAG, handle.id)),
+    }
+}
+
+/// At finalize: every communicator closes.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    for id in TABLE.handles() {
+        if let Some(comm) = TABLE.pin(&inside, id) {
+            comm.standing.set(State::Closed);
+        }
+        drop(TABLE.remove(&inside, id));
+    }
+}
+
+/// In a forked child: the handles go; shared memory and sockets stay the parent's.
+pub fn forget_all() {
+    progress::forget();
+    let inside = epoch::enter();
+    for id in TABLE.handles() {
+        std::mem::forget(TABLE.remove(&inside, id));
+    }
+}

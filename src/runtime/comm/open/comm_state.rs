@@ -1,0 +1,77 @@
+//! Whether a communicator is open, with its size, in one word: every message reads both.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Why waiting calls end early: nothing, destroyed here, or revoked by a rank that shrinks it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(in crate::runtime::comm) enum State {
+    Open = 0,
+    Closed = 1 << 31,
+    Revoked = 1 << 31 | 1 << 30,
+}
+
+/// The size, and above it the state: a negative number unless it is open.
+pub(in crate::runtime::comm) struct Standing(AtomicU32);
+
+const SIZE: u32 = (1 << 30) - 1;
+
+impl Standing {
+    /// Open.
+    pub(in crate::runtime::comm) fn new(size: i32) -> Self {
+        Standing(AtomicU32::new(size as u32 & SIZE))
+    }
+
+    /// Whether a number, which is not negative, is that of a rank, and the communicator open.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn admits(&self, rank: i32) -> bool {
+        rank < self.0.load(Ordering::Relaxed) as i32
+    }
+
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & !SIZE == State::Open as u32
+    }
+
+    pub(in crate::runtime::comm) fn state(&self) -> State {
+        match self.0.load(Ordering::Acquire) & !SIZE {
+            0 => State::Open,
+            state if state == State::Closed as u32 => State::Closed,
+            _ => State::Revoked,
+        }
+    }
+
+    pub(in crate::runtime::comm) fn set(&self, state: State) {
+        let size = self.0.load(Ordering::Relaxed) & SIZE;
+        self.0.store(size | state as u32, Ordering::Release);
+    }
+
+    /// Revokes it if it is open.
+    pub(in crate::runtime::comm) fn revoke(&self) {
+        let size = self.0.load(Ordering::Relaxed) & SIZE;
+        let revoked = size | State::Revoked as u32;
+        let _before = self.0.compare_exchange(size, revoked, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_open_one_admits_ranks() {
+        let standing = Standing::new(3);
+        let admitted = || [0, 2, 3, i32::MAX].map(|rank| standing.admits(rank));
+        assert_eq!(admitted(), [true, true, false, false]);
+        for state in [State::Closed, State::Revoked] {
+            standing.set(state);
+            assert!(standing.state() == state && !standing.is_open() && admitted() == [false; 4]);
+            standing.revoke();
+            assert_eq!(standing.state(), state);
+        }
+        standing.set(State::Open);
+        assert!(standing.is_open() && standing.admits(2));
+        standing.revoke();
+        assert_eq!(standing.state(), State::Revoked);
+    }
+}

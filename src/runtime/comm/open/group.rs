@@ -1,0 +1,275 @@
+//! Communicators made from others: duplicated, split, or of chosen ranks. They share the link; a
+//! context of their own keeps their messages apart.
+
+use super::attribute;
+use super::comm_handles::put;
+use super::rank_map::Members;
+use super::shared_transport::Link;
+use crate::abi::comm::communicator::DTL_UNDEFINED;
+use crate::abi::handle::dtl_comm_t;
+use crate::error::{Result, fail};
+use crate::runtime::comm::coll::algorithms as algorithm;
+use crate::runtime::comm::coll::algorithms::choice::Algorithm;
+use crate::runtime::comm::coll::{self, coll_device};
+use crate::runtime::comm::diagnostics::hang_report;
+use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
+use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::{Comm, insert, progress};
+use crate::sys::memory::buf::Scratch;
+use crate::sys::os::hwinfo;
+use std::sync::Arc;
+
+/// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring
+/// would take as many rounds, and as long a list of steps, as there are ranks.
+pub(in crate::runtime::comm) fn allgather_words(
+    comm: &Comm,
+    kind: Kind,
+    mine: &[u64],
+) -> Result<Vec<u64>> {
+    let memory =
+        |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");
+    let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;
+    let mine = memory(Scratch::of_words(mine))?;
+    let (send, recv) = (mine.region(), all.region());
+    let begun = comm.prepare(Call::new(kind), None, |s, g| {
+        algorithm::allgather(s, g, Algorithm::Bruck, (send, recv))
+    });
+    coll::wait(comm, begun)?;
+    Ok(all.words())
+}
+
+/// The context that rank 0 proposes; 0 if it has none left.
+fn proposal(comm: &Comm) -> u64 {
+    if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
+}
+
+/// Reservation of this rank's place for its part of a board. It is made before the ranks exchange
+/// their places, so that another thread that makes a communicator at the same time cannot get the
+/// place. Released on drop, unless a board took the place.
+pub(in crate::runtime::comm) struct Seat {
+    link: Arc<Link>,
+    /// 0: there is none.
+    pub(in crate::runtime::comm) place: u32,
+}
+
+impl Seat {
+    pub(in crate::runtime::comm) fn reserve(comm: &Comm) -> Self {
+        let link = Arc::clone(&comm.link);
+        let shared = link.shared_memory.as_ref();
+        let place = shared.and_then(|shared| shared.part().reserve_place()).unwrap_or(0);
+        Seat { link, place }
+    }
+
+    /// Gives a communicator a board if all its ranks have a place. `places`: by rank; 0 = the rank
+    /// has none.
+    fn take(mut self, comm: Comm, places: &[u32]) -> Result<Comm> {
+        if places.contains(&0) {
+            return Ok(comm);
+        }
+        self.place = 0;
+        comm.with_board(places.iter().copied())
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let (Some(shared), 1..) = (&self.link.shared_memory, self.place) {
+            shared.part().release_place(self.place);
+        }
+    }
+}
+
+fn context_of(proposal: u64) -> Result<u32> {
+    match u32::try_from(proposal) {
+        Ok(context) if context > 0 => Ok(context),
+        _ => fail!(
+            DTL_ERROR_LIMIT,
+            "rank 0 has no context left for another communicator: open a new one"
+        ),
+    }
+}
+
+/// Notifies the other ranks if this rank failed to make its part of a communicator, as they may
+/// have made theirs. Returns `made`. `number`: number of the collective that made the communicator.
+fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
+    made.inspect_err(|_| hang_report::absent(comm, number))
+}
+
+/// Makes a communicator of chosen ranks of `comm` (as `comm` numbers them), which include this
+/// process. `seats`: this rank's place for a board, and the places of all ranks. `number`: number
+/// of the collective that makes the communicator.
+pub(in crate::runtime::comm) fn derive(
+    comm: &Comm,
+    ranks: &[i32],
+    context: u32,
+    seats: Option<(Seat, Vec<u32>)>,
+    number: u64,
+) -> Result<Comm> {
+    or_absent(comm, number, derive_part(comm, ranks, context, seats, number))
+}
+
+fn derive_part(
+    comm: &Comm,
+    ranks: &[i32],
+    context: u32,
+    seats: Option<(Seat, Vec<u32>)>,
+    number: u64,
+) -> Result<Comm> {
+    let Some(rank) =
+        (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank)
+    else {
+        return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
+    };
+    let outer: Vec<i32> = ranks.iter().map(|member| comm.outer(*member)).collect();
+    let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
+    if let Some(own) = comm.link.subset(&outer, context)? {
+        return Comm::new(own, 0, None, (rank, size), comm.timeout_ns)
+            .with_board(std::iter::repeat(0));
+    }
+    let members = Members::new(outer, comm.link.transport.size());
+    let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
+    let made = made.made_by(comm, number);
+    match seats {
+        Some((seat, places)) => seat.take(made, &places),
+        None => Ok(made),
+    }
+}
+
+/// Duplicates a communicator. The keys' callbacks decide which attributes are copied.
+pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
+    let copy = twin(comm, Kind::Dup)?;
+    let number = comm.latest_number();
+    let copied = coll_device::pass_on(comm, copy).and_then(|copy| {
+        attribute::copy_all(comm, handle, &copy)?;
+        insert(copy)
+    });
+    or_absent(comm, number, copied)
+}
+
+/// Makes a communicator of the same ranks with messages of its own, and copies nothing else.
+pub(in crate::runtime::comm) fn twin(comm: &Comm, kind: Kind) -> Result<Comm> {
+    Ok(twin_saying(comm, kind, [])?.0)
+}
+
+/// Makes a communicator of the same ranks as [`twin`] does. Also exchanges `N` words of each rank,
+/// and returns them in the order of ranks.
+fn twin_saying<const N: usize>(
+    comm: &Comm,
+    kind: Kind,
+    says: [u64; N],
+) -> Result<(Comm, Vec<[u64; N]>)> {
+    let seat = Seat::reserve(comm);
+    let mine: Vec<u64> = [proposal(comm), u64::from(seat.place)].into_iter().chain(says).collect();
+    let words = allgather_words(comm, kind, &mine)?;
+    let context = context_of(words.first().copied().unwrap_or(0))?;
+    let places = words.iter().skip(1).step_by(mine.len()).map(|place| *place as u32).collect();
+    let said = words.chunks_exact(mine.len()).map(|words| {
+        let mut said = [0; N];
+        said.iter_mut().zip(words.iter().skip(2)).for_each(|(to, from)| *to = *from);
+        said
+    });
+    let said = said.collect();
+    let ranks: Vec<i32> = (0..comm.size).collect();
+    Ok((derive(comm, &ranks, context, Some((seat, places)), comm.latest_number())?, said))
+}
+
+/// Makes a communicator of the same ranks for the library itself. Also exchanges `N` words of each
+/// rank, returned in the order of ranks. Its handle is never returned to the program.
+pub(in crate::runtime::comm) fn private<const N: usize>(
+    comm: &Comm,
+    kind: Kind,
+    says: [u64; N],
+) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
+    let (made, said) = twin_saying(comm, kind, says)?;
+    let number = comm.latest_number();
+    let made = Arc::new(made);
+    progress::add(&made);
+    or_absent(comm, number, put(&made))?;
+    Ok((made, said))
+}
+
+/// Makes a communicator for each color, ranks ordered by key. `None`: the color is DTL_UNDEFINED.
+pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
+    split_as(Kind::Split, comm, color, key)
+}
+
+fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
+    if color < 0 && color != DTL_UNDEFINED {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
+    }
+    let seat = Seat::reserve(comm);
+    let mine = [color as u32 as u64, key as u32 as u64, proposal(comm), u64::from(seat.place)];
+    let words = allgather_words(comm, kind, &mine)?;
+    let context = context_of(words.get(2).copied().unwrap_or(0))?;
+    if color == DTL_UNDEFINED {
+        return Ok(None);
+    }
+    let all = (0..).zip(words.chunks_exact(4));
+    let mut same: Vec<(i32, i32, u32)> = all
+        .filter_map(|(rank, words)| match *words {
+            [its, key, _, place] if its as u32 as i32 == color => {
+                Some((key as u32 as i32, rank, place as u32))
+            }
+            _ => None,
+        })
+        .collect();
+    same.sort_unstable();
+    let (ranks, places): (Vec<i32>, Vec<u32>) =
+        same.into_iter().map(|(_, rank, place)| (rank, place)).unzip();
+    let number = comm.latest_number();
+    let made = derive(comm, &ranks, context, Some((seat, places)), number)?;
+    or_absent(comm, number, coll_device::pass_on(comm, made).and_then(insert)).map(Some)
+}
+
+/// Makes one communicator for each node, ranks ordered by key.
+pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
+    if let Some(nodes) = comm.nodes() {
+        let own = nodes.get(comm.rank as usize).copied().unwrap_or(0);
+        return of_node(split(comm, own, key)?);
+    }
+    let id = hwinfo::node_id();
+    // Also without an id all ranks go through the same calls.
+    let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
+    if ids.contains(&0) {
+        let why =
+            id.map_or_else(|error| error.to_string(), |_| "another rank cannot read it".to_owned());
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "the nodes cannot be told apart without the kernel's boot id: {why}"
+        );
+    }
+    let own = ids.get(comm.rank as usize);
+    let first = ids.iter().position(|id| Some(id) == own).unwrap_or(0);
+    of_node(split(comm, i32::try_from(first).unwrap_or(0), key)?)
+}
+
+fn of_node(node: Option<dtl_comm_t>) -> Result<dtl_comm_t> {
+    match node {
+        Some(node) => Ok(node),
+        None => fail!(DTL_ERROR_INTERNAL, "a node without ranks"),
+    }
+}
+
+/// A communicator of the listed ranks in the list's order. All ranks of `comm` call it with the
+/// same list; those not in it get `None`.
+pub fn create(comm: &Comm, ranks: &[i32]) -> Result<Option<dtl_comm_t>> {
+    let mut seen = vec![false; comm.size as usize];
+    for rank in ranks {
+        match usize::try_from(*rank).ok().and_then(|rank| seen.get_mut(rank)) {
+            Some(seen) if !*seen => *seen = true,
+            Some(_) => return fail!(DTL_ERROR_INVALID_ARGUMENT, "ranks: {rank} is listed twice"),
+            None => {
+                return fail!(
+                    DTL_ERROR_INVALID_RANK,
+                    "ranks: {rank} is none; the communicator has ranks 0 to {}",
+                    comm.size - 1
+                );
+            }
+        }
+    }
+    let place = (0..).zip(ranks).find(|(_, rank)| **rank == comm.rank).map(|(place, _)| place);
+    match place {
+        Some(place) => split_as(Kind::GroupCreate, comm, 0, place),
+        None => split_as(Kind::GroupCreate, comm, DTL_UNDEFINED, 0),
+    }
+}

@@ -1,0 +1,443 @@
+//! Opening: which kind, with which ranks, and the two predefined communicators.
+
+use super::shared_transport::Link;
+use super::{group, open_over};
+use crate::abi::comm::communicator::{
+    DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE, dtl_comm_desc_t,
+};
+use crate::abi::handle::dtl_comm_t;
+use crate::error::{Result, fail};
+use crate::runtime::comm::coll::coll_device::{self, Wanted};
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::{Comm, TABLE, insert, progress};
+use crate::runtime::component::{OpenArgs, Transport};
+use crate::runtime::launch::{self, Launch};
+use crate::runtime::registry::{self, Backend};
+use crate::runtime::{explain, plugins, settings};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// Time limit of the ranks' wait for each other at the start; a description may set a shorter one.
+pub(in crate::runtime::comm) const BOOTSTRAP_NS: u64 = 30_000_000_000;
+
+/// A description with its texts and its communicator taken over.
+pub struct Description {
+    /// The C struct (its text pointers are not read here).
+    pub raw: dtl_comm_desc_t,
+    /// Kind's name; `None` = "auto".
+    pub kind: Option<String>,
+    /// Job's name.
+    pub job: Option<String>,
+    /// The communicator below.
+    pub over: Option<Arc<Comm>>,
+}
+
+impl Default for Description {
+    /// Everything from the settings and the launcher's environment.
+    fn default() -> Self {
+        let raw = dtl_comm_desc_t {
+            struct_size: size_of::<dtl_comm_desc_t>() as u32,
+            flags: 0,
+            kind: std::ptr::null(),
+            rank: 0,
+            size: 0,
+            job: std::ptr::null(),
+            timeout_ns: 0,
+            native: std::ptr::null_mut(),
+            over: dtl_comm_t::NULL,
+        };
+        Description { raw, kind: None, job: None, over: None }
+    }
+}
+
+/// Opens a communicator.
+pub fn open(description: &Description) -> Result<dtl_comm_t> {
+    insert(make(description)?)
+}
+
+/// DTL_COMM_WORLD (index 0) or DTL_COMM_SELF (1): opened at its first use.
+pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Arc<Comm>> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _one_opens = OPENING.lock();
+    if let Some(comm) = TABLE.pin(inside, handle.id) {
+        return Ok(comm);
+    }
+    let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
+    let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
+    comm.slot.set(crate::runtime::comm::TABLE.slot_ref(handle.id), handle.id);
+    comm.recorder.belongs_to(handle.id);
+    if !TABLE.put_fixed(index, Arc::clone(&comm)) {
+        return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
+    }
+    progress::add(&comm);
+    Ok(comm)
+}
+
+/// Most ranks of one process: each has a table of all others.
+const MOST_RANKS: i32 = 4096;
+
+/// Opens all ranks of a communicator in this process. All or none.
+pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_comm_t>> {
+    if size < 1 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: use 1 to {MOST_RANKS} ranks");
+    }
+    if size > MOST_RANKS {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "size {size}: kind \"threads\" has at most {MOST_RANKS} ranks"
+        );
+    }
+    registry::detect_driver_use();
+    let backend = choose(Some("threads"), None, None)?;
+    let ranks = backend.comm.as_deref().and_then(|comm| comm.open_ranks(size));
+    let transports = ranks.unwrap_or_else(|| Err(backend.lacks("ranks of one process")))?;
+    let timeout_ns = time_limit(timeout_ns);
+    let mut handles = Vec::with_capacity(transports.len());
+    for transport in transports {
+        let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
+        // Not in the list of those to move on: there is nothing to move.
+        match comm.and_then(|comm| super::comm_handles::put(&Arc::new(comm))) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                handles
+                    .iter()
+                    .for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
+                return Err(error);
+            }
+        }
+    }
+    Ok(handles)
+}
+
+/// A given time limit, or that of the settings.
+fn time_limit(given: u64) -> u64 {
+    if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
+}
+
+/// The backend of a kind that stands beside another communicator.
+fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
+    registry::lookup(kind?)
+        .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
+}
+
+/// Opens a communicator beside another one: that which the description names, else what "auto"
+/// chooses. Also runs if this rank cannot use the backend, which the other ranks are notified of.
+fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
+    let raw = &description.raw;
+    check_flags(&backend, raw.flags)?;
+    check_native(backend.name(), Some(&backend), Addr::new(raw.native))?;
+    let mut below = match &description.over {
+        None => {
+            let raw = dtl_comm_desc_t { flags: raw.flags & !DTL_COMM_STAGE, ..*raw };
+            make(&Description { raw, kind: None, job: description.job.clone(), over: None })?
+        }
+        Some(over) => {
+            check_place(description)?;
+            group::twin(over, Kind::Open)?
+        }
+    };
+    if raw.timeout_ns != 0 {
+        below.timeout_ns = raw.timeout_ns;
+    }
+    let devices = backend.comm.as_deref().and_then(|comm| comm.device_comms());
+    let prepared = match devices {
+        Some(devices) => backend.ready().and_then(|()| devices.prepare()),
+        None => Err(backend.lacks("comm")),
+    };
+    let is_deterministic = raw.flags & DTL_COMM_DETERMINISTIC != 0 || below.link.is_deterministic;
+    let wanted = Wanted { backend, stages: raw.flags & DTL_COMM_STAGE != 0, is_deterministic };
+    coll_device::attach(below, wanted, prepared)
+}
+
+/// Checks that the description names no ranks of its own: they are the other communicator's.
+fn check_place(description: &Description) -> Result<()> {
+    if description.raw.size == 0 && description.job.is_none() {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "rank, size and job are those of the communicator that \"over\" names: leave them 0 and \
+         NULL"
+    )
+}
+
+/// Opens one over another, for a kind that stands on its own.
+fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
+    let kind = description.kind.as_deref().unwrap_or("auto");
+    let meets =
+        |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.meets_over());
+    let Some(backend) = registry::lookup(kind).filter(meets) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "over with kind \"{kind}\": only a kind that stands beside another, or whose ranks can \
+             meet over one, is \
+             opened over one"
+        );
+    };
+    let raw = &description.raw;
+    check_flags(&backend, raw.flags)?;
+    check_native(kind, Some(&backend), Addr::new(raw.native))?;
+    check_place(description)?;
+    open_over::make(backend, below, raw)
+}
+
+fn make(description: &Description) -> Result<Comm> {
+    registry::detect_driver_use();
+    if let Some(backend) = beside(description.kind.as_deref()) {
+        return make_beside(backend, description);
+    }
+    if let Some(below) = &description.over {
+        return make_over(below, description);
+    }
+    let raw = &description.raw;
+    let named = match raw.size {
+        0 => None,
+        size if size > 0 && (0..size).contains(&raw.rank) => Some((raw.rank, size)),
+        size => {
+            return fail!(
+                DTL_ERROR_INVALID_RANK,
+                "rank {} of {size}: use 0 to size-1, or size 0 for the launcher's",
+                raw.rank
+            );
+        }
+    };
+    let launch = if named.is_some() { None } else { launch::from_environment()? };
+    let native = Addr::new(raw.native);
+    let kind = description.kind.as_deref().unwrap_or("auto");
+    if kind == "auto" {
+        check_native(kind, None, native)?;
+    }
+    let backend = choose_to_open(kind, named, launch.as_ref())?;
+    check_flags(&backend, raw.flags)?;
+    check_native(kind, Some(&backend), native)?;
+    let timeout_ns = time_limit(raw.timeout_ns);
+    let job = description
+        .job
+        .clone()
+        .or_else(|| launch.as_ref().map(|launch| launch.job.clone()))
+        .unwrap_or_default();
+    let Ok(job) = CString::new(job) else {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "the job's name has a NUL in it");
+    };
+    let args = OpenArgs {
+        flags: raw.flags,
+        named,
+        launched: launch.as_ref().map(|launch| (launch.rank, launch.size)),
+        job,
+        is_only_open: false,
+        timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
+        native,
+        own_algorithms: timeout_ns != u64::MAX
+            || raw.flags & DTL_COMM_DETERMINISTIC != 0
+            || settings::current().deterministic,
+        over: None,
+    };
+    connect(backend, &args, timeout_ns)
+}
+
+/// The backend that a communicator of this kind (`None` = "auto") would have. Opens nothing.
+pub fn choose(
+    kind: Option<&str>,
+    named: Option<(i32, i32)>,
+    launch: Option<&Launch>,
+) -> Result<Arc<Backend>> {
+    let backend = match kind {
+        None | Some("auto") => find(&automatic(named, launch)?),
+        Some(kind) => find(kind),
+    }?;
+    backend.ready().map(|()| backend)
+}
+
+/// Chooses the backend of a kind to open a communicator with. A backend that cannot run here is
+/// also returned if its open reports that to the other ranks (`tells_others`).
+fn choose_to_open(
+    kind: &str,
+    named: Option<(i32, i32)>,
+    launch: Option<&Launch>,
+) -> Result<Arc<Backend>> {
+    choose(Some(kind), named, launch).or_else(|error| {
+        let backend = find(kind)
+            .ok()
+            .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.tells_others()));
+        backend.ok_or(error)
+    })
+}
+
+/// The backend of a kind, which may be unable to run here.
+fn find(kind: &str) -> Result<Arc<Backend>> {
+    if let Some(backend) = registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
+        return Ok(backend);
+    }
+    let inside = epoch::enter();
+    let comms = registry::all(&inside).into_iter().filter(|backend| backend.comm.is_some());
+    let known: Vec<_> = comms.map(Backend::name).collect();
+    fail!(
+        DTL_ERROR_NOT_FOUND,
+        "no communicator kind is named \"{kind}\"; known: auto, {}{}",
+        known.join(", "),
+        plugins::advice(kind)
+    )
+}
+
+/// Decides from data that are equal on all ranks, so that all decide the same.
+pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
+    let pretended = settings::current().fake_nodes;
+    let (kind, why) = match (named, launch) {
+        (Some((_, 1)), _) => ("self", "the description says one rank".to_owned()),
+        (Some((_, size)), _) => (
+            "shm",
+            format!("the description says {size} ranks and names no kind for several nodes"),
+        ),
+        (None, None) => ("self", "no launcher's environment was found: one rank".to_owned()),
+        (None, Some(launch)) if launch.size == 1 => {
+            ("self", format!("{} started one rank", launch.launcher))
+        }
+        (None, Some(_)) if pretended.is_some() => {
+            let nodes = pretended.unwrap_or_default();
+            return several_nodes(&format!("DTL_FAKE_NODES={nodes} pretends nodes"), ready);
+        }
+        (None, Some(launch)) if launch.is_one_node() => {
+            ("shm", format!("{} started all {} ranks on this node", launch.launcher, launch.size))
+        }
+        (None, Some(Launch { launcher, size, local_size, .. })) => {
+            return several_nodes(
+                &format!("{launcher} started {size} ranks, {local_size} of them on this node"),
+                ready,
+            );
+        }
+    };
+    Ok(chosen(kind, &why))
+}
+
+fn chosen(kind: &str, why: &str) -> String {
+    explain::chose("communicator", &format!("{kind}, because {why}"));
+    kind.to_owned()
+}
+
+/// Kinds that cross nodes, the best first.
+const ACROSS_NODES: [&str; 2] = ["hier", "mpi"];
+
+/// Whether there is such a kind and it can run here.
+fn ready(kind: &str) -> Result<()> {
+    match registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
+        Some(backend) => backend.ready(),
+        None => fail!(DTL_ERROR_NOT_FOUND, "there is no kind \"{kind}\""),
+    }
+}
+
+/// The first of those kinds that is `ready`.
+fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String> {
+    let mut reasons = Vec::new();
+    for kind in ACROSS_NODES {
+        match ready(kind) {
+            Ok(()) if reasons.is_empty() => return Ok(chosen(kind, why)),
+            Ok(()) => return Ok(chosen(kind, &format!("{why} ({})", reasons.join("; ")))),
+            Err(error) => reasons.push(error.text().to_owned()),
+        }
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "{why}, and no kind that crosses nodes can be used: {}; see to one of them, or use dtl_mpi \
+         (find_package(dtl COMPONENTS MPI)) or register a communicator",
+        reasons.join("; ")
+    )
+}
+
+fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
+    let known = backend.comm.as_deref().map_or(0, |comm| comm.flags());
+    match flags & !known {
+        0 => Ok(()),
+        DTL_COMM_NO_DUP => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags: DTL_COMM_NO_DUP is for kind \"mpi\", not for \"{}\"",
+            backend.name()
+        ),
+        DTL_COMM_STAGE => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags: DTL_COMM_STAGE is for kinds \"mpi\", \"nccl\" and \"rdma\"; kind \"{}\" stages \
+             all device memory as it is",
+            backend.name()
+        ),
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP and DTL_COMM_STAGE are \
+             known"
+        ),
+    }
+}
+
+/// Fails if no backend would read `native`. `backend`: none if the kind is still to be chosen.
+fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
+    let reader = backend.and_then(|backend| backend.comm.as_deref());
+    if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use \
+         kind \"mpi\" or \
+         dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
+    )
+}
+
+pub(in crate::runtime::comm) fn connect(
+    backend: Arc<Backend>,
+    args: &OpenArgs,
+    timeout_ns: u64,
+) -> Result<Comm> {
+    let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
+    progress::before_open();
+    let transport = progress::while_opening(|| provider.open(args))?;
+    assemble(backend, transport, args.flags, timeout_ns)
+}
+
+/// A communicator of all ranks of an open transport.
+pub(in crate::runtime::comm) fn assemble(
+    backend: Arc<Backend>,
+    transport: Box<dyn Transport>,
+    flags: u32,
+    timeout_ns: u64,
+) -> Result<Comm> {
+    let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
+    let place = (transport.rank(), transport.size());
+    let link = Link::new(transport, backend, is_deterministic);
+    let link = if flags & DTL_COMM_STAGE == 0 { link.with_direct() } else { link };
+    Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_board(std::iter::repeat(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(size: i32, local_size: i32) -> Launch {
+        Launch { rank: 0, size, local_rank: 0, local_size, job: "j".into(), launcher: "test" }
+    }
+
+    #[test]
+    fn the_automatic_kind_follows_the_rules() {
+        assert_eq!(automatic(None, None).unwrap(), "self");
+        assert_eq!(automatic(None, Some(&launch(1, 1))).unwrap(), "self");
+        assert_eq!(automatic(None, Some(&launch(4, 4))).unwrap(), "shm");
+        assert_eq!(automatic(Some((0, 3)), None).unwrap(), "shm");
+    }
+
+    #[test]
+    fn over_several_nodes_the_first_kind_that_is_ready_is_chosen() {
+        let ready = |names: &'static [&str]| {
+            move |kind: &str| match names.contains(&kind) {
+                true => Ok(()),
+                false => fail!(DTL_ERROR_UNAVAILABLE, "no {kind}"),
+            }
+        };
+        let choose = |names| several_nodes("8 ranks, 4 of them here", ready(names));
+        assert_eq!(choose(&["hier", "mpi"]).unwrap(), "hier");
+        assert_eq!(choose(&["mpi"]).unwrap(), "mpi");
+        let error = choose(&[]).unwrap_err();
+        assert_eq!(error.status(), crate::abi::status::DTL_ERROR_UNAVAILABLE);
+        assert!(error.text().starts_with("8 ranks, 4 of them here, and"), "{error}");
+        assert!(error.text().contains("no hier; no mpi; see"), "{error}");
+    }
+}

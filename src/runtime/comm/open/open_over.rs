@@ -1,0 +1,194 @@
+//! Opening over another communicator a kind that moves messages itself: the ranks meet there, and
+//! then go their own way.
+//!
+//! Not here: kinds that stay beside the communicator that they are opened over
+//! (`coll::coll_device`).
+
+use super::group::{self, allgather_words};
+use super::open_kind;
+use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
+use crate::error::{Result, fail, status_name};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::component::{Exchange, OpenArgs};
+use crate::runtime::registry::Backend;
+use crate::sys::memory::buf::Addr;
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// A communicator of the library's own, of the same ranks, which serves nothing else.
+struct Meeting(Comm);
+
+impl Exchange for Meeting {
+    fn rank(&self) -> i32 {
+        self.0.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.0.size
+    }
+
+    fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
+        allgather_words(&self.0, Kind::Open, mine)
+    }
+}
+
+/// Opens a communicator as described, on all ranks or on none; its default time limit is `over`'s.
+/// Collective over the ranks of `over`, also if one cannot use the backend: it notifies the others.
+pub(in crate::runtime::comm) fn make(
+    backend: Arc<Backend>,
+    over: &Arc<Comm>,
+    raw: &dtl_comm_desc_t,
+) -> Result<Comm> {
+    let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
+    let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
+    let limit_ns = timeout_ns.min(open_kind::BOOTSTRAP_NS);
+    let mut twin = group::twin(over, Kind::Open)?;
+    twin.timeout_ns = limit_ns;
+    let meeting = Meeting(twin);
+    all_ready(&backend, &meeting)?;
+    let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || over.link.is_deterministic;
+    let args = OpenArgs {
+        flags: if is_deterministic { flags | DTL_COMM_DETERMINISTIC } else { flags },
+        named: Some((over.rank, over.size)),
+        launched: None,
+        job: CString::default(),
+        is_only_open: false,
+        timeout_ns: limit_ns,
+        native: Addr::new(native),
+        own_algorithms: timeout_ns != u64::MAX || is_deterministic,
+        over: Some(Arc::new(meeting)),
+    };
+    open_kind::connect(backend, &args, timeout_ns)
+}
+
+fn all_ready(backend: &Backend, meeting: &Meeting) -> Result<()> {
+    let mine = backend.ready();
+    let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
+    let all = meeting.allgather(&[status]);
+    mine?;
+    match (0..).zip(all?).find(|(_, status)| *status != 0) {
+        None => Ok(()),
+        Some((rank, status)) => fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "rank {rank} cannot use kind \"{}\" ({}); see its own output",
+            backend.name(),
+            status_name(status as u32 as i32).to_string_lossy()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::handle::dtl_comm_t;
+    use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+    use crate::runtime::component::{self, Availability, Presence, Transport};
+    use crate::sys::sync::lock::Mutex;
+
+    type Fabric = Vec<Option<Box<dyn Transport>>>;
+
+    /// Ranks that meet over another communicator, and then have a fabric of their own.
+    struct Meets(Mutex<Fabric>);
+
+    impl component::Comm for Meets {
+        fn meets_over(&self) -> bool {
+            true
+        }
+
+        fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+            let over = args.over.as_deref().expect("the communicator below");
+            let words = over.allgather(&[10 + over.rank() as u64]).expect("all say theirs");
+            assert_eq!(words, [10, 11, 12]);
+            assert_eq!(
+                (args.rank_size(), args.timeout_ns),
+                (Some((over.rank(), 3)), 5_000_000_000)
+            );
+            Ok(self.0.lock()[over.rank() as usize].take().expect("not taken yet"))
+        }
+    }
+
+    struct Can(bool);
+
+    impl Presence for Can {
+        fn available(&self) -> Availability {
+            if self.0 { Ok(()) } else { Err("no device".to_owned()) }
+        }
+    }
+
+    fn fabric() -> (Arc<Backend>, Fabric) {
+        let [_, threads] = crate::backend::inproc::backends();
+        let ranks = threads
+            .comm
+            .as_ref()
+            .and_then(|comm| comm.open_ranks(3))
+            .expect("ranks")
+            .expect("open");
+        (Arc::new(threads), ranks.into_iter().map(Some).collect())
+    }
+
+    fn within(timeout_ns: u64) -> dtl_comm_desc_t {
+        dtl_comm_desc_t {
+            struct_size: size_of::<dtl_comm_desc_t>() as u32,
+            flags: 0,
+            kind: std::ptr::null(),
+            rank: 0,
+            size: 0,
+            job: std::ptr::null(),
+            timeout_ns,
+            native: std::ptr::null_mut(),
+            over: dtl_comm_t::NULL,
+        }
+    }
+
+    /// What each of three ranks gets; `without`: a rank that cannot use the backend.
+    fn open_all(without: Option<usize>) -> Vec<Result<(i32, i32, u64)>> {
+        let (threads, below) = fabric();
+        let meets = Arc::new(Meets(Mutex::new(fabric().1)));
+        std::thread::scope(|scope| {
+            let open = |(rank, transport): (usize, Option<Box<dyn Transport>>)| {
+                let (threads, meets) = (Arc::clone(&threads), Arc::clone(&meets));
+                scope.spawn(move || {
+                    let transport = transport.expect("each rank has one");
+                    let below = Arc::new(
+                        open_kind::assemble(threads, transport, 0, u64::MAX).expect("below"),
+                    );
+                    let mut kind = Backend::new(
+                        c"meets",
+                        i32::MIN,
+                        true,
+                        Box::new(Can(without != Some(rank))),
+                    );
+                    kind.comm = Some(Box::new(meets));
+                    make(Arc::new(kind), &below, &within(5_000_000_000))
+                        .map(|made| (made.rank, made.size, made.timeout_ns))
+                })
+            };
+            let ranks: Vec<_> = below.into_iter().enumerate().map(open).collect();
+            ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
+        })
+    }
+
+    impl component::Comm for Arc<Meets> {
+        fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+            self.as_ref().open(args)
+        }
+    }
+
+    #[test]
+    fn the_ranks_meet_over_the_one_below() {
+        for (rank, made) in (0..).zip(open_all(None)) {
+            assert_eq!(made.expect("open"), (rank, 3, 5_000_000_000));
+        }
+    }
+
+    #[test]
+    fn a_rank_that_cannot_is_told_of() {
+        for (rank, made) in open_all(Some(1)).into_iter().enumerate() {
+            let error = made.expect_err("rank 1 cannot");
+            assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);
+            let text = if rank == 1 { "no device" } else { "rank 1 cannot use kind \"meets\"" };
+            assert!(error.text().contains(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Large messages of device memory that go as they are over a transport that moves it
+//! (`backend::Direct`): each has host memory beside, which only becomes memory where its bytes have
+//! to go through it. So everything but the transport's device sees host memory: a message that is
+//! short, or whose other side cannot be reached, is staged in the middle of its way.
+//!
+//! The bytes are copied by the thread that waits for the message, or makes progress for it: with no
+//! lock but the request's, as all that is staged (`p2p_staging`). The thread that starts the
+//! message gets the dma-buf from the backend, and holds no lock then.
+
+use super::p2p_staging;
+use super::send_recv::Started;
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::component::{DeviceMemory, Direct, SendMode, Twin};
+use crate::runtime::memory::{self, Allocation, device_only};
+use crate::runtime::registry;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::fd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Makes the host shadow of a device buffer that is to go directly. `None`: the buffer is staged.
+pub(in crate::runtime::comm) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
+    let Some(direct) = comm.link.direct() else { return Ok(None) };
+    if buffer.len() <= direct.above() || direct.refusal().is_some() {
+        return Ok(None);
+    }
+    let Some((all, allocation)) = device_only::allocation_at(buffer)? else { return Ok(None) };
+    // Memory that another process or library allocated is staged without an explanation.
+    if !allocation.hidden || allocation.imported {
+        return Ok(None);
+    }
+    let inside = epoch::enter();
+    let backend = registry::find(&inside, allocation.backend)?;
+    let export = || export(all);
+    let memory = DeviceMemory {
+        backend: backend.name(),
+        region: all,
+        serial: allocation.serial,
+        export: &export,
+    };
+    let hold = direct.hold(&memory)?;
+    check_is_there(buffer, &allocation)?;
+    let Some(hold) = hold else {
+        p2p_staging::explain_staged(comm, &allocation, direct.refusal());
+        return Ok(None);
+    };
+    Ok(Some(Arc::new(Twin::new(buffer, hold))))
+}
+
+/// Checks that the buffer was not freed meanwhile: it is still in the allocation `was`.
+fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
+    match device_only::allocation_of(buffer)? {
+        Some(is) if is.serial == was.serial => Ok(()),
+        _ => {
+            device_only::tell_gone(was.serial);
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the device buffer of a message was freed before the message began"
+            )
+        }
+    }
+}
+
+/// A dma-buf of an allocation.
+fn export(all: Region) -> Result<(OwnedFd, u64)> {
+    let (given, offset) = memory::dmabuf(&epoch::enter(), all)?;
+    match fd::new(given) {
+        Ok(fd) => Ok((fd, offset)),
+        Err(error) => Err(Error::new(DTL_ERROR_LIMIT, format!("a dma-buf's descriptor: {error}"))),
+    }
+}
+
+/// How buffers go, for `dtl_explain`.
+pub(in crate::runtime::comm) fn text(direct: &dyn Direct) -> String {
+    if let Some(why) = direct.refusal() {
+        return refused(&why);
+    }
+    format!(
+        "direct: messages of more than {} bytes of memory that was allocated here; others, and \
+         collectives, are staged through \
+         host memory",
+        direct.above()
+    )
+}
+
+/// Describes for `dtl_explain` how buffers go once none goes directly any more, and why.
+pub(in crate::runtime::comm) fn refused(why: &str) -> String {
+    format!("staged through host memory, each message as a whole: {why}")
+}
+
+impl Comm {
+    /// Starts to send by a host shadow, or from `host` if the link has no direct path.
+    pub(in crate::runtime::comm) fn start_send_twin(
+        &self,
+        host: Region,
+        twin: &Arc<Twin>,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Started> {
+        let Some(direct) = self.link.direct() else {
+            return self.start_send(Class::User, host, dest, tag, mode);
+        };
+        let word = self.word(Class::User, tag);
+        direct.isend(host, twin, self.outer(dest), word, mode).map(Started::Op)
+    }
+
+    /// Starts to receive by a host shadow, or into `host` if the link has no direct path.
+    pub(in crate::runtime::comm) fn start_recv_twin(
+        &self,
+        host: Region,
+        twin: &Arc<Twin>,
+        source: i32,
+        tag: i32,
+    ) -> Result<Started> {
+        let Some(direct) = self.link.direct().filter(|_| source != DTL_PROC_NULL) else {
+            return self.start_recv(Class::User, host, source, tag);
+        };
+        let op = direct.irecv(host, twin, self.selector(Class::User, source, tag))?;
+        Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
+    }
+
+    /// Whether a rank is this process.
+    pub(in crate::runtime::comm) fn is_self(&self, rank: i32) -> bool {
+        rank != DTL_PROC_NULL && self.outer(rank) == self.link.transport.rank()
+    }
+}

@@ -1,0 +1,170 @@
+//! Messages that were found by a matched probe: taken out of the queue for one receive to come.
+
+use super::p2p_staging::{BufferPath, Staged};
+use super::probe;
+use super::send_recv::{self, Data, Started};
+use crate::abi::comm::communicator::DTL_PROC_NULL;
+use crate::abi::handle::dtl_message_t;
+use crate::error::{Result, fail};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::component::{Done, OpId};
+use crate::runtime::invalid_handle;
+use crate::runtime::memory::device_only;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::Table;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use std::sync::Arc;
+
+/// Type byte of message handles.
+pub const TAG: u8 = 8;
+
+static TABLE: Table<Message> = Table::new(TAG, 0);
+
+/// A taken message.
+pub struct Message {
+    comm: Arc<Comm>,
+    /// `None`: from DTL_PROC_NULL.
+    taken: Option<OpId>,
+    source: i32,
+    tag: i32,
+}
+
+/// A matched message, and the completion that its receive will return.
+pub type Found = (dtl_message_t, Done);
+
+/// Looks for a message that a receive would take, and takes it.
+pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>> {
+    send_recv::check_recv(comm, source, tag)?;
+    if source == DTL_PROC_NULL {
+        let message = Message { comm: Arc::clone(comm), taken: None, source, tag };
+        return Ok(Some((insert(message)?, Done::NOBODY)));
+    }
+    let look = || comm.link.transport.take(comm.selector(Class::User, source, tag));
+    let Some(matched) = probe::find(comm, source, look)? else { return Ok(None) };
+    let done = comm.inner(matched.done);
+    let message =
+        Message { comm: Arc::clone(comm), taken: Some(matched.message), source: done.source, tag };
+    Ok(Some((insert(message)?, done)))
+}
+
+/// Waits for a message that a receive would take, and takes it.
+pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
+    probe::until(comm, || improbe(comm, source, tag))
+}
+
+fn insert(message: Message) -> Result<dtl_message_t> {
+    match TABLE.insert(Arc::new(message)) {
+        Some(id) => Ok(dtl_message_t { id }),
+        None => {
+            fail!(DTL_ERROR_LIMIT, "too many probed messages that were not received: receive some")
+        }
+    }
+}
+
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    TABLE.is_live(id)
+}
+
+/// Takes the message from under its handle, for a receive into a buffer that is well: one receive
+/// gets it.
+pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<Message>> {
+    device_only::check(data.bytes)?;
+    TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
+}
+
+/// Receives a matched message. The status in `Ok(done)` may be TRUNCATED.
+pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
+    let comm = &message.comm;
+    let done = comm.recorder.during(&data.call(Kind::Recv, message.source, message.tag), || {
+        if device_only::is_any() {
+            start_staged(message, data)?.complete(comm, message.source, comm.deadline())
+        } else {
+            comm.complete(start(message, data.bytes)?, message.source, comm.deadline())
+        }
+    })?;
+    Ok((done, Arc::clone(comm)))
+}
+
+/// Starts to receive a matched message.
+pub(in crate::runtime::comm) fn start(message: &Message, into: Region) -> Result<Started> {
+    if let Err(error) = message.comm.check_open() {
+        message.discard(Deadline::after(LONGEST_END_NS));
+        return Err(error);
+    }
+    match message.taken {
+        Some(taken) => message.comm.link.transport.receive_matched(taken, into).map(Started::Op),
+        None => Ok(Started::Nothing),
+    }
+}
+
+/// Starts to receive a matched message into memory that the host may not reach.
+#[cold]
+pub(in crate::runtime::comm) fn start_staged(message: &Message, data: Data) -> Result<Staged> {
+    let path = BufferPath::of_matched(&message.comm, data.bytes)?;
+    Staged::recv_with(path, data.bytes, |into, _| start(message, into))
+}
+
+impl Message {
+    pub(in crate::runtime::comm) fn comm(&self) -> &Comm {
+        &self.comm
+    }
+
+    pub(in crate::runtime::comm) fn source(&self) -> i32 {
+        self.source
+    }
+}
+
+/// Drops a communicator's matched messages that were not received.
+pub(in crate::runtime::comm) fn drop_all(comm: &Arc<Comm>) {
+    let limit = Deadline::after(LONGEST_END_NS);
+    for id in TABLE.handles() {
+        let inside = epoch::enter();
+        if TABLE.get(&inside, id).is_some_and(|message| Arc::ptr_eq(&message.comm, comm)) {
+            let message = TABLE.remove(&inside, id);
+            drop(inside);
+            message.into_iter().for_each(|message| message.discard(limit));
+        }
+    }
+}
+
+/// How long messages that go are waited for: what is left of them then is between the transport and
+/// their senders.
+const LONGEST_END_NS: u64 = 100_000_000;
+
+impl Message {
+    /// Receives it into nothing, so that its sender is not left with it: that may be this rank.
+    fn discard(&self, limit: Deadline) {
+        let Some(taken) = self.taken else { return };
+        let transport = &self.comm.link.transport;
+        // If the transport fails here, the message is not waited for.
+        let Ok(op) = transport.receive_matched(taken, Region::EMPTY) else { return };
+        let mut backoff = Backoff::new();
+        while let Ok(None) = transport.outcome(op) {
+            if limit.passed() {
+                return;
+            }
+            backoff.pause();
+        }
+    }
+}
+
+/// At finalize, before requests: this rank's own may wait for them.
+pub fn destroy_all() {
+    let limit = Deadline::after(LONGEST_END_NS);
+    for id in TABLE.handles() {
+        let message = TABLE.remove(&epoch::enter(), id);
+        message.into_iter().for_each(|message| message.discard(limit));
+    }
+}
+
+/// In a forked child: the handles go.
+pub fn forget_all() {
+    let inside = epoch::enter();
+    TABLE.handles().into_iter().for_each(|id| std::mem::forget(TABLE.remove(&inside, id)));
+}

@@ -1,0 +1,22 @@
+//! Point-to-point messages.
+//!
+//! In reading order:
+//! - `send_recv`: blocking send, receive and exchange
+//! - `request`: operations in flight
+//! - `persistent`: operations that are started again
+//! - `probe`: probing
+//! - `matched_message`: messages found by a matched probe
+//! - `cancel`: cancellation
+//! - `posted`: memory of the library with the operation posted into it
+//! - `p2p_staging`: messages staged through host memory
+//! - `gpu_direct`: messages of device memory that the transport moves
+
+pub(super) mod cancel;
+pub(super) mod gpu_direct;
+pub mod matched_message;
+pub(super) mod p2p_staging;
+pub(super) mod persistent;
+pub(super) mod posted;
+pub mod probe;
+pub mod request;
+pub mod send_recv;

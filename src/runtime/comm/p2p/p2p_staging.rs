@@ -1,0 +1,546 @@
+//! Messages whose buffer the host cannot reach: they go through host memory of the library's own.
+//!
+//! A message of more than `PART` bytes is pipelined in parts where the transport can send a buffer
+//! that is still being written (`Pipeline::isend_filling`) and reports what has arrived: the next
+//! part is copied while the previous one is in flight. The other rank does not depend on the parts:
+//! it is one message, and the other rank's buffer may be any memory. Otherwise the whole message is
+//! copied before the send, and after the receive.
+//!
+//! Some transports move large ones as they are (`gpu_direct`): then nothing is copied, unless one
+//! of the sides cannot.
+//!
+//! Not here: which memory that is (`memory::device_only`), requests (`request`), collectives
+//! (`coll::coll_staging`).
+
+use super::send_recv::Started;
+use super::{cancel, gpu_direct};
+use crate::abi::comm::communicator::DTL_PROC_NULL;
+use crate::abi::status::*;
+use crate::abi::word::DTL_MEMORY_SHARED;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::diagnostics::flight_recorder::Ticket;
+use crate::runtime::comm::open::absence;
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{Bytes, Done, Filling, SendMode, Twin};
+use crate::runtime::enums::describe;
+use crate::runtime::memory::device_only;
+use crate::runtime::memory::{Allocation, kind_info};
+use crate::runtime::memory::{host_alloc, transfer};
+use crate::runtime::{explain, registry, zeroed_kind_info};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+/// How a message ended, and the copies that went with it.
+type Ended = (Done, Result<()>);
+
+/// Bytes of a part.
+const PART: usize = 1 << 20;
+/// Parts copied before the transport gets its turn again.
+const TURN: usize = 2;
+
+/// Host memory that stands for a buffer.
+pub(in crate::runtime::comm) fn host_memory(len: usize) -> Result<Scratch> {
+    match Scratch::unwritten(len) {
+        Some(scratch) => Ok(scratch),
+        None => fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "no {len} bytes of host memory to stage a device buffer in"
+        ),
+    }
+}
+
+/// How the bytes of a message travel between its buffer and the transport.
+pub(in crate::runtime::comm) enum BufferPath {
+    /// The transport is given the buffer: memory that the host reaches, or that the transport takes
+    /// as it is.
+    Host,
+    /// Through host memory, all of it at once.
+    Staged,
+    /// Through host memory, in parts while others travel.
+    Pipelined,
+    /// The transport moves device memory. Host memory beside it is used only where it cannot.
+    Direct(Arc<Twin>),
+}
+
+impl BufferPath {
+    /// Path of a message that this rank sends.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn of_send(
+        comm: &Comm,
+        data: Region,
+        dest: i32,
+        mode: SendMode,
+    ) -> Result<BufferPath> {
+        if !device_only::may_be(data) {
+            return Ok(BufferPath::Host);
+        }
+        if dest == DTL_PROC_NULL {
+            return device_only::check(data).map(|()| BufferPath::Host);
+        }
+        let in_parts = data.len() > PART && mode == SendMode::Standard;
+        Self::of_hidden(comm, data, !comm.is_self(dest), in_parts)
+    }
+
+    /// Path of a message that this rank receives.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
+        if device_only::may_be(into) {
+            Self::of_hidden(comm, into, true, true)
+        } else {
+            Ok(BufferPath::Host)
+        }
+    }
+
+    /// Path of a message that was probed: the library itself has to do with its bytes.
+    pub(in crate::runtime::comm) fn of_matched(comm: &Comm, into: Region) -> Result<BufferPath> {
+        Ok(if is_hidden(comm, into)? { Self::through_host(comm, true) } else { BufferPath::Host })
+    }
+
+    #[cold]
+    fn of_hidden(
+        comm: &Comm,
+        buffer: Region,
+        may_be_direct: bool,
+        in_parts: bool,
+    ) -> Result<BufferPath> {
+        if !is_staged(comm, buffer)? {
+            return Ok(BufferPath::Host);
+        }
+        let twin = if may_be_direct { gpu_direct::twin(comm, buffer)? } else { None };
+        Ok(twin.map_or_else(|| Self::through_host(comm, in_parts), BufferPath::Direct))
+    }
+
+    fn through_host(comm: &Comm, in_parts: bool) -> BufferPath {
+        let sends_parts = in_parts && comm.link.transport.groups().pipeline.is_some();
+        if sends_parts { BufferPath::Pipelined } else { BufferPath::Staged }
+    }
+
+    /// Whether the transport is given the buffer.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn is_host(&self) -> bool {
+        matches!(self, BufferPath::Host)
+    }
+}
+
+/// Which side reaches a buffer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The host reaches it.
+    Plain,
+    /// It does not; the transport takes it as it is, in messages.
+    Direct,
+    /// Neither.
+    Staged,
+}
+
+/// Whether a message's buffer has to be staged. Only called while there is memory that the host
+/// cannot reach.
+#[cold]
+pub(in crate::runtime::comm) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
+    Ok(reach_of(comm, buffer)? == Reach::Staged)
+}
+
+/// Whether the host cannot reach a buffer. Only this counts where the library itself accesses the
+/// bytes: those of collectives and of messages that were probed.
+#[cold]
+pub(in crate::runtime::comm) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
+    Ok(reach_of(comm, buffer)? != Reach::Plain)
+}
+
+/// Whether the host cannot reach the buffer of a message that begins later than its buffer was
+/// named. Fails if the buffer `was` hidden then and no longer is: it was freed meanwhile.
+#[cold]
+pub(in crate::runtime::comm) fn is_still_hidden(
+    comm: &Comm,
+    buffer: Region,
+    was: bool,
+) -> Result<bool> {
+    let is_so = is_hidden(comm, buffer)?;
+    if was && !is_so {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the device buffer of a message was freed before the message began"
+        );
+    }
+    Ok(is_so)
+}
+
+fn reach_of(comm: &Comm, buffer: Region) -> Result<Reach> {
+    if !device_only::may_be(buffer) {
+        return Ok(Reach::Plain);
+    }
+    let Some(allocation) = device_only::allocation_of(buffer)? else { return Ok(Reach::Plain) };
+    let reach = match allocation.hidden {
+        false => Reach::Plain,
+        true if is_direct(comm, &allocation) => Reach::Direct,
+        true => Reach::Staged,
+    };
+    explain_once(comm, &allocation, reach);
+    Ok(reach)
+}
+
+/// Whether the transport takes memory that the host cannot reach: of the right backend, and such
+/// that other processes can open it. It would have its receiver do so, which of a driver's pool is
+/// an error at best, and of what another process gave cannot be.
+fn is_direct(comm: &Comm, allocation: &Allocation) -> bool {
+    comm.link.direct == Some(allocation.backend)
+        && allocation.kind == DTL_MEMORY_SHARED
+        && !allocation.imported
+}
+
+/// Tells `dtl_explain` once for each communicator how buffers go.
+fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
+    let bit = 1 << reach as u8;
+    if allocation.backend == host_alloc::home()
+        || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0
+    {
+        return;
+    }
+    let text = match reach {
+        Reach::Plain => "direct, as the host reaches it".to_owned(),
+        Reach::Direct => {
+            format!(
+                "direct: {}; collectives are staged",
+                comm.link.transport.properties().description
+            )
+        }
+        Reach::Staged => staged_text(comm, allocation),
+    };
+    explain_how(comm, allocation, &text);
+}
+
+/// How a staged buffer is sent, for `dtl_explain`.
+fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
+    if let Some(direct) = comm.link.direct() {
+        gpu_direct::text(direct)
+    } else if comm.link.direct == Some(allocation.backend) {
+        "staged through host memory, each message as a whole: only memory of kind SHARED that was \
+         allocated here goes \
+         directly"
+            .to_owned()
+    } else if comm.link.transport.groups().pipeline.is_some() {
+        format!(
+            "staged through host memory, more than {} KiB in parts of that (pipelined)",
+            PART >> 10
+        )
+    } else {
+        "staged through host memory, each message as a whole: this kind cannot send one in parts"
+            .to_owned()
+    }
+}
+
+/// Reports to `dtl_explain` that a buffer is staged which was to be direct: all from now on, for
+/// the reason of the refusal, or some allocations, once for each communicator.
+pub(in crate::runtime::comm) fn explain_staged(
+    comm: &Comm,
+    allocation: &Allocation,
+    refusal: Option<String>,
+) {
+    const SOME: u8 = 1 << 7;
+    let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
+    let text = match refusal {
+        Some(why) => gpu_direct::refused(&why),
+        None if is_new() => "staged through host memory where an allocation cannot be registered, \
+            or not beside what is: each \
+                             message as a whole"
+            .to_owned(),
+        None => return,
+    };
+    explain_how(comm, allocation, &text);
+}
+
+fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
+    let inside = epoch::enter();
+    let Ok(backend) = registry::find(&inside, allocation.backend) else { return };
+    let mut info = zeroed_kind_info();
+    let kind = match kind_info(backend, allocation.kind, &mut info) {
+        Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
+        Err(_) => describe(allocation.kind),
+    };
+    let topic =
+        format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
+    explain::chose(&topic, text);
+}
+
+/// Copies a device buffer's bytes to host memory.
+pub(in crate::runtime::comm) fn copy_out(device: Region) -> Result<Scratch> {
+    let host = host_memory(device.len())?;
+    transfer::copy_staged(host.region(), device)?;
+    Ok(host)
+}
+
+/// A message in flight whose buffer is perhaps not the host's.
+pub(in crate::runtime::comm) struct Staged {
+    started: Started,
+    path: BufferPath,
+    /// Whether it is a receive.
+    receives: bool,
+    device: Region,
+    host: Scratch,
+    /// Bytes copied between the two, from the front.
+    copied: usize,
+    /// Bytes that a pipelined send has copied, for the transport.
+    filling: Option<Arc<Filling>>,
+    /// A copy failed.
+    failed: Option<Error>,
+    pub(in crate::runtime::comm) ticket: Option<Ticket>,
+    is_over: bool,
+}
+
+impl Staged {
+    fn new(path: BufferPath, receives: bool, device: Region, host: Scratch) -> Self {
+        let (started, copied, filling, failed, ticket) = (Started::Nothing, 0, None, None, None);
+        Staged {
+            started,
+            path,
+            receives,
+            device,
+            host,
+            copied,
+            filling,
+            failed,
+            ticket,
+            is_over: false,
+        }
+    }
+
+    /// Starts a send. If the first copy fails, nothing is sent.
+    pub(in crate::runtime::comm) fn send(
+        comm: &Comm,
+        path: BufferPath,
+        data: Region,
+        (dest, tag, mode): (i32, i32, SendMode),
+    ) -> Result<Staged> {
+        let host = if path.is_host() { Scratch::empty() } else { host_memory(data.len())? };
+        let room = host.region();
+        let mut staged = Staged::new(path, false, data, host);
+        match &staged.path {
+            BufferPath::Host => {
+                staged.started = comm.start_send(Class::User, data, dest, tag, mode)?;
+                return Ok(staged);
+            }
+            BufferPath::Direct(twin) => {
+                staged.started = comm.start_send_twin(room, twin, dest, tag, mode)?;
+                return Ok(staged);
+            }
+            BufferPath::Pipelined => {
+                transfer::copy_staged(room.part(0, PART), data.part(0, PART))?;
+                staged.copied = PART;
+                let filling = Arc::new(Filling::new(PART));
+                if let Some(started) = comm.start_filling(room, dest, tag, &filling) {
+                    (staged.started, staged.filling) = (started?, Some(filling));
+                    return Ok(staged);
+                }
+            }
+            BufferPath::Staged => {}
+        }
+        let (at, len) = (staged.copied, data.len());
+        transfer::copy_staged(room.part(at, len), data.part(at, len))?;
+        staged.copied = len;
+        staged.started = comm.start_send(Class::User, room, dest, tag, mode)?;
+        Ok(staged)
+    }
+
+    /// Starts a receive.
+    pub(in crate::runtime::comm) fn recv(
+        comm: &Comm,
+        path: BufferPath,
+        into: Region,
+        source: i32,
+        tag: i32,
+    ) -> Result<Staged> {
+        Self::recv_with(path, into, |into, path| match path {
+            BufferPath::Direct(twin) => comm.start_recv_twin(into, twin, source, tag),
+            _ => comm.start_recv(Class::User, into, source, tag),
+        })
+    }
+
+    /// Starts a receive by `start`, which is given the memory to receive into.
+    pub(in crate::runtime::comm) fn recv_with(
+        path: BufferPath,
+        into: Region,
+        start: impl FnOnce(Region, &BufferPath) -> Result<Started>,
+    ) -> Result<Staged> {
+        let host = if path.is_host() { Scratch::empty() } else { host_memory(into.len())? };
+        let room = if path.is_host() { into } else { host.region() };
+        let mut staged = Staged::new(path, true, into, host);
+        staged.started = start(room, &staged.path)?;
+        Ok(staged)
+    }
+
+    /// Moves the message on. Returns its completion and the result of its copies, if it is over.
+    /// `Err`: the poll failed, and the message lives on.
+    pub(in crate::runtime::comm) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
+        for _ in 0..TURN {
+            let is_moved = self.copy_some(comm);
+            if let Some(done) = comm.poll(self.started)? {
+                self.is_over = true;
+                return Ok(Some(self.end(done)));
+            }
+            if !is_moved {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Copies the next part, if it is its time.
+    fn copy_some(&mut self, comm: &Comm) -> bool {
+        match &self.path {
+            BufferPath::Host | BufferPath::Staged => return false,
+            BufferPath::Direct(twin) => {
+                let twin = Arc::clone(twin);
+                return self.copy_wanted(&twin);
+            }
+            BufferPath::Pipelined => {}
+        }
+        let end = self.copied + PART.min(self.device.len() - self.copied);
+        let is_due = self.failed.is_none()
+            && end > self.copied
+            && match self.started {
+                _ if !self.receives => self.filling.is_some(),
+                Started::Op(op) | Started::FromAny(op) if end - self.copied == PART => {
+                    comm.link.transport.groups().pipeline.map_or(0, |pipeline| pipeline.arrived(op))
+                        >= end
+                }
+                _ => false,
+            };
+        if is_due {
+            self.copy_to(end);
+            if let Some(filling) = &self.filling {
+                match &self.failed {
+                    None => filling.reach(end),
+                    Some(error) => filling.fail(error.status()),
+                }
+            }
+        }
+        is_due
+    }
+
+    /// Copies all of a send that was to go as it is, if the transport needs that.
+    fn copy_wanted(&mut self, twin: &Twin) -> bool {
+        if twin.bytes() != Bytes::Wanted {
+            return false;
+        }
+        self.copy_to(self.device.len());
+        twin.copied(self.failed.is_none());
+        true
+    }
+
+    fn copy_to(&mut self, end: usize) {
+        let (at, len) = (self.copied, end - self.copied);
+        let (host, device) = (self.host.region().part(at, len), self.device.part(at, len));
+        let copied = match self.receives {
+            true => transfer::copy_staged(device, host),
+            false => transfer::copy_staged(host, device),
+        };
+        match copied {
+            Ok(()) => self.copied = end,
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    fn end(&mut self, done: Done) -> (Done, Result<()>) {
+        let is_staged = self.receives && !self.path.is_host();
+        if is_staged && matches!(done.status, DTL_SUCCESS | DTL_ERROR_TRUNCATED) {
+            let end = usize::try_from(done.size).unwrap_or(usize::MAX).min(self.device.len());
+            let is_there = matches!(&self.path, BufferPath::Direct(twin) if twin.has_landed());
+            if self.failed.is_none() && end > self.copied && !is_there {
+                self.copy_to(end);
+            }
+        }
+        match self.failed.take() {
+            Some(error) if done.status != DTL_ERROR_CANCELED => {
+                let error = error.within("the copy between device and host");
+                (Done { status: error.status(), ..done }, Err(error))
+            }
+            _ => (done, Ok(())),
+        }
+    }
+
+    /// Requests that the transport cancels the message; it then ends through `poll`.
+    pub(in crate::runtime::comm) fn cancel(&self, comm: &Comm) -> Result<()> {
+        self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
+    }
+
+    /// Cancels the message and waits for that. `Some`: it had been matched, and is over now.
+    pub(in crate::runtime::comm) fn take_back(&mut self, comm: &Comm) -> Result<Option<Ended>> {
+        cancel::until(&comm.link, || self.try_take_back(comm))
+    }
+
+    /// Cancels the message without waiting. `Some`: matched and over. Pending: matched, not over.
+    pub(in crate::runtime::comm) fn try_take_back(
+        &mut self,
+        comm: &Comm,
+    ) -> Result<Poll<Option<Ended>>> {
+        let mut ended = self.poll(comm)?;
+        if ended.is_none() {
+            self.cancel(comm)?;
+            ended = self.poll(comm)?;
+        }
+        Ok(match ended {
+            Some(ended) => {
+                Poll::Ready(Some(ended).filter(|(done, _)| done.status != DTL_ERROR_CANCELED))
+            }
+            None => Poll::Pending,
+        })
+    }
+
+    /// Waits for it as `Comm::complete` does.
+    pub(in crate::runtime::comm) fn complete(
+        &mut self,
+        comm: &Comm,
+        peer: i32,
+        deadline: Deadline,
+    ) -> Result<Done> {
+        let mut backoff = Backoff::new();
+        loop {
+            let before = self.copied;
+            if let Some((done, copied)) = self.poll(comm)? {
+                return copied.map(|()| done);
+            }
+            if self.copied != before {
+                backoff = Backoff::new();
+            }
+            comm.pause(&mut backoff);
+            if !backoff.is_long() {
+                continue;
+            }
+            if deadline.passed() || !comm.is_open() {
+                break;
+            }
+            progress::others(comm);
+            if comm.is_absent(peer) {
+                comm.catch_up(peer);
+                if let Poll::Ready(ended) = self.try_take_back(comm)? {
+                    return ended
+                        .map_or(Ok(absence::failed(peer)), |(done, copied)| copied.map(|()| done));
+                }
+            }
+        }
+        match self.take_back(comm)? {
+            Some((done, copied)) => copied.map(|()| done),
+            None => Err(comm.gave_up()),
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let is_started = self.started.op().is_some();
+        if is_started && !self.is_over && !self.path.is_host() {
+            if let BufferPath::Direct(twin) = &self.path {
+                twin.give_up();
+            }
+            // The transport could not let go of it: as with a program's own buffer, the memory has
+            // to stay.
+            std::mem::forget(std::mem::take(&mut self.host));
+        }
+    }
+}

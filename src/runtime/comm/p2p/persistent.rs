@@ -1,0 +1,83 @@
+//! Persistent operations of the transport, if it has them: made once, started often.
+//!
+//! Not here: its request, and starting one as an ordinary operation each time (`request`).
+
+use super::send_recv::Started;
+use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
+use crate::error::Result;
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::open::shared_transport::{Class, Link};
+use crate::runtime::component::{OpId, PersistentOps};
+use crate::sys::handles::owning_ref::Within;
+use crate::sys::memory::buf::Region;
+use std::sync::Arc;
+
+/// A persistent operation of the transport. It ends with its request.
+pub(in crate::runtime::comm) struct Persistent {
+    group: Within<dyn PersistentOps, Link>,
+    op: OpId,
+    started: fn(OpId) -> Started,
+}
+
+impl Comm {
+    /// Makes a persistent send in the transport. `None`: each start posts an ordinary send.
+    pub(in crate::runtime::comm) fn make_send(
+        &self,
+        data: Region,
+        dest: i32,
+        tag: i32,
+    ) -> Result<Option<Persistent>> {
+        if dest == DTL_PROC_NULL {
+            return Ok(None);
+        }
+        let Some(group) = self.persistent_ops() else { return Ok(None) };
+        let made = group.part().make_send(data, self.outer(dest), self.word(Class::User, tag));
+        persistent(group, made, Started::Op)
+    }
+
+    /// Makes a persistent receive in the transport. `None`: each start posts an ordinary one.
+    pub(in crate::runtime::comm) fn make_recv(
+        &self,
+        data: Region,
+        source: i32,
+        tag: i32,
+    ) -> Result<Option<Persistent>> {
+        if source == DTL_PROC_NULL {
+            return Ok(None);
+        }
+        let Some(group) = self.persistent_ops() else { return Ok(None) };
+        let made = group.part().make_recv(data, self.selector(Class::User, source, tag));
+        persistent(
+            group,
+            made,
+            if source == DTL_ANY_SOURCE { Started::FromAny } else { Started::Op },
+        )
+    }
+
+    fn persistent_ops(&self) -> Option<Within<dyn PersistentOps, Link>> {
+        Within::find(Arc::clone(&self.link), |link| link.transport.groups().persistent)
+    }
+}
+
+fn persistent(
+    group: Within<dyn PersistentOps, Link>,
+    made: Option<Result<OpId>>,
+    started: fn(OpId) -> Started,
+) -> Result<Option<Persistent>> {
+    made.transpose().map(|op| op.map(|op| Persistent { group, op, started }))
+}
+
+impl Persistent {
+    /// Starts it; it is at rest.
+    pub(in crate::runtime::comm) fn start(&self) -> Result<Started> {
+        self.group.part().start(self.op).map(|()| (self.started)(self.op))
+    }
+}
+
+impl Drop for Persistent {
+    fn drop(&mut self) {
+        if let Err(error) = self.group.part().end(self.op) {
+            crate::runtime::log::warning!("ending a persistent request: {error}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Looking for messages that stay to be received, and waiting for what may come.
+
+use super::send_recv;
+use crate::abi::comm::communicator::*;
+use crate::error::{Result, fail};
+use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
+use crate::runtime::comm::open::absence;
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::Done;
+use crate::sys::sync::backoff::Backoff;
+
+/// Waits for a message that a receive would take; it stays.
+pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
+    let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
+    comm.recorder.during(&call, || until(comm, || iprobe(comm, source, tag)))
+}
+
+/// Looks for a message that a receive would take; it stays.
+pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
+    send_recv::check_recv(comm, source, tag)?;
+    if source == DTL_PROC_NULL {
+        return Ok(Some(Done::NOBODY));
+    }
+    let look = || comm.link.transport.probe(comm.selector(Class::User, source, tag));
+    Ok(find(comm, source, look)?.map(|done| comm.inner(done)))
+}
+
+/// Looks for a message. Fails if there is none and none can come: one from any rank may be one that
+/// a dead rank no longer sent, and an absent rank sends none.
+pub(in crate::runtime::comm) fn find<T>(
+    comm: &Comm,
+    source: i32,
+    look: impl Fn() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    if let Some(found) = look()? {
+        return Ok(Some(found));
+    }
+    progress::running();
+    absence::looked_in_vain(comm);
+    if source == DTL_ANY_SOURCE && comm.has_died() {
+        return fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "no message from any rank, and rank(s) {} {}{}",
+            comm.failed_text(),
+            comm.failed_how(),
+            comm.failed_why()
+        );
+    }
+    if !comm.is_absent(source) {
+        return Ok(None);
+    }
+    // What it sent before it left.
+    comm.catch_up(source);
+    match look()? {
+        Some(found) => Ok(Some(found)),
+        None => {
+            fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "no message, and none can come {}",
+                comm.peer_gone_text(source)
+            )
+        }
+    }
+}
+
+/// Repeats `look` until it finds something, or until the communicator's time limit or its end.
+pub(in crate::runtime::comm) fn until<T>(
+    comm: &Comm,
+    look: impl Fn() -> Result<Option<T>>,
+) -> Result<T> {
+    let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        comm.pause(&mut backoff);
+        if backoff.is_long() {
+            if deadline.passed() || !comm.is_open() {
+                return Err(comm.gave_up());
+            }
+            progress::others(comm);
+        }
+    }
+}

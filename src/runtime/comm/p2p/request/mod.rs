@@ -1,0 +1,556 @@
+//! Requests: operations in flight under a handle. A completed request's handle is stale, unless it
+//! is persistent: then it rests until it is started again.
+//!
+//! A request holds no reference to its communicator, which would cost two atomic operations in its
+//! life. It holds the communicator's slot instead. A thread that destroys a communicator first
+//! waits for calls that found it open, then cancels all of its requests.
+//!
+//! In reading order:
+//! - `state`: inactive, active, complete
+//! - `start`: starting messages
+//! - `non_p2p`: requests other than messages
+//! - `test`: testing one request
+//! - `wait`: waiting for one, any, some, all
+//! - `teardown`: requests that end with their communicator
+
+mod non_p2p;
+mod start;
+pub(in crate::runtime::comm) mod state;
+mod teardown;
+mod test;
+pub mod wait;
+
+use self::non_p2p::Other;
+pub use self::non_p2p::isend_on;
+pub use self::start::{begin, begin_any, issend};
+use self::state::Life;
+pub(in crate::runtime::comm) use self::state::Standing;
+pub(in crate::runtime::comm) use self::teardown::{
+    check_revocable, end_all, end_if_absent, end_with_comm, withdraw_all,
+};
+pub use self::teardown::{destroy, destroy_all, forget_all};
+pub(in crate::runtime::comm) use self::test::{Asked, ask, is_over};
+use super::matched_message;
+use super::p2p_staging::BufferPath;
+use super::persistent::Persistent;
+use super::send_recv::{self, Data, Started};
+use super::{cancel, p2p_staging};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::handle::dtl_request_t;
+use crate::abi::status::{DTL_ERROR_BUSY, DTL_ERROR_LIMIT, DTL_SUCCESS};
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::coll::Begun;
+use crate::runtime::comm::diagnostics::flight_recorder::Ticket;
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+pub use crate::runtime::comm::diagnostics::op_desc::Tagged;
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::rma::rma_path;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{Done, SendMode};
+use crate::runtime::invalid_handle;
+use crate::runtime::memory::device_only;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::slot_map::{Locked, Missed, Pool, Then};
+use crate::sys::handles::slot_ref::SlotRef;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// Type byte of request handles.
+pub const TAG: u8 = 7;
+
+/// Each request's group is the handle of its communicator.
+static TABLE: Pool<Request> = Pool::new(TAG);
+
+/// An operation in flight, or a persistent one at rest. Everything below that takes one has its
+/// lock. The fields that are read most stand first, in one cache line with the slot's own words.
+#[repr(C)]
+struct Request {
+    /// Slot of its communicator, to which it holds no reference.
+    place: SlotRef<Comm>,
+    life: Life<Operation, Outcome>,
+    what: Tagged,
+    peer: i32,
+    /// For a persistent request: the operation that `start` starts.
+    again: Option<Box<Again>>,
+}
+
+/// Operation that a persistent request starts.
+struct Again {
+    plan: Plan,
+    /// Whether the buffer was such that the host cannot reach: each start stages it anew.
+    was_hidden: bool,
+    /// The transport's persistent operation, if it has such.
+    made: Option<Persistent>,
+}
+
+/// A persistent operation's arguments.
+#[derive(Clone, Copy)]
+struct Plan {
+    data: Data,
+    peer: i32,
+    tag: i32,
+    kind: Kind,
+}
+
+/// Operation in flight.
+enum Operation {
+    Started(Started, Ticket),
+    /// In one variant, so that messages distinguish no more cases than they need.
+    Other(Box<Other>),
+}
+
+/// Completion of a finished request, and its error if it failed.
+pub type Outcome = (Done, Result<()>);
+
+#[inline(always)]
+fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> {
+    kept(comm, TABLE.put(comm.slot.handle(), make))
+}
+
+/// The handle of a request that has got one.
+#[inline(always)]
+fn kept(
+    comm: &Comm,
+    put: std::result::Result<u64, impl FnOnce() -> Request>,
+) -> Result<dtl_request_t> {
+    match put {
+        Ok(id) => Ok(dtl_request_t { id }),
+        Err(make) => Err(refuse(comm, make)),
+    }
+}
+
+/// Cancels an operation that no call could wait for, so that the buffer is the caller's again.
+#[cold]
+#[inline(never)]
+fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
+    let mut request = make();
+    drop(cancel::until(&comm.link, || request.take_back(comm)));
+    Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
+}
+
+/// Starts the operation of a plan under a handle. It is recorded before it starts: otherwise a
+/// trace could show that the other rank has the message before this one has sent it.
+fn started(
+    comm: &Comm,
+    plan: &Plan,
+    start: impl FnOnce() -> Result<Started>,
+) -> Result<dtl_request_t> {
+    let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+    let place = comm.slot.get();
+    match start() {
+        Ok(begun) => insert(comm, || {
+            of_message(place, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer))
+        }),
+        Err(error) => Err(not_begun(comm, ticket, error)),
+    }
+}
+
+/// A message that was started.
+#[inline(always)]
+fn of_message(
+    place: SlotRef<Comm>,
+    begun: Started,
+    ticket: Ticket,
+    (what, peer): (Tagged, i32),
+) -> Request {
+    let life = Life::Active(Operation::Started(begun, ticket));
+    Request { place, what, peer, again: None, life }
+}
+
+#[cold]
+#[inline(never)]
+fn not_begun(comm: &Comm, ticket: Ticket, error: Error) -> Error {
+    comm.recorder.end(ticket);
+    error
+}
+
+impl Plan {
+    #[inline(always)]
+    fn check(&self, comm: &Comm) -> Result<()> {
+        if self.kind == Kind::Recv {
+            send_recv::check_recv(comm, self.peer, self.tag)
+        } else {
+            send_recv::check_send(comm, self.peer, self.tag)
+        }
+    }
+
+    #[inline(always)]
+    fn start(&self, comm: &Comm) -> Result<Started> {
+        let (bytes, peer, tag) = (self.data.bytes, self.peer, self.tag);
+        match self.kind {
+            Kind::Recv => comm.start_recv(Class::User, bytes, peer, tag),
+            _ => comm.start_send(Class::User, bytes, peer, tag, self.mode()),
+        }
+    }
+
+    /// Mode of a send.
+    fn mode(&self) -> SendMode {
+        if self.kind == Kind::Ssend { SendMode::Synchronous } else { SendMode::Standard }
+    }
+
+    /// How the bytes of its buffer travel.
+    #[inline(always)]
+    fn path(&self, comm: &Comm) -> Result<BufferPath> {
+        match self.kind {
+            Kind::Recv => BufferPath::of_recv(comm, self.data.bytes),
+            _ => BufferPath::of_send(comm, self.data.bytes, self.peer, self.mode()),
+        }
+    }
+}
+
+/// Starts the receive of a probed message.
+pub fn imrecv(message: &matched_message::Message, data: Data) -> Result<dtl_request_t> {
+    let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
+    if device_only::may_be(data.bytes) && p2p_staging::is_hidden(message.comm(), data.bytes)? {
+        return non_p2p::insert_staged(
+            message.comm(),
+            &plan,
+            matched_message::start_staged(message, data)?,
+        );
+    }
+    started(message.comm(), &plan, || matched_message::start(message, data.bytes))
+}
+
+/// Makes a persistent send (standard) at rest.
+pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
+    persistent(comm, Plan { data, peer: dest, tag, kind: Kind::Send })
+}
+
+/// Makes a persistent receive at rest.
+pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
+    persistent(comm, Plan { data, peer: source, tag, kind: Kind::Recv })
+}
+
+fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
+    plan.check(comm)?;
+    let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
+    let was_hidden = device_only::may_be(bytes) && p2p_staging::is_hidden(comm, bytes)?;
+    let made = match kind {
+        _ if was_hidden && p2p_staging::is_staged(comm, bytes)? => None,
+        Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
+        _ => comm.make_send(bytes, peer, plan.tag)?,
+    };
+    let again = Some(Box::new(Again { plan, was_hidden, made }));
+    let what = Tagged::new(kind, plan.tag);
+    insert(comm, || Request { place: comm.slot.get(), what, peer, again, life: Life::AtRest })
+}
+
+/// Starts a persistent request.
+pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
+    let is_staged = look(inside, handle, |request, comm| {
+        request.start(comm)?;
+        Ok(matches!(request.life, Life::Active(Operation::Other(_))))
+    })?;
+    if is_staged {
+        progress::add_running_again(handle);
+    }
+    Ok(())
+}
+
+/// Puts a collective under a handle.
+pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
+    let kind = begun.kind();
+    let (life, runs) = match begun.start(comm)? {
+        None => (Life::Over(at_rest()), false),
+        Some(run) => {
+            let moves_itself =
+                run.is_irrevocable() && !comm.link.transport.properties().needs_progress;
+            (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), !moves_itself)
+        }
+    };
+    let what = Tagged::new(kind, 0);
+    let handle =
+        insert(comm, || Request { place: comm.slot.get(), what, peer: -1, again: None, life })?;
+    if runs {
+        progress::add_running(handle);
+    }
+    Ok(handle)
+}
+
+/// Puts an operation on a window under a handle.
+pub(in crate::runtime::comm) fn of_window(
+    comm: &Comm,
+    (kind, peer): (Kind, i32),
+    way: &Arc<dyn rma_path::Way>,
+    begun: rma_path::Begun,
+) -> Result<dtl_request_t> {
+    insert(comm, || {
+        let life = match begun {
+            rma_path::Begun::Over => Life::Over(at_rest()),
+            rma_path::Begun::Pending(ticket) => {
+                Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
+            }
+        };
+        Request { place: comm.slot.get(), what: Tagged::new(kind, 0), peer, again: None, life }
+    })
+}
+
+/// Outcome of waiting for an inactive persistent request.
+pub(in crate::runtime::comm) fn at_rest() -> Outcome {
+    (Done::NOBODY, Ok(()))
+}
+
+/// Moves a request on and returns its state. Its outcome stays in it.
+pub(in crate::runtime::comm) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
+    standing_if(handle, |_, _| true)
+}
+
+/// Moves a request on from a thread of the library's own, unless its transport wants none of those
+/// or the program's own operation would run there.
+pub(in crate::runtime::comm) fn serve(handle: dtl_request_t) {
+    let may = |request: &Request, comm: &Comm| {
+        comm.link.transport.properties().allows_progress_thread
+            && !matches!(&request.life, Life::Active(Operation::Other(other))
+                if other.calls_program())
+    };
+    // A failure is returned to the thread that waits for the request.
+    drop(standing_if(handle, may));
+}
+
+fn standing_if(
+    handle: dtl_request_t,
+    may: impl Fn(&Request, &Comm) -> bool,
+) -> Result<Option<Standing>> {
+    let inside = epoch::enter();
+    let mut request = match TABLE.try_look(handle.id) {
+        Ok(request) => request,
+        Err(Missed::Stale) => return Ok(None),
+        Err(_) => return Ok(Some(Standing::Active)),
+    };
+    request.set_owner();
+    match request.comm(&inside) {
+        Some(comm) if may(&request, comm) => request.settle(comm).map(Some),
+        _ => Ok(Some(Standing::Active)),
+    }
+}
+
+/// A share of a request's communicator, for what may wait.
+pub(in crate::runtime::comm) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
+    let comm = TABLE.group_of(handle.id)?;
+    crate::runtime::comm::TABLE.pin(&epoch::enter(), comm)
+}
+
+/// A request's communicator.
+pub(in crate::runtime::comm) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
+    crate::runtime::comm::TABLE.get(inside, TABLE.group_of(handle.id)?)
+}
+
+/// Returns the name of a request for error texts, and its kind.
+pub(in crate::runtime::comm) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
+    match TABLE.try_look(handle.id) {
+        Ok(request) => (request.name(), Some(request.what.kind())),
+        Err(Missed::Stale) => ("completed meanwhile".to_owned(), None),
+        Err(_) => ("another call is at it".to_owned(), None),
+    }
+}
+
+/// Runs `look` on a live request, after another thread that holds its lock.
+fn look<R>(
+    inside: &Guard,
+    handle: dtl_request_t,
+    look: impl FnOnce(&mut Request, &Comm) -> Result<R>,
+) -> Result<R> {
+    let looked = TABLE.with(handle.id, |request| {
+        Then::Keep(match request.comm(inside) {
+            Some(comm) => look(request, comm),
+            None => Err(crate::runtime::comm::destroyed()),
+        })
+    });
+    looked.unwrap_or_else(|missed| Err(missed_by(handle, &missed)))
+}
+
+/// Why there was no look at a request.
+#[cold]
+fn missed_by(handle: dtl_request_t, missed: &Missed) -> Error {
+    if *missed == Missed::Stale { stale(handle) } else { in_own_hands(handle) }
+}
+
+/// Returns the error of a request that a call further up this thread moves on.
+#[cold]
+pub(in crate::runtime::comm) fn in_own_hands(handle: dtl_request_t) -> Error {
+    let text = format!(
+        "request {:#x} is moved on by a call further up this thread, which has called the function \
+         of the program that calls \
+         this: let that function return first",
+        handle.id
+    );
+    Error::new(DTL_ERROR_BUSY, text)
+}
+
+/// Whether a call further up this thread moves a request on: it is not over before that returns.
+pub(in crate::runtime::comm) fn is_in_own_hands(handle: dtl_request_t) -> bool {
+    TABLE.is_own(handle.id)
+}
+
+/// The error of a handle that names no request.
+#[cold]
+pub(in crate::runtime::comm) fn stale(handle: dtl_request_t) -> Error {
+    invalid_handle("request", TAG, handle.id)
+}
+
+/// Whether a request belongs to a communicator. Does not take the request's lock.
+fn is_of(id: u64, comm: &Comm) -> bool {
+    comm.slot.handle() != 0 && TABLE.group_of(id) == Some(comm.slot.handle())
+}
+
+impl Locked<Request> {
+    /// Its communicator, unless that is destroyed.
+    #[inline(always)]
+    fn comm<'g>(&self, inside: &'g Guard) -> Option<&'g Comm> {
+        self.place.get(inside, self.group())
+    }
+}
+
+impl Request {
+    fn start(&mut self, comm: &Comm) -> Result<()> {
+        let Some(Again { plan, was_hidden, made }) = self.again.as_deref() else {
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the request ({}) is not persistent: it runs already",
+                self.name()
+            );
+        };
+        let begin = || {
+            plan.check(comm)?;
+            let operation = match made {
+                Some(made) => made.start()?,
+                None if (*was_hidden || device_only::may_be(plan.data.bytes))
+                    && p2p_staging::is_still_hidden(comm, plan.data.bytes, *was_hidden)? =>
+                {
+                    return non_p2p::begin_staged(comm, plan);
+                }
+                None => plan.start(comm)?,
+            };
+            let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+            Ok(Operation::Started(operation.kept(), ticket))
+        };
+        self.life.start(begin).unwrap_or_else(|| {
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the request ({}) is active: wait for it first",
+                self.name()
+            )
+        })
+    }
+
+    /// Moves the request on without waiting. Its outcome stays in it.
+    #[inline]
+    fn settle(&mut self, comm: &Comm) -> Result<Standing> {
+        let (kind, peer) = (self.what.kind(), self.peer);
+        self.life.settle(|operation| poll(comm, (kind, peer), operation))
+    }
+
+    /// Moves the request on without waiting, and takes its outcome if it is over.
+    #[inline(always)]
+    fn hear(&mut self, comm: &Comm, told: &mut Outcome) -> Result<Standing> {
+        let (kind, peer) = (self.what.kind(), self.peer);
+        self.life.hear(told, |operation| poll(comm, (kind, peer), operation))
+    }
+
+    /// Cancels the operation; `None` = cancelled. A collective is given up, for all ranks. Pending:
+    /// it has been matched and is not over, so it goes on; call again.
+    fn take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
+        let (kind, peer) = (self.what.kind(), self.peer);
+        self.life.take_back(at_rest(), |operation| match operation {
+            Operation::Started(started, ticket) => {
+                let Poll::Ready(done) = comm.try_take_back(*started)? else {
+                    return Ok(Poll::Pending);
+                };
+                comm.recorder.end(*ticket);
+                Ok(Poll::Ready(done.map(|done| (done, outcome(comm, (kind, peer), &done)))))
+            }
+            Operation::Other(other) => other.take_back(comm, (kind, peer)),
+        })
+    }
+
+    /// Returns the request's name for error texts.
+    fn name(&self) -> String {
+        if let Life::Active(Operation::Other(other)) = &self.life {
+            if let Some(call) = other.call() {
+                return call.to_string();
+            }
+        }
+        let kind = self.what.kind();
+        if kind.is_collective() {
+            kind.name().to_owned()
+        } else if self.peer == DTL_ANY_SOURCE {
+            format!("{} any rank", what(kind))
+        } else {
+            format!("{} rank {}", what(kind), self.peer)
+        }
+    }
+}
+
+fn what(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Recv => "receive from",
+        Kind::Put => "put to",
+        Kind::Get => "get from",
+        _ => "send to",
+    }
+}
+
+#[inline(always)]
+fn outcome(comm: &Comm, (kind, peer): (Kind, i32), done: &Done) -> Result<()> {
+    if done.status == DTL_SUCCESS { Ok(()) } else { comm.check_done(done, what(kind), peer) }
+}
+
+#[inline(always)]
+fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Option<Outcome>> {
+    match operation {
+        Operation::Started(started, ticket) => {
+            let Some(done) = comm.poll(*started)? else { return Ok(None) };
+            comm.recorder.end(*ticket);
+            Ok(Some((done, outcome(comm, of, &done))))
+        }
+        Operation::Other(other) => other.poll(comm, of),
+    }
+}
+
+pub(in crate::runtime::comm) fn failed(error: Error) -> Outcome {
+    (Done { status: error.status(), ..Done::NOBODY }, Err(error))
+}
+
+/// Whether a handle still names a request.
+#[inline]
+#[must_use]
+pub fn is_alive(handle: dtl_request_t) -> bool {
+    TABLE.is_live(handle.id)
+}
+
+/// Whether it is over, or gone; does not move it on.
+pub(in crate::runtime::comm) fn is_at_rest(handle: dtl_request_t) -> bool {
+    match TABLE.try_look(handle.id) {
+        Ok(request) => !matches!(request.life, Life::Active(_)),
+        Err(missed) => missed == Missed::Stale,
+    }
+}
+
+/// Tries to cancel the operation; the request then completes through wait or test.
+pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
+    look(inside, handle, |request, comm| match &mut request.life {
+        Life::Active(Operation::Started(started, _)) => {
+            started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
+        }
+        Life::Over(_) => Ok(()),
+        Life::AtRest => {
+            fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name())
+        }
+        Life::Active(Operation::Other(other)) => {
+            let why = match &mut **other {
+                Other::Collective(_) => "the other ranks are in it too",
+                Other::Window(..) => "wait for it",
+                Other::Staged(staged) => return staged.cancel(comm),
+                Other::Gated(gated) => {
+                    gated.cancel();
+                    return Ok(());
+                }
+            };
+            fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "what was started ({}) cannot be withdrawn: {why}",
+                request.name()
+            )
+        }
+    })
+}

@@ -1,0 +1,191 @@
+//! Requests that are ended before they complete: alone, or with what they belong to (a communicator
+//! that is destroyed, the library, a fork's parent).
+//!
+//! A matched message is waited for, perhaps for long. No thread holds a request's lock all that
+//! time: a search for another communicator's requests would wait, too.
+
+use super::{
+    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by,
+    outcome, stale,
+};
+use crate::abi::handle::dtl_request_t;
+use crate::error::{Result, fail};
+use crate::runtime::comm::open::absence;
+use crate::runtime::comm::p2p::cancel;
+use crate::runtime::comm::{Comm, destroyed};
+use crate::sys::handles::epoch;
+use crate::sys::handles::slot_map::{Missed, Then};
+use std::task::Poll;
+
+/// Fails while a collective of the communicator runs that cannot be cancelled.
+pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
+    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
+        let stays = TABLE.with(id, |request| {
+            let is_stuck = match &request.life {
+                Life::Active(Operation::Other(other)) => other.is_irrevocable(),
+                _ => false,
+            };
+            Then::Keep(is_stuck.then(|| request.name()))
+        });
+        if let Err(Missed::Own) = stays {
+            return Err(in_own_hands(dtl_request_t { id }));
+        }
+        if let Ok(Some(name)) = stays {
+            return fail!(
+                DTL_ERROR_BUSY,
+                "a collective ({name}) that was started runs in {} and cannot be withdrawn: wait \
+                 for it first",
+                comm.kind_name()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of
+/// its requests become stale. Pending: some have been matched and are not over.
+pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
+    let mut all = Poll::Ready(());
+    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
+        let withdrawn = TABLE.with(id, |request| match request.take_back(comm) {
+            Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
+            Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
+            Err(error) => Then::Keep(Err(error)),
+        });
+        match withdrawn {
+            Ok(withdrawn) => {
+                if withdrawn?.is_pending() {
+                    all = Poll::Pending;
+                }
+            }
+            Err(Missed::Own) => return Err(in_own_hands(dtl_request_t { id })),
+            Err(_) => {}
+        }
+    }
+    Ok(all)
+}
+
+/// Ends an active request whose communicator is gone: its operation is cancelled. `None`: it cannot
+/// be, or not yet, so it goes on, and so does the communicator.
+pub(in crate::runtime::comm) fn end_with_comm(
+    comm: &Comm,
+    handle: dtl_request_t,
+) -> Result<Option<Outcome>> {
+    let taken = TABLE.with(handle.id, |request| {
+        let taken = request.take_back(comm);
+        if matches!(taken, Ok(Poll::Ready(_))) && request.again.is_none() {
+            Then::End(taken)
+        } else {
+            Then::Keep(taken)
+        }
+    });
+    match taken {
+        Ok(Ok(Poll::Pending) | Err(_)) => Ok(None),
+        Ok(Ok(Poll::Ready(Some(outcome)))) => Ok(Some(outcome)),
+        Ok(Ok(Poll::Ready(None))) => Err(comm.ended()),
+        Err(Missed::Stale) => Err(destroyed()),
+        Err(_) => Err(in_own_hands(handle)),
+    }
+}
+
+/// Ends a message to or from an absent rank as if the rank had died. The next test or wait returns
+/// that outcome.
+pub(in crate::runtime::comm) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
+    let Ok(mut request) = TABLE.try_look(handle.id) else { return };
+    request.set_owner();
+    let is_message = match &request.life {
+        Life::Active(Operation::Started(..)) => true,
+        Life::Active(Operation::Other(other)) => other.is_message(),
+        _ => false,
+    };
+    let (kind, peer) = (request.what.kind(), request.peer);
+    if !is_message || !comm.is_absent(peer) {
+        return;
+    }
+    comm.catch_up(peer);
+    if let Ok(Poll::Ready(ended)) = request.take_back(comm) {
+        let failed = absence::failed(peer);
+        let failed = || (failed, outcome(comm, (kind, peer), &failed));
+        request.life = Life::Over(ended.unwrap_or_else(failed));
+    }
+}
+
+/// Ends a request: an operation in flight is cancelled, or finishes first. The null handle:
+/// nothing. May wait for a matched message: outside of the epoch.
+pub fn destroy(handle: dtl_request_t) -> Result<()> {
+    if handle.id == 0 {
+        return Ok(());
+    }
+    let Some(comm) = comm_of(handle) else {
+        return Err(if is_alive(handle) { destroyed() } else { stale(handle) });
+    };
+    let mut was_there = false;
+    cancel::until(&comm.link, || {
+        let ended = TABLE.with(handle.id, |request| try_destroy(request, &comm));
+        match ended {
+            Ok(ended) => {
+                was_there = true;
+                ended
+            }
+            // The thread that waited for the request has taken its outcome.
+            Err(Missed::Stale) if was_there => Ok(Poll::Ready(())),
+            Err(missed) => Err(missed_by(handle, &missed)),
+        }
+    })
+}
+
+fn try_destroy(request: &mut Request, comm: &Comm) -> Then<Result<Poll<()>>> {
+    if matches!(&request.life, Life::Active(Operation::Other(other)) if !other.is_message()) {
+        let name = request.name();
+        return Then::Keep(fail!(
+            DTL_ERROR_BUSY,
+            "what was started ({name}) cannot be withdrawn: wait for it"
+        ));
+    }
+    match request.take_back(comm) {
+        Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
+        Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
+        Err(error) => Then::Keep(Err(error)),
+    }
+}
+
+/// Number of attempts to lock a request that another call polls.
+const PATIENCE: usize = 64;
+
+/// Ends all requests of a communicator that ends, also those whose operation cannot be cancelled.
+/// This may run in the middle of a poll of another communicator's request, whose thread moved this
+/// one on and holds its last reference. So the wait for a polling call is bounded. A call that
+/// polls a request of this one finds no communicator and returns at once.
+pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
+    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
+        for _ in 0..PATIENCE {
+            match TABLE.try_look(id) {
+                Ok(mut request) if is_of(id, comm) => {
+                    drop(cancel::until(&comm.link, || request.take_back(comm)));
+                    request.end();
+                    break;
+                }
+                Ok(_) | Err(Missed::Stale) => break,
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// At finalize: requests go with their communicators.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    for id in TABLE.handles() {
+        let _ended = TABLE.with(id, |request| {
+            if let Some(comm) = request.comm(&inside) {
+                drop(cancel::until(&comm.link, || request.take_back(comm)));
+            }
+            Then::End(())
+        });
+    }
+}
+
+/// In a forked child: the handles go.
+pub fn forget_all() {
+    TABLE.forget_all();
+}

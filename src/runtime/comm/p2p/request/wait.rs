@@ -1,0 +1,344 @@
+//! Waiting for requests, and testing them without waiting: one, all, any, some.
+
+use super::{Asked, Outcome, Standing};
+use crate::abi::handle::dtl_request_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::open::absence;
+use crate::runtime::comm::p2p::request;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::Done;
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+
+fn at(index: usize) -> impl Fn(Error) -> Error {
+    move |error| error.within(&format!("requests[{index}]"))
+}
+
+/// Empty outcome, for a test or wait to fill. (All zero, so that no constant has to be loaded.)
+#[inline(always)]
+pub fn untold() -> Outcome {
+    (Done { source: 0, status: DTL_SUCCESS, word: 0, size: 0 }, Ok(()))
+}
+
+/// A wait that lasts as long as this does not look at the clock first.
+const SHORT_NS: u64 = 100_000;
+
+/// Fast path of test and wait: true if the request is a message that is over, or is over within
+/// some microseconds. Its outcome is then in `told`, and its handle is stale. False: call `test`.
+#[inline(always)]
+pub fn is_over(inside: &Guard, handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> bool {
+    request::is_over(inside, handle, told, timeout_ns >= SHORT_NS)
+}
+
+/// Polls a request. True: it is over, its outcome is in `told`, and its handle is stale unless it
+/// is persistent.
+pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
+    match request::ask(inside, handle, told)? {
+        Asked::Over | Asked::AtRest => Ok(true),
+        Asked::Active | Asked::Closed => {
+            progress::running();
+            if let Some(comm) = request::comm_here(inside, handle) {
+                if absence::looked_in_vain(comm) {
+                    request::end_if_absent(comm, handle);
+                }
+            }
+            Ok(false)
+        }
+        Asked::Stale => Err(request::stale(handle)),
+    }
+}
+
+/// Waits for a request. `Err`: it is still alive (TIMEOUT), stale, or the poll failed.
+fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
+    let mut told = untold();
+    let inside = epoch::enter();
+    if is_over(&inside, handle, timeout_ns, &mut told) || test(&inside, handle, &mut told)? {
+        return Ok(told);
+    }
+    drop(inside);
+    wait_on(handle, timeout_ns, &mut told)?;
+    Ok(told)
+}
+
+/// Waits for a request that was active a moment ago. Called outside of the epoch.
+pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<()> {
+    let deadline = Deadline::after(timeout_ns);
+    let mut backoff = Backoff::new();
+    let Some(comm) = request::comm_of(handle) else {
+        return Err(if request::is_alive(handle) {
+            crate::runtime::comm::destroyed()
+        } else {
+            completed_elsewhere()
+        });
+    };
+    let mut asking = None;
+    loop {
+        comm.pause(&mut backoff);
+        if backoff.is_long() || timeout_ns == 0 {
+            if !comm.is_open() {
+                if let Some(outcome) = request::end_with_comm(&comm, handle)? {
+                    *told = outcome;
+                    return Ok(());
+                }
+            }
+            if request::is_in_own_hands(handle) {
+                return Err(request::in_own_hands(handle));
+            }
+            progress::others(&comm);
+            request::end_if_absent(&comm, handle);
+            if deadline.passed() {
+                return Err(late(&comm, handle, timeout_ns, asking.flatten()));
+            }
+            if let Some(inquiry) =
+                asking.get_or_insert_with(|| inquiry(handle, timeout_ns, deadline))
+            {
+                inquiry.ask(&comm, None);
+            }
+        }
+        let asked = request::ask(&epoch::enter(), handle, told)?;
+        match asked {
+            Asked::Over | Asked::AtRest => return Ok(()),
+            Asked::Active | Asked::Closed => {}
+            Asked::Stale if !comm.is_open() => return Err(comm.ended()),
+            Asked::Stale => return Err(completed_elsewhere()),
+        }
+    }
+}
+
+#[cold]
+fn completed_elsewhere() -> Error {
+    Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
+}
+
+/// A wait for a collective with a limit from this on reports where the ranks are if it gives up.
+const REPORTED_NS: u64 = 100_000_000;
+
+/// Query to the other ranks, for a wait that reports where they are if it gives up.
+#[cold]
+fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<Inquiry> {
+    let is_collective = || request::name_of(handle).1.is_some_and(Kind::is_collective);
+    (limit.is_finite() && timeout_ns >= REPORTED_NS && is_collective())
+        .then(|| Inquiry::before(limit, timeout_ns))
+}
+
+#[cold]
+fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64, inquiry: Option<Inquiry>) -> Error {
+    let (name, kind) = request::name_of(handle);
+    let advice = match kind {
+        _ if inquiry.is_some() => "",
+        Some(kind) if kind.is_collective() => "; dtl_comm_dump tells where the other ranks are",
+        // Nothing of a window is cancelled.
+        Some(Kind::Put | Kind::Get) => "",
+        _ => " or cancel it",
+    };
+    let millis = timeout_ns / 1_000_000;
+    let text = format!(
+        "the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}"
+    );
+    let error = Error::new(DTL_ERROR_TIMEOUT, text);
+    let Some(inquiry) = inquiry else { return error };
+    inquiry.end(comm, None);
+    hang_report::attach(comm, &error, None)
+}
+
+/// Waits for all of them; finished ones' handles become null in the array (unless persistent) and
+/// their infos are filled in. The first failure's error is the result, after all are over or time
+/// is up.
+pub fn wait_all(
+    requests: &mut [dtl_request_t],
+    timeout_ns: u64,
+    mut tell: impl FnMut(usize, &Done),
+) -> Result<()> {
+    check_all(requests)?;
+    let deadline = Deadline::after(timeout_ns);
+    let (mut first_failure, mut late) = (Ok(()), Ok(()));
+    for index in 0..requests.len() {
+        let handle = handle_at(requests, index);
+        if handle.id == 0 {
+            continue;
+        }
+        // Once time is up, the remaining requests are polled once each. One may be stale: it was
+        // listed twice, or another thread has completed it meanwhile.
+        let (done, result) = match wait(handle, deadline.left_ns()) {
+            Ok(outcome) => outcome,
+            Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
+                late = late.and_then(|()| Err(at(index)(error)));
+                continue;
+            }
+            Err(error) => request::failed(error),
+        };
+        clear_if_over(requests, index);
+        tell(index, &done);
+        first_failure = first_failure.and_then(|()| result.map_err(at(index)));
+    }
+    first_failure.and(late)
+}
+
+/// Before anything is waited for: every handle must be null or alive.
+fn check_all(requests: &[dtl_request_t]) -> Result<()> {
+    (0..).zip(requests).try_for_each(|(index, handle)| {
+        let is_known = handle.id == 0 || request::is_alive(*handle);
+        if is_known { Ok(()) } else { Err(at(index)(request::stale(*handle))) }
+    })
+}
+
+fn handle_at(requests: &[dtl_request_t], index: usize) -> dtl_request_t {
+    requests.get(index).copied().unwrap_or(dtl_request_t::NULL)
+}
+
+/// Clears a handle unless its request is alive: persistent, or one that could not be polled.
+fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
+    if let Some(slot) = requests.get_mut(index).filter(|slot| !request::is_alive(**slot)) {
+        *slot = dtl_request_t::NULL;
+    }
+}
+
+/// Polls all requests. If all are over: true, every completion is passed to `tell`, and the first
+/// failure is returned. Otherwise nothing is passed.
+pub fn test_all(
+    requests: &mut [dtl_request_t],
+    mut tell: impl FnMut(usize, &Done),
+) -> Result<(bool, Result<()>)> {
+    check_all(requests)?;
+    let inside = epoch::enter();
+    for index in 0..requests.len() {
+        let handle = handle_at(requests, index);
+        if handle.id == 0 {
+            continue;
+        }
+        match request::standing(handle).map_err(at(index))? {
+            None => return Err(at(index)(request::stale(handle))),
+            Some(Standing::Active) => {
+                if let Some(comm) = request::comm_of(handle) {
+                    progress::others(&comm);
+                    request::end_if_absent(&comm, handle);
+                }
+                return Ok((false, Ok(())));
+            }
+            Some(Standing::AtRest | Standing::Over) => {}
+        }
+    }
+    let mut first_failure = Ok(());
+    for index in 0..requests.len() {
+        // Over since the poll above: another thread may be polling just now, but none undoes it.
+        let handle = handle_at(requests, index);
+        if handle.id == 0 {
+            continue;
+        }
+        let mut told = untold();
+        let (done, result) = match request::ask(&inside, handle, &mut told) {
+            Ok(Asked::Over) => told,
+            Ok(Asked::AtRest | Asked::Active | Asked::Closed) => continue,
+            // It was listed twice, or another thread has completed it meanwhile.
+            Ok(Asked::Stale) => request::failed(request::stale(handle)),
+            Err(error) => request::failed(error),
+        };
+        clear_if_over(requests, index);
+        tell(index, &done);
+        first_failure = first_failure.and_then(|()| result.map_err(at(index)));
+    }
+    Ok((true, first_failure))
+}
+
+/// Takes every request that is over; how many there were, and how many are active.
+fn take_over(
+    requests: &mut [dtl_request_t],
+    most: usize,
+    told: &mut impl FnMut(usize, Outcome),
+) -> Result<(usize, usize)> {
+    let (mut taken, mut active) = (0, 0);
+    for index in 0..requests.len() {
+        if taken == most {
+            break;
+        }
+        let handle = handle_at(requests, index);
+        if handle.id == 0 {
+            continue;
+        }
+        let mut outcome = untold();
+        let asked = request::ask(&epoch::enter(), handle, &mut outcome).map_err(at(index))?;
+        let outcome = match asked {
+            Asked::AtRest => continue,
+            Asked::Active => {
+                active += 1;
+                continue;
+            }
+            Asked::Over => outcome,
+            Asked::Closed => match end_if_closed(handle) {
+                Ok(None) => {
+                    active += 1;
+                    continue;
+                }
+                Ok(Some(outcome)) => outcome,
+                Err(error) => request::failed(error),
+            },
+            Asked::Stale => return Err(at(index)(request::stale(handle))),
+        };
+        clear_if_over(requests, index);
+        told(index, outcome);
+        taken += 1;
+    }
+    Ok((taken, active))
+}
+
+/// Ends an active request whose communicator is closed. `None`: it cannot be cancelled (yet).
+fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
+    match request::comm_of(handle) {
+        Some(comm) => request::end_with_comm(&comm, handle),
+        None => Err(crate::runtime::comm::destroyed()),
+    }
+}
+
+/// Ends the messages to and from absent ranks.
+fn end_all_absent(requests: &[dtl_request_t]) {
+    for handle in requests {
+        if let Some(comm) = request::comm_of(*handle) {
+            request::end_if_absent(&comm, *handle);
+        }
+    }
+}
+
+/// Waits until at least one is over and takes up to `most` of them. 0: none was active.
+pub fn wait_some(
+    requests: &mut [dtl_request_t],
+    most: usize,
+    timeout_ns: u64,
+    mut told: impl FnMut(usize, Outcome),
+) -> Result<usize> {
+    check_all(requests)?;
+    let deadline = Deadline::after(timeout_ns);
+    let mut backoff = Backoff::new();
+    loop {
+        let (taken, active) = take_over(requests, most, &mut told)?;
+        if taken > 0 || active == 0 {
+            return Ok(taken);
+        }
+        let first = requests.iter().find_map(|handle| request::comm_of(*handle));
+        match &first {
+            Some(comm) => comm.pause(&mut backoff),
+            None => backoff.pause(),
+        }
+        if backoff.is_long() || timeout_ns == 0 {
+            let is_own = |handle: &&dtl_request_t| request::is_in_own_hands(**handle);
+            if let (true, Some(own)) = (active == 1, requests.iter().find(is_own)) {
+                return Err(request::in_own_hands(*own));
+            }
+            if let Some(comm) = &first {
+                progress::others(comm);
+            }
+            end_all_absent(requests);
+            if deadline.passed() {
+                return fail!(
+                    DTL_ERROR_TIMEOUT,
+                    "none of {active} active requests is done after {} ms: they go on, wait again \
+                     or cancel those that can be cancelled",
+                    timeout_ns / 1_000_000
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! Point to point: blocking send, receive and exchange over what a transport starts.
+
+use super::cancel;
+use super::p2p_staging::{self, BufferPath, Staged};
+use super::posted::Posted;
+use crate::abi::comm::communicator::*;
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::diagnostics::op_desc::{Call, Kind, Tagged};
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{Done, Filling, OpId, RecvMode, Selector, SendMode};
+use crate::runtime::memory::device_only;
+use crate::sys::handles::epoch::Visit;
+use crate::sys::handles::handle_ref::{EpochRef, HazardRef};
+use crate::sys::handles::slot_ref::SlotRef;
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::hints::usually;
+use std::sync::Arc;
+
+/// A started operation.
+#[derive(Clone, Copy)]
+pub(in crate::runtime::comm) enum Started {
+    /// With DTL_PROC_NULL: over before it began.
+    Nothing,
+    /// A send that was over at once.
+    Sent,
+    /// An operation that the transport has begun.
+    Op(OpId),
+    /// A receive from any rank that the transport has begun: a death ends it.
+    FromAny(OpId),
+    /// An operation of a persistent request that the transport has begun.
+    Kept(OpId),
+}
+
+impl Started {
+    /// Returns an operation that a transport has begun.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn of(begun: OpId) -> Started {
+        if begun == OpId::COMPLETED { Started::Sent } else { Started::Op(begun) }
+    }
+
+    /// Returns the operation marked as one of a persistent request.
+    pub(in crate::runtime::comm) fn kept(self) -> Started {
+        match self {
+            Started::Op(op) => Started::Kept(op),
+            Started::Sent => Started::Nothing,
+            other => other,
+        }
+    }
+
+    pub(in crate::runtime::comm) fn op(self) -> Option<OpId> {
+        match self {
+            Started::Op(op) | Started::FromAny(op) | Started::Kept(op) => Some(op),
+            Started::Nothing | Started::Sent => None,
+        }
+    }
+}
+
+impl Comm {
+    /// Whether a message is of the usual kind: with a rank and a tag that are numbers in their
+    /// ranges, of memory that the host reaches, while the communicator is open. All others are
+    /// looked at in turn, out of the way of these.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn is_usual(&self, data: Region, peer: i32, tag: i32) -> bool {
+        // Neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do
+        // not exist.
+        let is_known = (peer | tag) as u32 <= DTL_TAG_MAX as u32 && self.standing.admits(peer);
+        usually(is_known) && !device_only::may_be(data)
+    }
+
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn start_send(
+        &self,
+        class: Class,
+        data: Region,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Started> {
+        if dest == DTL_PROC_NULL {
+            return Ok(Started::Nothing);
+        }
+        self.send_to(class, data, dest, tag, mode)
+    }
+
+    /// Starts a send to a rank, which is not DTL_PROC_NULL.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn send_to(
+        &self,
+        class: Class,
+        data: Region,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Started> {
+        let (transport, dest, word) = (self.link.part(), self.outer(dest), self.word(class, tag));
+        transport.start_send(data, dest, word, mode, false).map(Started::of)
+    }
+
+    /// Starts a standard send of bytes that are still being written. `None`: the transport cannot.
+    pub(in crate::runtime::comm) fn start_filling(
+        &self,
+        data: Region,
+        dest: i32,
+        tag: i32,
+        by: &Arc<Filling>,
+    ) -> Option<Result<Started>> {
+        let word = self.word(Class::User, tag);
+        let pipeline = self.link.transport.groups().pipeline?;
+        let begun = pipeline.isend_filling(data, self.outer(dest), word, by)?;
+        Some(begun.map(Started::Op))
+    }
+
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn start_recv(
+        &self,
+        class: Class,
+        data: Region,
+        source: i32,
+        tag: i32,
+    ) -> Result<Started> {
+        if source == DTL_PROC_NULL {
+            return Ok(Started::Nothing);
+        }
+        let op = self.link.transport.irecv(data, self.selector(class, source, tag))?;
+        Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
+    }
+
+    /// Sends a message: within the transport, if nothing else needs progress meanwhile.
+    #[inline(always)]
+    fn send_message(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+        let (transport, word) = (self.link.part(), self.word(Class::User, tag));
+        match transport.start_send(data, self.outer(dest), word, mode, progress::may_block())? {
+            OpId::COMPLETED => Ok(()),
+            op => self.wait_for_send(op, dest),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_send(&self, op: OpId, dest: i32) -> Result<()> {
+        let done = self.complete(Started::Op(op), dest, self.deadline())?;
+        self.check_done(&done, "send to", dest)
+    }
+
+    /// Receives a message: within the transport, if nothing else needs progress meanwhile, or if it
+    /// is there.
+    #[inline(always)]
+    fn receive(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
+        let mode = if progress::may_block() { RecvMode::Block(told) } else { RecvMode::Poll(told) };
+        match self.link.part().start_recv(data, select, mode)? {
+            OpId::COMPLETED => {
+                self.tell_inner(told);
+                Ok(())
+            }
+            op => self.wait_for_receive(op, select.source, told),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_receive(&self, op: OpId, source: i32, told: &mut Done) -> Result<()> {
+        let (started, peer) = match source {
+            DTL_ANY_SOURCE => (Started::FromAny(op), source),
+            _ => (Started::Op(op), self.inner_rank(source)),
+        };
+        *told = self.complete(started, peer, self.deadline())?;
+        Ok(())
+    }
+
+    /// Asks after an operation, making progress.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn poll(&self, started: Started) -> Result<Option<Done>> {
+        let (op, is_from_any) = match started {
+            Started::Op(op) | Started::Kept(op) => (op, false),
+            Started::FromAny(op) => (op, true),
+            Started::Nothing => return Ok(Some(Done::NOBODY)),
+            Started::Sent => return Ok(Some(self.sent())),
+        };
+        match self.link.transport.outcome(op)? {
+            Some(done) => Ok(Some(self.inner(done))),
+            // It may have been the dead rank's message that this receive waits for.
+            None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Fills the completion of a send that is over, if it is needed. None of its values matters.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn tell_sent(&self, told: &mut Done) {
+        if !told.is_unasked() {
+            *told = self.sent();
+        }
+    }
+
+    pub(in crate::runtime::comm) fn sent(&self) -> Done {
+        Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
+    }
+
+    #[cold]
+    fn fail_from_any(&self, op: OpId) -> Result<Done> {
+        let failed =
+            Done { source: DTL_ANY_SOURCE, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
+        Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
+    }
+
+    /// Waits for an operation with a rank, or from any. At the deadline, when the communicator
+    /// ends, or if the rank turns out to be absent, it is cancelled, so that nothing touches its
+    /// buffer after the return; one that has been matched finishes first.
+    pub(in crate::runtime::comm) fn complete(
+        &self,
+        started: Started,
+        peer: i32,
+        deadline: Deadline,
+    ) -> Result<Done> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.poll(started) {
+                Ok(None) => self.pause(&mut backoff),
+                Ok(Some(done)) => return Ok(done),
+                Err(error) => {
+                    let back = self.take_back(started);
+                    return Err(if back.is_ok() { error } else { cancel::kept(&error) });
+                }
+            }
+            if !backoff.is_long() {
+                continue;
+            }
+            if deadline.passed() || !self.is_open() {
+                break;
+            }
+            progress::others(self);
+            if let Some(failed) = self.end_if_absent(started, peer)? {
+                return Ok(failed);
+            }
+        }
+        match self.take_back(started)? {
+            Some(done) => Ok(done),
+            None => Err(self.gave_up()),
+        }
+    }
+
+    /// The error of a wait that ended without its operation.
+    #[cold]
+    pub(in crate::runtime::comm) fn gave_up(&self) -> Error {
+        if !self.is_open() {
+            return self.ended();
+        }
+        let millis = self.timeout_ns / 1_000_000;
+        Error::new(
+            DTL_ERROR_TIMEOUT,
+            format!("nothing matched within {millis} ms (the communicator's time limit)"),
+        )
+    }
+
+    /// Turns an unsuccessful completion into an error that names the peer.
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn check_done(
+        &self,
+        done: &Done,
+        what: &str,
+        peer: i32,
+    ) -> Result<()> {
+        if done.status == DTL_SUCCESS { Ok(()) } else { Err(self.bad_done(done, what, peer)) }
+    }
+
+    #[cold]
+    fn bad_done(&self, done: &Done, what: &str, peer: i32) -> Error {
+        let name =
+            if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
+        let text = match done.status {
+            DTL_ERROR_TRUNCATED if done.size == 0 => {
+                format!(
+                    "{what} {name}: the message is longer than the buffer (how long, is not known)"
+                )
+            }
+            DTL_ERROR_TRUNCATED => {
+                format!(
+                    "{what} {name}: the message has {} bytes, more than the buffer: it was cut",
+                    done.size
+                )
+            }
+            DTL_ERROR_CANCELED if what == "receive from" => {
+                format!(
+                    "{what} {name}: the request was cancelled, or the sender cancelled a message \
+                     that was probed \
+                     and not yet received (the sender's time limit passed, or its request was \
+                     cancelled or \
+                     destroyed)"
+                )
+            }
+            DTL_ERROR_RANK_FAILURE => {
+                format!("{what} {name}: it cannot complete {}", self.peer_gone_text(peer))
+            }
+            status => {
+                let meaning = crate::error::status_message(status).to_string_lossy();
+                match self.link.failure_text() {
+                    Some(said) => format!("{what} {name}: {meaning}: {said}"),
+                    None => format!("{what} {name}: {meaning}"),
+                }
+            }
+        };
+        Error::new(done.status, text)
+    }
+}
+
+/// Checks a send's arguments.
+#[inline(always)]
+pub fn check_send(comm: &Comm, dest: i32, tag: i32) -> Result<()> {
+    comm.check_open()?;
+    comm.check_peer("dest", dest, false)?;
+    if (0..=DTL_TAG_MAX).contains(&tag) {
+        return Ok(());
+    }
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "tag {tag}: use 0 to {DTL_TAG_MAX}")
+}
+
+/// Checks a receive's arguments.
+#[inline(always)]
+pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
+    comm.check_open()?;
+    comm.check_peer("source", source, true)?;
+    if (0..=DTL_TAG_MAX).contains(&tag) || tag == DTL_ANY_TAG {
+        return Ok(());
+    }
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "tag {tag}: use 0 to {DTL_TAG_MAX}, or DTL_ANY_TAG")
+}
+
+/// A message's buffer, and the caller's count and type of its elements.
+#[derive(Clone, Copy)]
+pub struct Data {
+    /// The bytes.
+    pub bytes: Region,
+    /// Elements.
+    pub count: u64,
+    /// Their type.
+    pub dtype: i32,
+}
+
+impl Data {
+    #[inline(always)]
+    pub(in crate::runtime::comm) fn call(&self, kind: Kind, peer: i32, tag: i32) -> Call {
+        Call { peer, tag, ..Call::new(kind).with(self.count, self.dtype) }
+    }
+}
+
+#[inline(always)]
+fn send_kind(mode: SendMode) -> Kind {
+    match mode {
+        SendMode::Standard | SendMode::Notice => Kind::Send,
+        SendMode::Synchronous => Kind::Ssend,
+    }
+}
+
+/// Finds a handle's communicator and its slot for a message of the fast path (see
+/// [`Comm::is_usual`]) to or from `peer`. `None`: take the general path.
+#[inline(always)]
+#[must_use]
+pub fn visit_for(
+    visit: Visit,
+    handle: dtl_comm_t,
+    data: Region,
+    peer: i32,
+    tag: i32,
+) -> Option<Found> {
+    crate::runtime::comm::TABLE
+        .visit_at(visit, handle.id)
+        .filter(|(comm, _)| comm.is_usual(data, peer, tag))
+}
+
+/// A communicator for as long as a visit lasts, and its slot.
+pub type Found = (EpochRef<Comm>, SlotRef<Comm>);
+
+/// Finds a handle's communicator for a message of the fast path, in a call that may wait.
+#[inline(always)]
+#[must_use]
+pub fn keep_for(
+    visit: Visit,
+    handle: dtl_comm_t,
+    data: Region,
+    peer: i32,
+    tag: i32,
+) -> Option<HazardRef<Comm>> {
+    visit_for(visit, handle, data, peer, tag)?.0.into_hazard()
+}
+
+/// Sends a message of the fast path and returns when the buffer may be used again.
+#[inline(always)]
+pub fn send(comm: &HazardRef<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
+    let noting =
+        comm.recorder.note(comm.mark(), Tagged::send(tag).words(dest, data.count, data.dtype));
+    let sent = comm.send_message(data.bytes, dest, tag, SendMode::Standard);
+    noting.end();
+    sent
+}
+
+/// Sends any message in either mode. It may go to DTL_PROC_NULL, its memory may be out of the
+/// host's reach, and its arguments may be wrong.
+pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+    check_send(comm, dest, tag)?;
+    let path = BufferPath::of_send(comm, data.bytes, dest, mode)?;
+    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || match path {
+        BufferPath::Host if dest == DTL_PROC_NULL => Ok(()),
+        BufferPath::Host => comm.send_message(data.bytes, dest, tag, mode),
+        path => {
+            let mut staged = Staged::send(comm, path, data.bytes, (dest, tag, mode))?;
+            let done = staged.complete(comm, dest, comm.deadline())?;
+            comm.check_done(&done, "send to", dest)
+        }
+    })
+}
+
+/// Receives a message of the fast path; its status may be TRUNCATED or RANK_FAILURE.
+#[inline(always)]
+pub fn recv(
+    comm: &HazardRef<Comm>,
+    data: Data,
+    source: i32,
+    tag: i32,
+    told: &mut Done,
+) -> Result<()> {
+    let noting =
+        comm.recorder.note(comm.mark(), Tagged::recv(tag).words(source, data.count, data.dtype));
+    let received = comm.receive(data.bytes, comm.exactly(Class::User, source, tag), told);
+    noting.end();
+    received
+}
+
+/// Receives any message. It may come from any rank or DTL_PROC_NULL, with any tag, its memory may
+/// be out of the host's reach, and its arguments may be wrong.
+pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+    check_recv(comm, source, tag)?;
+    let path = BufferPath::of_recv(comm, data.bytes)?;
+    comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
+        match path {
+            BufferPath::Host if source == DTL_PROC_NULL => *told = Done::NOBODY,
+            BufferPath::Host => {
+                let select = comm.selector(Class::User, source, tag);
+                return comm.receive(data.bytes, select, told);
+            }
+            path => {
+                let mut staged = Staged::recv(comm, path, data.bytes, source, tag)?;
+                *told = staged.complete(comm, source, comm.deadline())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A message's buffer, peer and tag.
+pub type Side = (Data, i32, i32);
+
+/// Sends and receives at the same time, so that a ring of exchanges cannot deadlock.
+pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
+    check_send(comm, out.1, out.2)?;
+    check_recv(comm, into.1, into.2)?;
+    if out.0.bytes.overlaps(into.0.bytes) {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "the send and receive buffers overlap");
+    }
+    exchange(comm, out, into)
+}
+
+/// Sends and receives with one buffer: the received message replaces the sent one.
+pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32)) -> Result<Done> {
+    check_send(comm, to.0, to.1)?;
+    check_recv(comm, from.0, from.1)?;
+    let is_hidden = device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)?;
+    let copy = if is_hidden {
+        Some(p2p_staging::copy_out(data.bytes)?)
+    } else {
+        Scratch::copy_of(data.bytes)
+    };
+    let copy = Posted::lent(&comm.link, copy, "a copy of the message")?;
+    let sent = Data { bytes: copy.region(), ..data };
+    exchange(comm, (sent, to.0, to.1), (data, from.0, from.1))
+}
+
+fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
+    if device_only::may_be(out.bytes) || device_only::may_be(into.bytes) {
+        return exchange_staged(comm, (out, dest, stag), (into, source, rtag));
+    }
+    let deadline = comm.deadline();
+    comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
+        let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
+        let sent = comm
+            .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
+            .and_then(|sending| comm.complete(sending, dest, deadline))
+            .and_then(|done| comm.check_done(&done, "send to", dest));
+        match sent {
+            Ok(()) => comm.complete(receiving, source, deadline),
+            Err(error) => {
+                if let Some(op) = receiving.op() {
+                    comm.link.withdraw(op)?;
+                }
+                Err(error)
+            }
+        }
+    })
+}
+
+/// Sends and receives with buffers that the host may not reach: the send's parts and the receive's
+/// are copied in turn.
+#[cold]
+fn exchange_staged(
+    comm: &Comm,
+    (out, dest, stag): Side,
+    (into, source, rtag): Side,
+) -> Result<Done> {
+    let deadline = comm.deadline();
+    comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
+        let path = BufferPath::of_recv(comm, into.bytes)?;
+        let mut receiving = Staged::recv(comm, path, into.bytes, source, rtag)?;
+        let mode = SendMode::Standard;
+        let sent = BufferPath::of_send(comm, out.bytes, dest, mode)
+            .and_then(|path| Staged::send(comm, path, out.bytes, (dest, stag, mode)))
+            .and_then(|mut sending| sending.complete(comm, dest, deadline))
+            .and_then(|done| comm.check_done(&done, "send to", dest));
+        match sent {
+            Ok(()) => receiving.complete(comm, source, deadline),
+            Err(error) => receiving.take_back(comm).and(Err(error)),
+        }
+    })
+}
+
+/// The error of a finished receive, if it has one.
+#[inline(always)]
+pub fn received(comm: &Comm, done: &Done, source: i32) -> Result<()> {
+    comm.check_done(done, "receive from", source)
+}

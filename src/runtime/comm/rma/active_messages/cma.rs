@@ -1,0 +1,133 @@
+//! Puts and gets that the kernel copies between the processes of a node, without a request to the
+//! target.
+//!
+//! Puts and gets are not ordered before a flush, so it does not matter that requests to the same
+//! target are still in flight; a flush waits for those. Operations that must be atomic are still
+//! requests, so that they change the target's memory in the target alone.
+
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::Comm;
+use crate::runtime::component::{Copied, Remote, Spot};
+use crate::runtime::explain;
+use crate::sys::memory::buf::Region;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Targets of a window whose memory the kernel copies.
+pub(super) struct Copies {
+    /// By rank; empty if the kernel copies for no target.
+    targets: Vec<Target>,
+}
+
+struct Target {
+    /// Address of its part of the window, in its process.
+    base: u64,
+    /// Opened by the first operation; `None`: the kernel does not copy its memory.
+    memory: OnceLock<Option<Arc<dyn Remote>>>,
+    is_gone: AtomicBool,
+}
+
+impl Copies {
+    /// The kernel copies for no target.
+    pub(super) const NONE: Copies = Copies { targets: Vec::new() };
+
+    /// Determines whether the kernel copies. `bases`: by rank. Also returns a text with the reason
+    /// for `dtl_explain`, empty if no other process of the node is a target.
+    pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
+        let own = comm.rank;
+        let near = (1..comm.size).map(|by| (own + by) % comm.size);
+        let kernel = comm.link.transport.groups().cross_memory;
+        let mut found = near.filter_map(|rank| kernel?.remote(comm.outer(rank)));
+        // A process that has ended meanwhile does not show whether the kernel copies for the
+        // others.
+        let is_there = |found: &Result<_>| !matches!(found, Err(error) if is_gone(error));
+        match found.find(is_there) {
+            None => (Copies::NONE, String::new()),
+            Some(Err(error)) => {
+                (Copies::NONE, format!("; no copies by the kernel: {}", error.text()))
+            }
+            Some(Ok(_)) => {
+                let target = |&base: &u64| Target {
+                    base,
+                    memory: OnceLock::new(),
+                    is_gone: AtomicBool::new(false),
+                };
+                let targets = bases.iter().map(target).collect();
+                (Copies { targets }, "; the kernel copies puts and gets within a node".to_owned())
+            }
+        }
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// Copies at the address of the operation in the target. Returns false if a request must do it.
+    pub(super) fn copy(
+        &self,
+        comm: &Comm,
+        spot: Spot,
+        copy: impl FnOnce(&dyn Remote, u64) -> Copied,
+    ) -> Result<bool> {
+        let target = usize::try_from(spot.target).ok().and_then(|rank| self.targets.get(rank));
+        let Some(target) = target.filter(|target| target.base != 0) else { return Ok(false) };
+        let memory = target.memory.get_or_init(|| target.find(comm, spot.target));
+        let copied = match memory {
+            Some(memory) => copy(memory.as_ref(), target.base + spot.offset as u64),
+            None => Copied::Refused,
+        };
+        match copied {
+            Copied::All => return Ok(true),
+            Copied::Refused => {}
+            Copied::Gone => {
+                target.is_gone.store(true, Ordering::Relaxed);
+                comm.look_around();
+            }
+        }
+        self.check_there(&(spot.target..spot.target + 1)).map(|()| false)
+    }
+
+    /// Fails if an operation has found one of these targets gone.
+    pub(super) fn check_there(&self, targets: &Range<i32>) -> Result<()> {
+        let is_gone = |rank: &i32| {
+            let target = usize::try_from(*rank).ok().and_then(|rank| self.targets.get(rank));
+            target.is_some_and(|target| target.is_gone.load(Ordering::Relaxed))
+        };
+        match targets.clone().find(is_gone) {
+            Some(rank) => {
+                fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has ended or runs another program")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    error.status() == DTL_ERROR_RANK_FAILURE
+}
+
+impl Target {
+    #[cold]
+    fn find(&self, comm: &Comm, rank: i32) -> Option<Arc<dyn Remote>> {
+        let kernel = comm.link.transport.groups().cross_memory?;
+        let error = match kernel.remote(comm.outer(rank))? {
+            Ok(memory) => return Some(memory),
+            Err(error) => error,
+        };
+        self.is_gone.store(is_gone(&error), Ordering::Relaxed);
+        explain::chose("window: a target by messages", error.text());
+        None
+    }
+}
+
+/// Copies to the target.
+pub(super) fn write(from: Region) -> impl FnOnce(&dyn Remote, u64) -> Copied {
+    move |memory, address| memory.write(address, from)
+}
+
+/// Copies from the target.
+pub(super) fn read(into: Region) -> impl FnOnce(&dyn Remote, u64) -> Copied {
+    move |memory, address| memory.read(address, into)
+}

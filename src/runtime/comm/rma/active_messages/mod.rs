@@ -1,0 +1,490 @@
+//! Path of one-sided operations that needs nothing of a transport but messages: an origin sends
+//! requests, and the target executes them when it serves.
+//!
+//! A target serves in every call of its process that waits, and in a thread while there is none
+//! (`rma_progress`); where all ranks are in one process, a call that waits serves for all.
+//!
+//! Small data travel with the request. A large put sends a request, then its data from where they
+//! are to where they go; what is fetched comes as a message into the caller's buffer. Only
+//! accumulated data go in pieces through buffers. Puts and gets within a node go without a request
+//! where the kernel may copy them (`cma`).
+//!
+//! In reading order:
+//! - `wire_format`: requests as messages
+//! - `origin`: requests in flight
+//! - `lock_requests`: locks that the origin requests
+//! - `target`: execution of requests
+//! - `lock_queue`: which ranks have the lock
+//! - `cma`: puts and gets that the kernel copies
+
+mod cma;
+mod lock_queue;
+mod lock_requests;
+mod origin;
+mod target;
+mod wire_format;
+
+use self::cma::Copies;
+use self::target::Server;
+use self::wire_format::{Head, INLINE, PIECE, What, answer_tag, data_tag};
+use super::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
+use super::rma_progress as serving;
+use crate::abi::status::*;
+use crate::abi::word::DTL_OP_NO_OP;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::p2p::send_recv::Started;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{Copied, Remote, SendMode};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::Deadline;
+use crate::sys::sync::lock::{Mutex, MutexGuard};
+use origin::{Origin, Room};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(super) struct Active {
+    comm: Arc<Comm>,
+    memory: Region,
+    /// Whether all ranks are threads of this process.
+    is_one_process: bool,
+    origin: Mutex<Origin>,
+    server: Mutex<Server>,
+    is_closed: AtomicBool,
+    /// Room for the byte of a refusal, which is not read.
+    refusal: Posted,
+    copies: Copies,
+}
+
+/// An answer that is waited for.
+struct Answer {
+    target: i32,
+    tag: i32,
+    started: Started,
+    /// Number of the messages sent to the target that are done when this answer is there.
+    goal: u64,
+    is_there: bool,
+    /// The answer is a refusal.
+    is_refused: bool,
+}
+
+impl Active {
+    pub(super) fn new(comm: Arc<Comm>, memory: Region, is_one_process: bool) -> Result<Active> {
+        let origin = Mutex::new(Origin::new(comm.size.unsigned_abs() as usize));
+        let server = Mutex::new(Server::new(&comm, memory)?);
+        let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
+        let is_closed = AtomicBool::new(false);
+        let copies = Copies::NONE;
+        Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
+    }
+
+    /// Lets the kernel copy puts and gets where it can. `bases`: by rank, the address of its part
+    /// in its process. Returns the text for `dtl_explain`.
+    pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
+        let (copies, why) = Copies::new(&self.comm, bases);
+        self.copies = copies;
+        why
+    }
+
+    /// This rank's own memory, if it is the target.
+    fn own(&self, spot: Spot) -> Option<Region> {
+        (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
+    }
+
+    /// Lets the kernel do an operation, if it may. The memory of a rank that has died may still be
+    /// there to copy.
+    fn copy(&self, spot: Spot, copy: impl FnOnce(&dyn Remote, u64) -> Copied) -> Result<bool> {
+        if !self.copies.is_any() {
+            return Ok(false);
+        }
+        self.check_alive(&(spot.target..spot.target + 1))?;
+        self.copies.copy(&self.comm, spot, copy)
+    }
+
+    /// Locks the origin's side, to start something.
+    fn asking(&self) -> Result<MutexGuard<'_, Origin>> {
+        let origin = self.origin.lock();
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::new(
+                DTL_ERROR_CANCELED,
+                "the window was destroyed by another thread",
+            ));
+        }
+        Ok(origin)
+    }
+
+    fn serve_here(&self) {
+        if self.is_one_process {
+            serving::serve_all();
+        } else {
+            self.serve();
+        }
+    }
+
+    /// Waits, serving others, as long as the communicator's time limit lets it; `what` did not
+    /// happen then.
+    pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
+        self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
+    }
+
+    /// Waits, serving others, until a deadline; `what` makes the error's text from the limit's.
+    fn until(
+        &self,
+        deadline: Deadline,
+        what: impl Fn(&str) -> String,
+        mut look: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let mut backoff = Backoff::new();
+        while !look()? {
+            self.serve_here();
+            self.comm.pause(&mut backoff);
+            if backoff.is_long() {
+                self.comm.check_open()?;
+                if deadline.passed() {
+                    let millis = self.comm.timeout_ns / 1_000_000;
+                    let limit = format!("within {millis} ms (the communicator's time limit)");
+                    return Err(Error::new(DTL_ERROR_TIMEOUT, what(&limit)));
+                }
+                progress::others(&self.comm);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until one more request may be sent to a target.
+    fn make_room(&self, target: i32) -> Result<()> {
+        let room = || self.asking()?.room(&self.comm, target);
+        match room()? {
+            Room::Free => Ok(()),
+            Room::Flush => self.finish(target..target + 1, Reach::Target),
+            Room::Later => {
+                let what = |limit: &str| {
+                    format!(
+                        "no room for it: operations before it, of target {target} among others, \
+                         did not end {limit}"
+                    )
+                };
+                self.until(self.comm.deadline(), what, || Ok(room()? != Room::Later))
+            }
+        }
+    }
+
+    /// Asks a target for something that it answers by yes (a message without data) or no (a byte).
+    fn ask(&self, target: i32, head: Head, goal: u64) -> Result<Answer> {
+        let mut origin = self.asking()?;
+        let tag = answer_tag(origin.next());
+        let started = self.comm.start_recv(Class::User, self.refusal.region(), target, tag)?;
+        if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, &[]) {
+            if self.comm.take_back(started).is_err() {
+                origin.abandon(started);
+            }
+            return Err(error);
+        }
+        Ok(Answer { target, tag, started, goal, is_there: false, is_refused: false })
+    }
+
+    /// Whether an answer is there, or will never be.
+    fn is_answered(&self, answer: &mut Answer, what: &str, failed: &mut Result<()>) -> bool {
+        if answer.is_there {
+            return true;
+        }
+        let end = match self.comm.poll_peer(answer.started, answer.target) {
+            Ok(None) => return false,
+            Ok(Some(done)) => {
+                answer.is_refused = done.size > 0;
+                self.comm.check_done(&done, what, answer.target)
+            }
+            Err(error) => {
+                self.origin.lock().abandon(answer.started);
+                Err(error)
+            }
+        };
+        answer.is_there = true;
+        note_first(failed, end);
+        true
+    }
+
+    /// Waits until operations on these targets are over; the first failure after all of them are.
+    fn finish(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+        let (mut answers, mut failed) = (Vec::new(), Ok(()));
+        if reach == Reach::Target {
+            for target in targets.clone() {
+                let Some(goal) = self.origin.lock().unanswered(target) else { continue };
+                match self.ask(target, Head::new(What::Flush), goal) {
+                    Ok(answer) => answers.push(answer),
+                    Err(error) => {
+                        self.origin.lock().answered(target, goal);
+                        note_first(&mut failed, Err(error));
+                    }
+                }
+            }
+        }
+        let waited = self.until(
+            self.comm.deadline(),
+            |limit| {
+                let whose = text(&targets);
+                format!(
+                    "operations on {whose} did not end {limit}: they go on, and their buffers \
+                    stay in use until a flush, unlock or fence succeeds"
+                )
+            },
+            || {
+                let is_local = self.origin.lock().collect(&self.comm, &targets, false)?;
+                let mut answers = answers.iter_mut();
+                let all = answers.all(|answer| self.is_answered(answer, "flush of", &mut failed));
+                Ok(is_local && all)
+            },
+        );
+        let mut origin = self.origin.lock();
+        for answer in &answers {
+            if answer.is_there {
+                origin.answered(answer.target, answer.goal);
+            } else {
+                origin.abandon(answer.started);
+            }
+        }
+        waited?;
+        note_first(&mut failed, origin.failure(&targets));
+        drop(origin);
+        failed
+            .and_then(|()| if reach == Reach::Target { self.check_alive(&targets) } else { Ok(()) })
+    }
+
+    /// Fails if one of the targets is known to have died: a flush reports that even if nothing was
+    /// in flight to it.
+    fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
+        self.copies.check_there(targets)?;
+        if !self.comm.has_died() {
+            return Ok(());
+        }
+        match self.comm.failed_ranks().into_iter().find(|rank| targets.contains(rank)) {
+            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left"),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a request that is answered by data.
+    fn fetch(
+        &self,
+        (head, data, target): (Head, &[Region], i32),
+        into: Region,
+        what: &'static str,
+        asked: Asked,
+    ) -> Result<Begun> {
+        self.make_room(target)?;
+        let mut origin = self.asking()?;
+        let number = origin.next();
+        let tag = answer_tag(number);
+        let started = self.comm.start_recv(Class::User, into, target, tag)?;
+        if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, data) {
+            self.comm.take_back(started)?;
+            return Err(error);
+        }
+        Ok(origin.add(number, (what, target), started, asked))
+    }
+
+    /// The pieces of an accumulation: each is applied as a whole.
+    fn in_pieces(
+        to: Spot,
+        element: usize,
+        mut each: impl FnMut(usize, usize) -> Result<()>,
+    ) -> Result<()> {
+        let most = PIECE / element.max(1) * element.max(1);
+        (0..to.len).step_by(most.max(1)).try_for_each(|at| each(at, most.min(to.len - at)))
+    }
+}
+
+fn note_first(first: &mut Result<()>, next: Result<()>) {
+    if first.is_ok() {
+        *first = next;
+    }
+}
+
+fn text(targets: &Range<i32>) -> String {
+    if targets.len() == 1 {
+        format!("target {}", targets.start)
+    } else {
+        format!("targets {} to {}", targets.start, targets.end - 1)
+    }
+}
+
+fn of(what: What, by: &Change) -> Head {
+    Head { op: by.op, dtype: by.dtype, ..Head::new(what) }
+}
+
+impl Way for Active {
+    fn describe(&self) -> &'static str {
+        if self.copies.is_any() {
+            "copies by the kernel, and messages"
+        } else if self.needs_thread() {
+            "messages, served by the target's calls and a thread"
+        } else if self.is_one_process {
+            "messages, served by whoever waits in this process"
+        } else {
+            "messages, served by the target's calls only"
+        }
+    }
+
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
+        if let Some(own) = self.own(to) {
+            own.copy_from(from);
+            return Ok(Begun::Over);
+        }
+        if self.copy(to, cma::write(from))? {
+            return Ok(Begun::Over);
+        }
+        self.make_room(to.target)?;
+        let mut origin = self.asking()?;
+        if to.len <= INLINE {
+            let head = Head::new(What::Put).at(to.offset, to.len);
+            origin.post(&self.comm, to.target, &head, &[from])?;
+            origin.note(to.target);
+            return Ok(Begun::Over);
+        }
+        let number = origin.next();
+        let tag = data_tag(number);
+        let head = Head { tag, ..Head::new(What::PutLarge) }.at(to.offset, to.len);
+        origin.post(&self.comm, to.target, &head, &[])?;
+        origin.note(to.target);
+        let started =
+            self.comm.start_send(Class::User, from, to.target, tag, SendMode::Standard)?;
+        Ok(origin.add(number, ("put to", to.target), started, asked))
+    }
+
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
+        if let Some(own) = self.own(from) {
+            into.copy_from(own);
+            return Ok(Begun::Over);
+        }
+        if self.copy(from, cma::read(into))? {
+            return Ok(Begun::Over);
+        }
+        let head = Head::new(What::Get).at(from.offset, from.len);
+        self.fetch((head, &[], from.target), into, "get from", asked)
+    }
+
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
+        if let Some(own) = self.own(to) {
+            let _alone = self.server.lock();
+            by.update.apply_locked(own, from, Region::EMPTY);
+            return Ok(Begun::Over);
+        }
+        Self::in_pieces(to, by.size(), |at, len| {
+            self.make_room(to.target)?;
+            let head = of(What::Accumulate, by).at(to.offset + at, len);
+            let mut origin = self.asking()?;
+            origin.post(&self.comm, to.target, &head, &[from.part(at, len)])?;
+            origin.note(to.target);
+            Ok(())
+        })?;
+        Ok(Begun::Over)
+    }
+
+    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+        if let Some(own) = self.own(to) {
+            let _alone = self.server.lock();
+            by.update.apply_locked(own, from, result);
+            return Ok(Begun::Over);
+        }
+        let mut begun = Begun::Over;
+        Self::in_pieces(to, by.size(), |at, len| {
+            let head = of(What::GetAccumulate, by).at(to.offset + at, len);
+            let data = if by.op == DTL_OP_NO_OP { Region::EMPTY } else { from.part(at, len) };
+            let (request, into) = ((head, &[data][..], to.target), result.part(at, len));
+            begun = self.fetch(request, into, "accumulate at", false)?;
+            Ok(())
+        })?;
+        Ok(begun)
+    }
+
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
+        if let Some(own) = self.own(to) {
+            let _alone = self.server.lock();
+            swap.result.copy_from(own);
+            own.swap_if(swap.expected, swap.value);
+            return Ok(Begun::Over);
+        }
+        let head = Head::new(What::Swap).at(to.offset, to.len);
+        self.fetch(
+            (head, &[swap.value, swap.expected], to.target),
+            swap.result,
+            "compare and swap at",
+            false,
+        )
+    }
+
+    fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
+        let deadline = self.comm.deadline();
+        if targets.len() == 1 {
+            self.lock_one(targets.start, exclusive, deadline)
+        } else {
+            self.lock_all(targets, deadline)
+        }
+    }
+
+    fn unlock(&self, targets: Range<i32>) -> Result<()> {
+        let mut finished = self.finish(targets.clone(), Reach::Target);
+        if finished.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
+            return finished;
+        }
+        note_first(&mut finished, self.give_back(targets));
+        finished
+    }
+
+    fn leave(&self, targets: Range<i32>) {
+        // An error is dropped: a target that this does not reach detects that this rank is gone.
+        drop(self.give_back(targets));
+    }
+
+    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+        self.finish(targets, reach)
+    }
+
+    fn is_over(&self, ticket: Ticket) -> Result<bool> {
+        let asked = self.origin.lock().ask(&self.comm, ticket);
+        match asked {
+            Some(Ok(false)) => {
+                self.serve_here();
+                Ok(false)
+            }
+            Some(end) => end,
+            None => Err(Error::new(DTL_ERROR_CANCELED, "the window was destroyed")),
+        }
+    }
+
+    fn withdraw(&self, ticket: Ticket) -> Result<()> {
+        let taken = self.origin.lock().take(ticket);
+        taken.map_or(Ok(()), |started| self.comm.take_back(started).map(drop))
+    }
+
+    fn serve(&self) -> bool {
+        let Some(mut server) = self.server.try_lock() else { return false };
+        !self.is_closed.load(Ordering::Acquire) && server.turn(&self.comm)
+    }
+
+    fn needs_thread(&self) -> bool {
+        !self.is_one_process && self.comm.link.transport.properties().allows_progress_thread
+    }
+
+    fn close(&self, together: bool) {
+        if together {
+            // What was sent to this rank is on its way, also the unlocks and the answers that no
+            // call waits for. They are taken: left behind, the transport could give them to the
+            // next communicator in the place of this one.
+            let what = |limit: &str| format!("ranks did not give their locks back {limit}");
+            let is_all = || {
+                let is_unlocked = !self.serve() && self.server.lock().is_unlocked();
+                Ok(is_unlocked && self.origin.lock().is_answered(&self.comm))
+            };
+            drop(self.until(self.comm.deadline(), what, is_all));
+        }
+        let mut server = self.server.lock();
+        if !self.is_closed.swap(true, Ordering::AcqRel) {
+            server.close(&self.comm);
+            self.origin.lock().close(&self.comm);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The serving side: takes requests one after the other and does them on this rank's memory. One
+//! thread at a time is here, so accumulating operations are atomic; nothing is waited for.
+
+use super::lock_queue::{Asker, Locks};
+use super::origin::withdraw;
+use super::wire_format::{HEAD, Head, REQUEST, ROOM, What};
+use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::DTL_SUCCESS;
+use crate::abi::word::DTL_OP_NO_OP;
+use crate::error::{Result, fail};
+use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::p2p::send_recv::Started;
+use crate::runtime::comm::{Comm, types};
+use crate::runtime::component::{Done, OpId, SendMode};
+use crate::sys::memory::buf::{Region, Scratch};
+
+/// Requests that are done in one turn.
+const MOST: usize = 64;
+/// Answers on their way from which on no further request is taken.
+const MOST_ANSWERS: usize = 256;
+/// Buffers kept for later answers.
+const SPARE: usize = 4;
+
+pub(super) struct Server {
+    memory: Region,
+    /// Where requests are received.
+    room: Scratch,
+    /// A request that is not there yet as a whole.
+    coming: Option<OpId>,
+    /// Data of large puts, and whose they are.
+    receiving: Vec<(OpId, i32)>,
+    answering: Vec<(OpId, Option<Scratch>)>,
+    spare: Vec<Scratch>,
+    /// Flushes whose origins have large puts under way: origin and the answer's tag.
+    flushing: Vec<(i32, i32)>,
+    locks: Locks,
+    /// Deaths that the locks take into account.
+    deaths: usize,
+    /// The byte of a refusal.
+    refusal: Posted,
+}
+
+impl Server {
+    pub(super) fn new(comm: &Comm, memory: Region) -> Result<Server> {
+        let Some(room) = Scratch::unwritten(ROOM) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no {ROOM} bytes for what other ranks ask of a window"
+            );
+        };
+        let refusal = Posted::lent(&comm.link, Scratch::new(1), "a window")?;
+        Ok(Server {
+            memory,
+            room,
+            coming: None,
+            receiving: Vec::new(),
+            answering: Vec::new(),
+            spare: Vec::new(),
+            flushing: Vec::new(),
+            locks: Locks::default(),
+            deaths: 0,
+            refusal,
+        })
+    }
+
+    /// Does what can be done now; true: there was something.
+    pub(super) fn turn(&mut self, comm: &Comm) -> bool {
+        let mut moved = self.move_on(comm);
+        for _ in 0..MOST {
+            if self.answering.len() >= MOST_ANSWERS {
+                break;
+            }
+            let Some(done) = self.next(comm) else { break };
+            moved = true;
+            if done.status == DTL_SUCCESS {
+                self.take(comm, comm.inner(done));
+            }
+        }
+        self.look_for_gone(comm, moved);
+        moved
+    }
+
+    /// Locks of ranks that have died are free; those of ranks that have left, too, if others wait
+    /// for them (leaving, they give them back, but may have been unable to send that).
+    fn look_for_gone(&mut self, comm: &Comm, moved: bool) {
+        let deaths = comm.failed_count();
+        let has_left = |rank| comm.has_closed(rank);
+        if deaths != self.deaths || (!moved && self.locks.in_the_way().any(has_left)) {
+            self.deaths = deaths;
+            self.locks.bury(&comm.failed_ranks());
+            self.grant(comm);
+        }
+    }
+
+    /// The next request, in `room`.
+    fn next(&mut self, comm: &Comm) -> Option<Done> {
+        let transport = &comm.link.transport;
+        let op = match self.coming {
+            Some(op) => op,
+            None => {
+                // An error: some rank has died, and nothing is queued.
+                let any = comm.selector(Class::User, DTL_ANY_SOURCE, REQUEST);
+                let matched = transport.take(any).ok().flatten()?;
+                transport.receive_matched(matched.message, self.room.region()).ok()?
+            }
+        };
+        // An error: this thread may not poll, another one will.
+        let done = transport.outcome(op).unwrap_or(None);
+        self.coming = done.is_none().then_some(op);
+        done
+    }
+
+    /// Moves data and answers on that are on their way.
+    fn move_on(&mut self, comm: &Comm) -> bool {
+        let transport = &comm.link.transport;
+        let before = (self.receiving.len(), self.answering.len());
+        self.receiving.retain(|(op, _)| !matches!(transport.outcome(*op), Ok(Some(_))));
+        let mut at = 0;
+        while let Some((op, _)) = self.answering.get(at) {
+            if !matches!(transport.outcome(*op), Ok(Some(_))) {
+                at += 1;
+            } else if let (_, Some(scratch)) = self.answering.swap_remove(at) {
+                self.keep(scratch);
+            }
+        }
+        if !self.flushing.is_empty() {
+            let (done, later) = std::mem::take(&mut self.flushing)
+                .into_iter()
+                .partition(|(origin, _)| !self.receiving.iter().any(|(_, of)| of == origin));
+            self.flushing = later;
+            let done: Vec<(i32, i32)> = done;
+            done.into_iter()
+                .for_each(|(origin, tag)| self.answer(comm, (origin, tag), Region::EMPTY, None));
+        }
+        before != (self.receiving.len(), self.answering.len())
+    }
+
+    fn keep(&mut self, scratch: Scratch) {
+        if self.spare.len() < SPARE {
+            self.spare.push(scratch);
+        }
+    }
+
+    /// Sends an answer; an origin that has died does not need it.
+    fn answer(
+        &mut self,
+        comm: &Comm,
+        (origin, tag): (i32, i32),
+        data: Region,
+        scratch: Option<Scratch>,
+    ) {
+        match comm.start_send(Class::User, data, origin, tag, SendMode::Standard) {
+            Ok(Started::Op(op)) => self.answering.push((op, scratch)),
+            _ => scratch.into_iter().for_each(|scratch| self.keep(scratch)),
+        }
+    }
+
+    /// Does a request.
+    fn take(&mut self, comm: &Comm, done: Done) {
+        let origin = done.source;
+        let Some(head) = Head::parse(self.room.first_words()) else { return };
+        // Clipped to this rank's part, in which the origin has seen that they are.
+        let place = self.memory.part(head.offset as usize, head.len as usize);
+        let data = self.room.region().part(HEAD, (done.size as usize).saturating_sub(HEAD));
+        match head.what {
+            What::Put => place.copy_from(data),
+            What::PutLarge => self.receive(comm, place, (origin, head.tag)),
+            What::Get => self.answer(comm, (origin, head.tag), place, None),
+            What::Accumulate => apply(&head, place, data),
+            What::GetAccumulate => {
+                self.fetch_and(comm, (origin, head.tag), place, || apply(&head, place, data));
+            }
+            What::Swap => {
+                let (value, expected) =
+                    (data.part(0, place.len()), data.part(place.len(), place.len()));
+                self.fetch_and(comm, (origin, head.tag), place, || place.swap_if(expected, value));
+            }
+            What::Lock => {
+                self.locks.ask(Asker { origin, tag: head.tag, exclusive: head.op == 1 });
+                self.grant(comm);
+            }
+            What::LockIfFree => {
+                let asker = Asker { origin, tag: head.tag, exclusive: false };
+                let is_shared = self.locks.share_if_free(asker);
+                let data = if is_shared { Region::EMPTY } else { self.refusal.region() };
+                self.answer(comm, (origin, head.tag), data, None);
+            }
+            What::Unlock => {
+                self.locks.release(origin);
+                self.grant(comm);
+            }
+            What::Forget => {
+                if self.locks.forget(origin, head.tag) {
+                    self.answer(comm, (origin, head.tag), Region::EMPTY, None);
+                }
+                self.grant(comm);
+            }
+            What::Flush if self.receiving.iter().any(|(_, of)| *of == origin) => {
+                self.flushing.push((origin, head.tag));
+            }
+            What::Flush => self.answer(comm, (origin, head.tag), Region::EMPTY, None),
+        }
+    }
+
+    fn receive(&mut self, comm: &Comm, place: Region, (origin, tag): (i32, i32)) {
+        if let Ok(Started::Op(op)) = comm.start_recv(Class::User, place, origin, tag) {
+            self.receiving.push((op, origin));
+        }
+    }
+
+    /// Changes a place and answers with what was there before. The answer is sent after the change,
+    /// so that an origin that has it can rely on the change.
+    fn fetch_and(&mut self, comm: &Comm, to: (i32, i32), place: Region, change: impl FnOnce()) {
+        // Without memory there is no answer, and the origin's time limit passes.
+        let Some(scratch) = self.spare.pop().or_else(|| Scratch::unwritten(ROOM)) else { return };
+        let copy = scratch.region().part(0, place.len());
+        copy.copy_from(place);
+        change();
+        self.answer(comm, to, copy, Some(scratch));
+    }
+
+    fn grant(&mut self, comm: &Comm) {
+        while let Some(asker) = self.locks.grant() {
+            self.answer(comm, (asker.origin, asker.tag), Region::EMPTY, None);
+        }
+    }
+
+    /// Nobody has a lock or waits for one.
+    pub(super) fn is_unlocked(&self) -> bool {
+        self.locks.are_free()
+    }
+
+    /// Cancels everything.
+    pub(super) fn close(&mut self, comm: &Comm) {
+        let room = std::mem::take(&mut self.room);
+        if let Some(op) = self.coming.take() {
+            withdraw(comm, op, Some(room));
+        }
+        self.receiving.drain(..).for_each(|(op, _)| withdraw(comm, op, None));
+        self.answering.drain(..).for_each(|(op, scratch)| withdraw(comm, op, scratch));
+    }
+}
+
+/// `place = place op data`, by a built-in pair, as the origin has checked.
+pub(super) fn apply(head: &Head, place: Region, data: Region) {
+    if head.op == DTL_OP_NO_OP {
+        return;
+    }
+    if let Ok(by) = types::reduction(head.dtype, head.op) {
+        by.apply(place, data);
+    }
+}

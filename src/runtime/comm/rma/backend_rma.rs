@@ -1,0 +1,231 @@
+//! Operations by the transport itself: its network's, or those of the library that it is over.
+//!
+//! The transport moves data, and applies the operations that it reports to apply as the library
+//! would. The rest is `active_messages`'s, by messages: locks, and accumulating operations on other
+//! dtypes, and on elements at displacements that are no multiple of their size; of one element all
+//! or none are, as they are atomic among themselves. An operation may begin at any time, so a fence
+//! is a flush of all targets and a barrier.
+
+use super::active_messages::Active;
+use super::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
+use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT};
+use crate::abi::word::dtl_dtype_t;
+use crate::error::{Error, Result};
+use crate::runtime::comm::types::reduction;
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{self, OpId};
+use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::sync::lock::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Way of a window by the transport's own window.
+pub(super) struct Own {
+    window: Box<dyn component::Window>,
+    blocks: bool,
+    asked: Mutex<Asking>,
+    active: Active,
+    /// Whether `active` was given something else than locks.
+    has_messages: AtomicBool,
+    /// The window's memory, if the library has allocated it.
+    allocated: Mutex<Option<Scratch>>,
+}
+
+/// Operations that requests poll. Requests outlive calls on the window, so their polls check
+/// whether it is there; other calls hold the window, which `window::destroy` closes when none does.
+struct Asking {
+    life: Life,
+    ops: Vec<OpId>,
+}
+
+/// Whether the transport's window is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// Everything was over before.
+    Ended,
+    Dropped,
+}
+
+impl Own {
+    pub(super) fn new(
+        comm: Arc<Comm>,
+        window: Box<dyn component::Window>,
+        is_one_process: bool,
+    ) -> Result<Own> {
+        let active = Active::new(Arc::clone(&comm), window.memory(), is_one_process)?;
+        Ok(Own {
+            blocks: window.blocks(),
+            window,
+            asked: Mutex::new(Asking { life: Life::Open, ops: Vec::new() }),
+            active,
+            has_messages: AtomicBool::new(false),
+            allocated: Mutex::new(None),
+        })
+    }
+
+    pub(super) fn memory(&self) -> Region {
+        self.window.memory()
+    }
+
+    /// Keeps the window's memory, if the library has allocated it.
+    pub(super) fn keep(&self, allocated: Scratch) {
+        *self.allocated.lock() = Some(allocated);
+    }
+
+    fn begun(&self, op: Option<OpId>, asked: Asked) -> Begun {
+        let Some(op) = op.filter(|_| asked) else { return Begun::Over };
+        self.asked.lock().ops.push(op);
+        Begun::Pending(Ticket(op.0))
+    }
+
+    /// Whether the transport applies operations to elements of a dtype there: aligned ones.
+    #[inline(always)]
+    fn applies(&self, dtype: dtl_dtype_t, element: usize, to: Spot) -> bool {
+        to.offset % element.max(1) == 0 && self.window.has_atomics(dtype)
+    }
+
+    fn by_messages(&self) -> &Active {
+        self.has_messages.store(true, Ordering::Relaxed);
+        &self.active
+    }
+
+    /// A call that may stay in the transport until it is done.
+    #[inline(always)]
+    fn wait_in<T>(&self, call: impl FnOnce() -> T) -> T {
+        if self.blocks { progress::while_blocked(call) } else { call() }
+    }
+
+    fn flush_own(&self, targets: &Range<i32>, reach: Reach) -> Result<()> {
+        let target = (targets.len() == 1).then_some(targets.start);
+        let Some(op) = self.wait_in(|| self.window.flush(target, reach))? else { return Ok(()) };
+        self.active.wait("operations on targets did not end (their buffers stay in use)", || {
+            self.window.test(op)
+        })
+    }
+}
+
+#[cold]
+fn destroyed() -> Error {
+    Error::new(DTL_ERROR_CANCELED, "the window was destroyed by another thread")
+}
+
+impl Way for Own {
+    fn describe(&self) -> &'static str {
+        self.window.describe()
+    }
+
+    #[inline]
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
+        self.window.put(to, from, asked).map(|op| self.begun(op, asked))
+    }
+
+    #[inline]
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
+        self.window.get(into, from, asked).map(|op| self.begun(op, asked))
+    }
+
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
+        if !self.applies(by.dtype, by.size(), to) {
+            return self.by_messages().accumulate(to, from, by);
+        }
+        self.window.accumulate(to, from, None, &reduction(by.dtype, by.op)?).map(|()| Begun::Over)
+    }
+
+    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+        if !self.applies(by.dtype, by.size(), to) {
+            return self.by_messages().get_accumulate(to, from, result, by);
+        }
+        self.window
+            .accumulate(to, from, Some(result), &reduction(by.dtype, by.op)?)
+            .map(|()| Begun::Over)
+    }
+
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
+        if !self.applies(swap.dtype, to.len, to) {
+            return self.by_messages().compare_and_swap(to, swap);
+        }
+        self.window.compare_and_swap(to, swap).map(|()| Begun::Over)
+    }
+
+    fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
+        self.active.lock(targets, exclusive)
+    }
+
+    fn unlock(&self, targets: Range<i32>) -> Result<()> {
+        let flushed = self.flush_own(&targets, Reach::Target);
+        if flushed.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
+            return flushed;
+        }
+        flushed.and(self.active.unlock(targets))
+    }
+
+    fn leave(&self, targets: Range<i32>) {
+        self.active.leave(targets);
+    }
+
+    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+        let flushed = self.flush_own(&targets, reach);
+        if self.has_messages.load(Ordering::Relaxed) {
+            return flushed.and(self.active.flush(targets, reach));
+        }
+        flushed
+    }
+
+    fn is_over(&self, Ticket(op): Ticket) -> Result<bool> {
+        let mut asked = self.asked.lock();
+        let Some(at) = asked.ops.iter().position(|known| known.0 == op) else {
+            // All operations were polled when all ranks ended the window, and were over then.
+            return if asked.life == Life::Ended { Ok(true) } else { Err(destroyed()) };
+        };
+        let over = self.window.test(OpId(op));
+        if !matches!(over, Ok(false)) {
+            asked.ops.swap_remove(at);
+            return over;
+        }
+        drop(asked);
+        self.active.serve();
+        Ok(false)
+    }
+
+    /// Waits until the operation is over, as nothing is cancelled.
+    fn withdraw(&self, ticket: Ticket) -> Result<()> {
+        self.active.wait("an operation on a window did not end", || self.is_over(ticket))
+    }
+
+    fn serve(&self) -> bool {
+        self.active.serve()
+    }
+
+    fn needs_thread(&self) -> bool {
+        self.active.needs_thread()
+    }
+
+    fn closes_alone(&self) -> bool {
+        true
+    }
+
+    fn close(&self, together: bool) {
+        let mut asked = self.asked.lock();
+        if asked.life != Life::Open {
+            return;
+        }
+        asked.life = if together { Life::Ended } else { Life::Dropped };
+        // They are over, if all is. This last poll releases them in the transport.
+        let ops = std::mem::take(&mut asked.ops);
+        drop(asked);
+        for op in ops.into_iter().filter(|_| together) {
+            drop(self.window.test(op));
+        }
+        self.wait_in(|| self.window.close(together));
+        if !together {
+            // Others may still reach it.
+            std::mem::forget(self.allocated.lock().take());
+        }
+        self.active.close(together);
+    }
+}
+
+#[cfg(test)]
+mod tests;

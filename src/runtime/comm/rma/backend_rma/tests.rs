@@ -1,0 +1,291 @@
+//! Who does what: a transport of one rank whose window puts things off until somebody asks, and has
+//! atomics of INT64 only.
+
+use super::*;
+use crate::abi::status::DTL_SUCCESS;
+use crate::abi::word::{
+    DTL_DTYPE_FLOAT64, DTL_DTYPE_INT64, DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_SUM, dtl_dtype_t,
+};
+use crate::error::fail;
+use crate::runtime::comm::open::shared_transport::Link;
+use crate::runtime::comm::rma::rma_ops::change;
+use crate::runtime::comm::rma::select::{Chosen, Had, choose};
+use crate::runtime::comm::rma::{Offer, Part, rma_progress as serving};
+use crate::runtime::comm::types::Reduction;
+use crate::runtime::component::{
+    Done, Groups, Matched, Offer as Memory, Presence, Properties, RecvMode, Rma, Selector,
+    SendMode, Transport, WindowPart, poll_of,
+};
+use crate::runtime::registry::Backend;
+use std::collections::VecDeque;
+use std::task::Poll;
+
+/// What the window was asked for.
+#[derive(Default)]
+struct Log {
+    calls: Vec<&'static str>,
+    /// Copies put off: to, from.
+    later: Vec<(Region, Region)>,
+}
+
+struct Mock {
+    log: Arc<Mutex<Log>>,
+    memory: Region,
+}
+
+impl Mock {
+    fn copy(&self, name: &'static str, pair: (Region, Region)) -> Result<Option<OpId>> {
+        let mut log = self.log.lock();
+        log.calls.push(name);
+        log.later.push(pair);
+        Ok(Some(OpId(7)))
+    }
+
+    fn log(&self, name: &'static str) -> Result<()> {
+        self.log.lock().calls.push(name);
+        Ok(())
+    }
+}
+
+impl component::Window for Mock {
+    fn describe(&self) -> &'static str {
+        "a mock"
+    }
+    fn memory(&self) -> Region {
+        self.memory
+    }
+    fn put(&self, to: Spot, from: Region, _asked: bool) -> Result<Option<OpId>> {
+        self.copy("put", (self.memory.part(to.offset, to.len), from))
+    }
+    fn get(&self, into: Region, from: Spot, _asked: bool) -> Result<Option<OpId>> {
+        self.copy("get", (into, self.memory.part(from.offset, from.len)))
+    }
+    fn test(&self, _op: OpId) -> Result<bool> {
+        let mut log = self.log.lock();
+        let over = log.later.is_empty();
+        log.later.drain(..).for_each(|(to, from)| to.copy_from(from));
+        Ok(over)
+    }
+    fn flush(&self, target: Option<i32>, _reach: Reach) -> Result<Option<OpId>> {
+        assert_eq!(target, Some(0));
+        self.log("flush").map(|()| Some(OpId(9)))
+    }
+    fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
+        dtype == DTL_DTYPE_INT64
+    }
+    fn accumulate(
+        &self,
+        to: Spot,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
+        let target = self.memory.part(to.offset, to.len);
+        result.into_iter().for_each(|result| result.copy_from(target));
+        by.apply(target, from);
+        self.log("accumulate")
+    }
+    fn compare_and_swap(&self, _to: Spot, _swap: Swap) -> Result<()> {
+        self.log("swap")
+    }
+    fn close(&self, together: bool) {
+        drop(self.log(if together { "end" } else { "drop" }));
+    }
+}
+
+/// One rank, which sends to itself.
+struct Loop {
+    queue: Mutex<VecDeque<(u64, Scratch)>>,
+    log: Arc<Mutex<Log>>,
+    /// Whether it allocates, or why it makes none.
+    windows: std::result::Result<bool, &'static str>,
+    properties: Properties,
+    receives: Mutex<Vec<Option<(Region, u64)>>>,
+}
+
+impl Loop {
+    fn receive(&self, data: Region, word: u64) -> Option<Done> {
+        let mut queue = self.queue.lock();
+        let at = queue.iter().position(|(sent, _)| *sent == word)?;
+        let (_, message) = queue.remove(at)?;
+        data.copy_from(message.region());
+        Some(Done { source: 0, status: DTL_SUCCESS, word, size: message.region().len() as u64 })
+    }
+}
+
+impl Transport for Loop {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+    fn groups(&self) -> Groups<'_> {
+        Groups { rma: self.windows.map(|_| self as _), ..Groups::NONE }
+    }
+    fn start_send(
+        &self,
+        data: Region,
+        _dest: i32,
+        word: u64,
+        _mode: SendMode,
+        _may_block: bool,
+    ) -> Result<OpId> {
+        self.queue.lock().push_back((word, Scratch::copy_of(data).unwrap()));
+        Ok(OpId(0))
+    }
+    fn start_recv(&self, data: Region, select: Selector, _mode: RecvMode<'_>) -> Result<OpId> {
+        let mut receives = self.receives.lock();
+        receives.push(Some((data, select.word)));
+        Ok(OpId(receives.len() as u64))
+    }
+    fn probe(&self, _select: Selector) -> Result<Option<Done>> {
+        Ok(None)
+    }
+    fn take(&self, select: Selector) -> Result<Option<Matched>> {
+        let is_there = self.queue.lock().iter().any(|(word, _)| *word == select.word);
+        let done = Done { source: 0, status: DTL_SUCCESS, word: select.word, size: 0 };
+        Ok(is_there.then_some(Matched { message: OpId(select.word), done }))
+    }
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+        self.start_recv(data, Selector { source: 0, word: message.0, ignore: 0 }, RecvMode::Request)
+    }
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut test = || -> Result<bool> {
+            if op.0 == 0 {
+                *told = Done { source: 0, ..Done::NOBODY };
+                return Ok(true);
+            }
+            let known = self.receives.lock()[op.0 as usize - 1].unwrap();
+            Ok(self.receive(known.0, known.1).map(|done| *told = done).is_some())
+        };
+        poll_of(test())
+    }
+    fn progress(&self) {}
+    fn cancel(&self, _op: OpId) -> Result<()> {
+        Ok(())
+    }
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Rma for Loop {
+    fn allocates(&self) -> bool {
+        self.windows == Ok(true)
+    }
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn component::Window>> {
+        match part.memory {
+            Some(memory) => Ok(Box::new(Mock { log: Arc::clone(&self.log), memory })),
+            None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes", part.sizes[0]),
+        }
+    }
+}
+
+struct Nothing;
+
+impl Presence for Nothing {}
+
+/// A window of a transport with such windows, of what is offered.
+fn make(
+    windows: std::result::Result<bool, &'static str>,
+    memory: Memory,
+) -> (Chosen, Arc<Mutex<Log>>) {
+    let log = Arc::new(Mutex::new(Log::default()));
+    let (queue, receives) = (Mutex::default(), Mutex::default());
+    let properties = Properties::new(0, 1, "loop");
+    let transport = Box::new(Loop { queue, log: Arc::clone(&log), windows, properties, receives });
+    let backend = Arc::new(Backend::new(c"loop", 0, true, Box::new(Nothing)));
+    let comm = Arc::new(Comm::new(
+        Arc::new(Link::new(transport, backend, false)),
+        0,
+        None,
+        (0, 1),
+        u64::MAX,
+    ));
+    let had = Had::of(&comm, Offer { memory, disp_unit: 1 }).unwrap();
+    let words = had.words();
+    let part = Part { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
+    let chosen = choose(&comm, had, &[part], &[words]).unwrap();
+    // Whoever waits serves all that are in the list.
+    serving::add(&chosen.way, false).unwrap();
+    (chosen, log)
+}
+
+fn words(values: &[u64]) -> Scratch {
+    Scratch::of_words(values).unwrap()
+}
+
+const FIRST: Spot = Spot { target: 0, offset: 0, len: 8 };
+
+#[test]
+fn data_and_some_atomics_are_the_transports() {
+    let (Chosen { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(16));
+    assert_eq!((way.describe(), memory.len()), ("a mock", 16));
+    let (from, into) = (words(&[5]), words(&[0]));
+    let int = change("test", DTL_DTYPE_INT64, DTL_OP_SUM).unwrap();
+    let real = change("test", DTL_DTYPE_FLOAT64, DTL_OP_NO_OP).unwrap();
+    way.lock(0..1, true).unwrap();
+    assert!(way.put(FIRST, from.region(), false).is_ok());
+    way.flush(0..1, Reach::Target).unwrap();
+    way.get_accumulate(FIRST, from.region(), into.region(), &int).unwrap();
+    assert_eq!(into.words(), [5]);
+    way.get_accumulate(FIRST, Region::EMPTY, into.region(), &real).unwrap();
+    assert_eq!(into.words(), [10]);
+    let (value, expected, result) = (words(&[3]), words(&[10]), words(&[0]));
+    let [value, expected, result] = [&value, &expected, &result].map(Scratch::region);
+    for dtype in [DTL_DTYPE_INT64, DTL_DTYPE_UINT64] {
+        way.compare_and_swap(FIRST, Swap { value, expected, result, dtype }).unwrap();
+    }
+    way.unlock(0..1).unwrap();
+    assert_eq!(log.lock().calls, ["put", "flush", "accumulate", "swap", "flush"]);
+    way.get(into.region(), FIRST, false).unwrap();
+    way.flush(0..1, Reach::Local).unwrap();
+    assert_eq!(into.words(), [3], "what was swapped by a message is in the same memory");
+}
+
+#[test]
+fn who_asks_hears_and_nobody_after_the_end() {
+    for together in [true, false] {
+        let (Chosen { way, memory, kept: _kept, .. }, log) = make(Ok(false), Memory::Fresh(8));
+        let (first, second) = (words(&[1]), words(&[2]));
+        let Begun::Pending(ticket) = way.put(FIRST, first.region(), true).unwrap() else {
+            panic!("over")
+        };
+        assert!(!way.is_over(ticket).unwrap() && way.is_over(ticket).unwrap());
+        let Begun::Pending(ticket) = way.put(FIRST, second.region(), true).unwrap() else {
+            panic!("over")
+        };
+        way.withdraw(ticket).unwrap();
+        let into = words(&[0]);
+        into.region().copy_from(memory);
+        assert_eq!(into.words(), [2]);
+        let Begun::Pending(ticket) = way.get(into.region(), FIRST, true).unwrap() else {
+            panic!("over")
+        };
+        way.flush(0..1, Reach::Target).unwrap();
+        way.close(together);
+        way.close(!together);
+        assert_eq!(log.lock().calls.last(), Some(&if together { "end" } else { "drop" }));
+        match way.is_over(ticket) {
+            Ok(is_over) => assert!(is_over && together),
+            Err(error) => assert!(error.status() == DTL_ERROR_CANCELED && !together),
+        }
+    }
+}
+
+#[test]
+fn without_a_window_of_the_transports_there_are_messages() {
+    for (windows, way) in [
+        (Ok(false), "a mock"),
+        // It has no memory of its own, and is given some.
+        (Ok(true), "a mock"),
+        (Err("as it is one"), "messages, served by whoever waits in this process"),
+    ] {
+        let (Chosen { way: chosen, memory, kept: _kept, .. }, _) = make(windows, Memory::Fresh(24));
+        assert_eq!((chosen.describe(), memory.len()), (way, 24));
+        let from = words(&[4]);
+        chosen.put(FIRST, from.region(), false).unwrap();
+        chosen.flush(0..1, Reach::Target).unwrap();
+        let into = words(&[0]);
+        into.region().copy_from(memory);
+        assert_eq!(into.words(), [4]);
+    }
+}

@@ -1,0 +1,145 @@
+//! Fast path of operations of some nanoseconds: few bytes, a target whose memory this process
+//! reaches by itself, an epoch that is open for it. Done in the entry, without leaving the thread's
+//! epoch.
+//!
+//! `None`: the fast path does not apply, or something is wrong with the call. Nothing has happened
+//! then, and the caller takes the general path (`rma_ops`, `sync`), which waits or returns the
+//! error. Nothing here can wait or panic.
+
+use super::TABLE;
+use super::rma_ops::{Place, is_swapped};
+use crate::abi::handle::dtl_win_t;
+use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
+use crate::runtime::memory::device_only;
+use crate::sys::compute::shared_atomics::{self, Update};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
+
+/// Bytes of a put or get that is over in a moment.
+const FEW: usize = 1024;
+
+/// The bytes at the target, where they are apart from the caller's buffers.
+#[inline(always)]
+fn reach(
+    inside: &Guard,
+    win: dtl_win_t,
+    Place { target, disp }: Place,
+    buffers: &[Region],
+) -> Option<Region> {
+    let window = TABLE.get(inside, win.id)?;
+    let part = window.parts.get(usize::try_from(target).ok()?)?;
+    let memory = part.memory.within(disp.checked_mul(part.disp_unit)?, buffers.first()?.len())?;
+    // A buffer that the host cannot reach is refused by `access`.
+    let is_ready = !device_only::is_any()
+        && buffers.iter().all(|buffer| memory.is_apart(*buffer))
+        && window.comm.is_open()
+        && window.epochs.admits(target);
+    is_ready.then_some(memory)
+}
+
+/// `dtl_win_put`.
+#[inline(always)]
+pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: Place) -> Option<()> {
+    if from.len() > FEW {
+        return None;
+    }
+    reach(inside, win, place, &[from])?.copy_from(from);
+    Some(())
+}
+
+/// `dtl_win_get`.
+#[inline(always)]
+pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: Place) -> Option<()> {
+    if into.len() > FEW {
+        return None;
+    }
+    into.copy_from(reach(inside, win, place, &[into])?);
+    Some(())
+}
+
+/// Changes a few elements. If they need a lock, only if no rank holds it now.
+#[inline(always)]
+fn change(
+    inside: &Guard,
+    (win, target): (dtl_win_t, i32),
+    update: &Update,
+    [memory, operand, old]: [Region; 3],
+) -> Option<()> {
+    if update.is_lock_free(memory) {
+        update.apply(memory, operand, old);
+        return Some(());
+    }
+    let direct = TABLE.get(inside, win.id)?.direct.as_deref()?;
+    direct.locked_at_once(target, || update.apply_locked(memory, operand, old))
+}
+
+/// `dtl_win_fetch_op`.
+#[inline(always)]
+pub fn fetch_op(
+    inside: &Guard,
+    win: dtl_win_t,
+    (value, result): (Addr, Addr),
+    (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
+    place: Place,
+) -> Option<()> {
+    if shared_atomics::is_counter(dtype, op) {
+        let (value, result) = (value.some(8)?, result.some(8)?);
+        let memory = reach(inside, win, place, &[result, value])?;
+        return (result.is_apart(value) && shared_atomics::is_lock_free(memory, 8))
+            .then(|| shared_atomics::add(memory, value, result));
+    }
+    let update = shared_atomics::update(dtype, op)?;
+    let value = if op == DTL_OP_NO_OP { Region::EMPTY } else { value.some(update.size())? };
+    let result = result.some(update.size())?;
+    let memory = reach(inside, win, place, &[result, value])?;
+    if !result.is_apart(value) {
+        return None;
+    }
+    change(inside, (win, place.target), update, [memory, value, result])
+}
+
+/// `dtl_win_accumulate`.
+#[inline(always)]
+pub fn accumulate(
+    inside: &Guard,
+    win: dtl_win_t,
+    from: Region,
+    (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
+    place: Place,
+) -> Option<()> {
+    let update = shared_atomics::update(dtype, op).filter(|_| from.len() <= FEW)?;
+    let memory = reach(inside, win, place, &[from])?;
+    change(inside, (win, place.target), update, [memory, from, Region::EMPTY])
+}
+
+/// `dtl_win_compare_and_swap` of an element that needs no lock.
+#[inline(always)]
+pub fn compare_and_swap(
+    inside: &Guard,
+    win: dtl_win_t,
+    dtype: dtl_dtype_t,
+    (value, expected, result): (Region, Region, Region),
+    place: Place,
+) -> Option<()> {
+    if !is_swapped(dtype) {
+        return None;
+    }
+    let memory = reach(inside, win, place, &[result, value, expected])?;
+    let is_apart = result.is_apart(value) && result.is_apart(expected);
+    if !(is_apart && shared_atomics::is_lock_free(memory, memory.len())) {
+        return None;
+    }
+    shared_atomics::compare_and_swap(memory, shared_atomics::Swap { value, expected, result });
+    Some(())
+}
+
+/// `dtl_win_flush`, `dtl_win_flush_local`.
+#[inline(always)]
+pub fn flush(inside: &Guard, win: dtl_win_t, target: i32, is_local: bool) -> Option<()> {
+    let window = TABLE.get(inside, win.id)?;
+    let direct = window.direct.as_deref()?;
+    if !(window.comm.is_open() && window.part(target).is_some() && window.epochs.has_lock(target)) {
+        return None;
+    }
+    (is_local || direct.flush_at_once(target)).then_some(())
+}

@@ -1,0 +1,430 @@
+//! Operations by loads and stores: every rank has the memory of all others before it, as its own.
+//!
+//! For ranks of one node, and memory that their transport lets all of them reach
+//! (`runtime::component::Part`): what a window allocates, within one process also what the program
+//! has. An operation is over when its call returns, and a rank that synchronises with this one
+//! afterwards sees it. Locks are in the words of the target's part; those of ranks that have died
+//! are taken over. No rank has to serve others.
+
+use super::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::{Comm, progress};
+use crate::runtime::component::{PART_WORDS, Part, PartKey};
+use crate::sys::compute::shared_atomics;
+use crate::sys::memory::buf::Region;
+use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::sys::sync::backoff::Backoff;
+use crate::sys::sync::clock::{self, Deadline};
+use crate::sys::sync::robust_rwlock::{self, SharedLock};
+use crate::sys::sync::{AtomicU64, fence};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The words of a part from here on are the lock of elements that need one; before them are those
+/// of the lock of all of it.
+const ELEMENTS: usize = 48;
+/// The word that is not 0 when its rank has destroyed the window. Nobody writes to its line before.
+const CLOSED: usize = ELEMENTS - 1;
+const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
+/// Bytes that are changed before the element lock is released, so that others wait for less than a
+/// microsecond. A multiple of every element's size.
+const RUN: usize = 16 << 10;
+/// Bytes from which on a copy is worth a look at whether the two overlap.
+const LONG: usize = 4096;
+/// Number of polls during which a rank gives way to ranks that wish to write, and of polls between
+/// two wishes.
+const POLITE: u32 = 2_000;
+const WISH_EVERY: u32 = 32;
+/// Time between two looks whether ranks have died.
+const LOOK_EVERY_NS: u64 = 5_000_000;
+
+/// Way of a window whose memory every rank reaches by loads and stores.
+pub(super) struct Direct {
+    comm: Arc<Comm>,
+    /// By rank.
+    targets: Vec<Target>,
+    /// When this rank last checked whether others have died, by the coarse clock.
+    looked_ns: AtomicU64,
+}
+
+struct Target {
+    /// As this process sees it.
+    memory: Region,
+    part: Box<dyn Part>,
+}
+
+impl Target {
+    fn lock(&self) -> Option<SharedLock<'_>> {
+        SharedLock::new(self.part.words().get(..CLOSED)?)
+    }
+
+    /// Held exclusively, for the duration of an operation.
+    #[inline(always)]
+    fn elements(&self) -> Option<SharedLock<'_>> {
+        SharedLock::new(self.part.words().get(ELEMENTS..)?)
+    }
+
+    fn close(&self) {
+        if let Some(word) = self.part.words().get(CLOSED) {
+            word.store(1, Release);
+        }
+    }
+
+    /// Whether its rank has destroyed the window.
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.part.words().get(CLOSED).is_some_and(|word| word.load(Acquire) != 0)
+    }
+}
+
+/// Whether the words of a part are enough for so many ranks.
+pub(super) fn has_room(ranks: usize) -> bool {
+    robust_rwlock::words(ranks) <= CLOSED
+}
+
+/// Copies between a caller's buffer and a target's memory.
+#[inline(always)]
+fn copy(into: Region, from: Region) {
+    if from.len() < LONG || into.overlaps(from) {
+        into.copy_from(from);
+    } else {
+        into.copy_across(from);
+    }
+}
+
+impl Direct {
+    /// `own`: what this rank has offered; `keys`: by rank, what each has.
+    pub(super) fn new(comm: Arc<Comm>, own: Box<dyn Part>, keys: &[PartKey]) -> Result<Self> {
+        let mut own = Some(own);
+        let mut find = |(rank, key): (i32, &PartKey)| -> Result<Target> {
+            let part = match own.take_if(|_| rank == comm.rank) {
+                Some(own) => own,
+                None => match &comm.link.shared_memory {
+                    Some(shared) => shared.part().find_part(comm.outer(rank), *key)?,
+                    None => {
+                        return fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks share no memory");
+                    }
+                },
+            };
+            Ok(Target { memory: part.region(), part })
+        };
+        let targets = (0..).zip(keys).map(&mut find).collect::<Result<_>>()?;
+        Ok(Direct { comm, targets, looked_ns: AtomicU64::new(0) })
+    }
+
+    #[inline(always)]
+    fn target(&self, rank: i32) -> Result<&Target> {
+        match self.targets.get(rank as usize) {
+            Some(target) => Ok(target),
+            None => fail!(DTL_ERROR_INTERNAL, "the window has no rank {rank}"),
+        }
+    }
+
+    fn memory(&self, spot: Spot) -> Result<Region> {
+        Ok(self.target(spot.target)?.memory.part(spot.offset, spot.len))
+    }
+
+    /// By rank.
+    pub(super) fn memories(&self) -> impl Iterator<Item = Region> {
+        self.targets.iter().map(|target| target.memory)
+    }
+
+    fn own(&self) -> usize {
+        self.comm.rank.unsigned_abs() as usize
+    }
+
+    fn has_left(&self, rank: usize) -> bool {
+        i32::try_from(rank).is_ok_and(|rank| self.comm.has_closed(rank))
+    }
+
+    /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. For
+    /// the error, `what` is tried and `who` has it.
+    #[cold]
+    fn wait(
+        &self,
+        deadline: Deadline,
+        (what, who): (impl Fn() -> String, impl Fn() -> String),
+        mut attempt: impl FnMut(u32) -> bool,
+        take_over: impl Fn() -> bool,
+    ) -> Result<()> {
+        let (mut backoff, mut polls) = (Backoff::new(), 0_u32);
+        loop {
+            // No rank wakes a thread that waits for a word: it sleeps by the clock.
+            self.comm.link.pause_with(&mut backoff, |_, _| false);
+            polls = polls.saturating_add(1);
+            if attempt(polls) {
+                return Ok(());
+            }
+            if !backoff.is_long() {
+                continue;
+            }
+            self.comm.check_open()?;
+            self.look_around();
+            if take_over() {
+                return Ok(());
+            }
+            if deadline.passed() {
+                return fail!(
+                    DTL_ERROR_TIMEOUT,
+                    "{} did not become free within {} ms (the communicator's time limit): {}",
+                    what(),
+                    self.comm.timeout_ns / 1_000_000,
+                    who()
+                );
+            }
+        }
+    }
+
+    /// Moves everything on; that ranks have died is seen on the way.
+    fn look_around(&self) {
+        self.comm.look_around();
+        progress::others(&self.comm);
+    }
+
+    fn lock_one(&self, rank: i32, exclusive: bool, deadline: Deadline) -> Result<()> {
+        let own = self.own();
+        let Some(lock) = self.target(rank)?.lock() else { return Err(no_words()) };
+        let attempt = |polls: u32| match exclusive {
+            true => lock.try_exclusive(own, false),
+            false => lock.try_shared(own, polls < POLITE),
+        };
+        if attempt(0) {
+            return Ok(());
+        }
+        let waited = self.wait_for(
+            lock,
+            exclusive,
+            (&|| format!("the lock of target {rank}"), deadline),
+            attempt,
+        );
+        if !exclusive && waited.is_err() {
+            lock.leave_line(own);
+        }
+        waited
+    }
+
+    /// Waits for a lock that was found taken.
+    #[cold]
+    fn wait_for(
+        &self,
+        lock: SharedLock<'_>,
+        exclusive: bool,
+        (what, deadline): (&dyn Fn() -> String, Deadline),
+        attempt: impl Fn(u32) -> bool,
+    ) -> Result<()> {
+        let (own, mut is_next) = (self.own(), false);
+        let attempt_again = |polls: u32| {
+            if exclusive && polls % WISH_EVERY == 1 {
+                is_next |= lock.wish(own);
+            }
+            // The others give way to this one.
+            attempt(if is_next { POLITE } else { polls })
+        };
+        let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
+        let in_the_way =
+            || (0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive));
+        let waited = self.wait(deadline, (what, || who(in_the_way())), attempt_again, take_over);
+        if exclusive {
+            lock.forget_wish(own);
+        }
+        waited
+    }
+
+    /// Calls `act` while this rank holds the target's element lock.
+    fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
+        let own = self.own();
+        let Some(lock) = self.target(rank)?.elements() else { return Err(no_words()) };
+        if !lock.try_exclusive(own, true) {
+            let what = || format!("the element lock of target {rank}");
+            let attempt = |polls| lock.try_exclusive(own, polls < POLITE);
+            self.wait_for(lock, true, (&what, self.comm.deadline()), attempt)?;
+        }
+        act();
+        lock.leave_exclusive();
+        Ok(())
+    }
+
+    /// Calls `act` under the element lock if no rank holds the lock or waits for it; otherwise
+    /// returns `None` and does nothing.
+    #[inline]
+    pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
+        let lock = self
+            .target(rank)
+            .ok()?
+            .elements()
+            .filter(|lock| lock.try_exclusive(self.own(), true))?;
+        act();
+        lock.leave_exclusive();
+        Some(())
+    }
+
+    /// Ends an operation. If no flush is to report whether its target is alive, this does.
+    #[inline(always)]
+    fn over(&self, rank: i32, asked: Asked) -> Result<Begun> {
+        if asked {
+            self.check_alive(&(rank..rank + 1))?;
+        }
+        Ok(Begun::Over)
+    }
+
+    #[inline(always)]
+    fn change(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+        let (memory, update) = (self.memory(to)?, by.update);
+        if update.is_lock_free(memory) {
+            update.apply(memory, from, result);
+            return Ok(Begun::Over);
+        }
+        for at in (0..to.len).step_by(RUN) {
+            let run = |all: Region| all.part(at, RUN);
+            self.locked(to.target, || update.apply_locked(run(memory), run(from), run(result)))?;
+        }
+        Ok(Begun::Over)
+    }
+
+    /// A flush of one target that finds nothing wrong; false: look closer.
+    #[inline(always)]
+    pub(super) fn flush_at_once(&self, target: i32) -> bool {
+        fence(SeqCst);
+        !self.is_due(clock::coarse_ns())
+            && !self.comm.has_closed(target)
+            && self.target(target).is_ok_and(|target| !target.is_closed())
+    }
+
+    #[inline(always)]
+    fn is_due(&self, now: u64) -> bool {
+        now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
+    }
+
+    /// Whether targets are there, as far as is known: neither dead nor gone, nor done with the
+    /// window. Their memory is, in any case.
+    fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
+        let now = clock::coarse_ns();
+        if self.is_due(now) {
+            self.looked_ns.store(now, Relaxed);
+            self.look_around();
+        }
+        self.find_dead(targets)
+    }
+
+    fn find_dead(&self, targets: &Range<i32>) -> Result<()> {
+        let mut targets = targets.clone().filter_map(|rank| usize::try_from(rank).ok());
+        let is_closed = |rank: &usize| self.targets.get(*rank).is_some_and(Target::is_closed);
+        match targets.find(|rank| self.has_left(*rank) || is_closed(rank)) {
+            Some(rank) if self.has_left(rank) => {
+                fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left")
+            }
+            Some(rank) => fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "target {rank} has destroyed the window after a failure: destroy it here, too"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Ranks that have a lock, for people.
+fn who(ranks: impl Iterator<Item = usize>) -> String {
+    match ranks.map(|rank| rank.to_string()).collect::<Vec<_>>() {
+        ranks if ranks.is_empty() => "another rank has it".to_owned(),
+        ranks => format!("another rank has it: {}", ranks.join(", ")),
+    }
+}
+
+#[cold]
+fn no_words() -> Error {
+    use crate::abi::status::DTL_ERROR_INTERNAL;
+    Error::new(DTL_ERROR_INTERNAL, "a part of the window has too few words for its locks")
+}
+
+impl Way for Direct {
+    fn describe(&self) -> &'static str {
+        "loads, stores and atomics on memory that all ranks share"
+    }
+
+    #[inline(always)]
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
+        copy(self.memory(to)?, from);
+        self.over(to.target, asked)
+    }
+
+    #[inline(always)]
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
+        copy(into, self.memory(from)?);
+        self.over(from.target, asked)
+    }
+
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
+        self.change(to, from, Region::EMPTY, by)
+    }
+
+    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+        self.change(to, from, result, by)
+    }
+
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
+        let memory = self.memory(to)?;
+        let swap = shared_atomics::Swap {
+            value: swap.value,
+            expected: swap.expected,
+            result: swap.result,
+        };
+        if shared_atomics::is_lock_free(memory, memory.len()) {
+            shared_atomics::compare_and_swap(memory, swap);
+        } else {
+            self.locked(to.target, || shared_atomics::compare_and_swap_locked(memory, swap))?;
+        }
+        Ok(Begun::Over)
+    }
+
+    fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
+        self.check_alive(&targets)?;
+        let deadline = self.comm.deadline();
+        // One after the other: a rank that waits holds locks of lower ranks only, so no ranks wait
+        // in a ring.
+        for rank in targets.clone() {
+            if let Err(error) = self.lock_one(rank, exclusive, deadline) {
+                self.leave(targets.start..rank);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn unlock(&self, targets: Range<i32>) -> Result<()> {
+        let flushed = self.flush(targets.clone(), Reach::Target);
+        self.leave(targets);
+        flushed
+    }
+
+    fn leave(&self, targets: Range<i32>) {
+        let locks = targets.filter_map(|rank| self.target(rank).ok()?.lock());
+        locks.for_each(|lock| lock.leave(self.own()));
+    }
+
+    /// Every operation was over with its call; what is left is that the others see it, whatever
+    /// they look at.
+    #[inline(always)]
+    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+        if reach == Reach::Local {
+            return Ok(());
+        }
+        fence(SeqCst);
+        self.check_alive(&targets)
+    }
+
+    fn is_over(&self, _ticket: Ticket) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn withdraw(&self, _ticket: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    /// Marks this rank's part closed, for ranks that lock or flush it after a failure. Owners of a
+    /// reference may not call any more; the memory goes with the last reference.
+    fn close(&self, _together: bool) {
+        if let Some(own) = self.targets.get(self.own()) {
+            own.close();
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Windows: memory of each rank that the others read and change without its taking part.
+//!
+//! Here: making a window, its end, which rank has which part. A window has a communicator of its
+//! own (`group::private`), so its messages match no others, and it lives on when the communicator
+//! that it was made of is destroyed.
+//!
+//! In reading order:
+//! - `select`: the memory of a window and its path
+//! - `rma_path`: interface of a path
+//! - `epoch`: what may be called when
+//! - `sync`: fences, locks, flushes
+//! - `rma_ops`: checked operations
+//! - `fast`: operations of few bytes without leaving the entry
+//! - `load_store`: path: shared memory
+//! - `backend_rma`: path: windows of the transport
+//! - `active_messages`: path: messages
+//! - `rma_progress`: serving requests of other ranks
+
+mod active_messages;
+mod backend_rma;
+mod epoch;
+pub mod fast;
+mod load_store;
+pub mod rma_ops;
+pub(super) mod rma_path;
+pub(super) mod rma_progress;
+mod select;
+pub mod sync;
+
+use self::load_store::Direct;
+use self::rma_path::Way;
+use self::select::{Chosen, Had, Kept};
+use super::diagnostics::hang_report;
+use super::diagnostics::op_desc::Kind;
+use super::open::absence::HERE;
+use super::open::group;
+use super::{Comm, coll};
+use crate::abi::comm::window::dtl_win_info_t;
+use crate::abi::handle::dtl_win_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::memory::device_only;
+use crate::runtime::{component, copy_text, invalid_handle};
+use crate::sys::handles::epoch as inside_out;
+use crate::sys::handles::epoch::Guard;
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::handles::handle_table::Table;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::backoff::Backoff;
+use epoch::Epochs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
+use std::sync::{Arc, OnceLock};
+
+/// Type byte of window handles.
+const TAG: u8 = 10;
+
+static TABLE: Table<Window> = Table::new(TAG, 0);
+
+/// One rank's part of a window.
+#[derive(Clone, Copy)]
+struct Part {
+    size: u64,
+    disp_unit: u64,
+    /// Tells processes apart.
+    process: u64,
+    /// Its memory, where this process reaches it by loads and stores; else none.
+    memory: Region,
+}
+
+/// A window.
+pub struct Window {
+    /// The window's own communicator.
+    comm: Arc<Comm>,
+    way: Arc<dyn Way>,
+    /// The way as a `Direct`, if it is one. Its type is concrete, so that an operation of some ten
+    /// nanoseconds makes no call.
+    direct: Option<Arc<Direct>>,
+    /// By rank.
+    parts: Vec<Part>,
+    /// This rank's memory, and what keeps it.
+    memory: Region,
+    _kept: Kept,
+    epochs: Epochs,
+}
+
+/// This rank's part of a window to be made.
+pub struct Offer {
+    memory: component::Offer,
+    disp_unit: u64,
+}
+
+impl Offer {
+    /// The caller's memory, which stays valid until the window's end.
+    pub fn of(memory: Region, disp_unit: u64) -> Result<Offer> {
+        check_unit(disp_unit)?;
+        device_only::refuse("base", memory)?;
+        Ok(Offer { memory: component::Offer::Own(memory), disp_unit })
+    }
+
+    /// Zeroed memory that goes with the window.
+    pub fn allocate(size: u64, disp_unit: u64) -> Result<Offer> {
+        check_unit(disp_unit)?;
+        match usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize) {
+            Some(size) => Ok(Offer { memory: component::Offer::Fresh(size), disp_unit }),
+            None => Err(no_memory(size)),
+        }
+    }
+}
+
+#[cold]
+fn no_memory(size: impl std::fmt::Display) -> Error {
+    let text = format!(
+        "no {size} bytes for this rank's part of the window; free memory or raise the limit \
+         (ulimit, cgroup)"
+    );
+    Error::new(DTL_ERROR_OUT_OF_MEMORY, text)
+}
+
+fn check_unit(disp_unit: u64) -> Result<()> {
+    if disp_unit == 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "disp_unit is 0: use the size of an element, or 1 for bytes"
+        );
+    }
+    Ok(())
+}
+
+/// A number that no other process has, forks of this one included.
+fn process_mark() -> u64 {
+    static RANDOM: OnceLock<RandomState> = OnceLock::new();
+    let mut hasher = RANDOM.get_or_init(RandomState::new).build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+/// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its
+/// error), it fails on all.
+pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
+    let had = offer.and_then(|offer| Had::of(comm, offer));
+    let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
+    let [size, unit, place, check, windows, base] = had.as_ref().map_or([0; 6], Had::words);
+    let says = [status as u32 as u64, process_mark(), size, unit, place, check, windows, base];
+    let (own, said) = group::private(comm, Kind::WinCreate, says)?;
+    match build(&own, had, &said) {
+        Ok(window) => Ok(window),
+        Err(error) => {
+            drop(super::destroy(&own));
+            Err(error)
+        }
+    }
+}
+
+type Said = [u64; 8];
+
+fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
+    let had = had?;
+    select::check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
+    let mut parts: Vec<Part> = said
+        .iter()
+        .map(|&[_, process, size, disp_unit, ..]| Part {
+            size,
+            disp_unit,
+            process,
+            memory: Region::EMPTY,
+        })
+        .collect();
+    let words: Vec<select::Words> =
+        said.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
+    let Chosen { way, direct, memory, kept } = select::choose(own, had, &parts, &words)?;
+    for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
+        part.memory = memory;
+    }
+    let epochs = Epochs::new(parts.len());
+    let needs_thread = way.needs_thread();
+    let served = Arc::clone(&way);
+    let window = Window { comm: Arc::clone(own), way, direct, parts, memory, _kept: kept, epochs };
+    let Some(id) = TABLE.insert(Arc::new(window)) else {
+        hang_report::absent(own, HERE);
+        return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
+    };
+    if let Err(error) = rma_progress::add(&served, needs_thread) {
+        drop(TABLE.remove(&inside_out::enter(), id));
+        hang_report::absent(own, HERE);
+        return Err(error);
+    }
+    Ok((dtl_win_t { id }, memory.addr()))
+}
+
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    TABLE.is_live(id)
+}
+
+/// A handle's window for a call that may wait.
+#[inline]
+pub fn hold(inside: Guard, handle: dtl_win_t) -> Result<HazardRef<Window>> {
+    TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("window", TAG, handle.id))
+}
+
+/// A share of what is to be destroyed; `None`: null.
+pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Window>>> {
+    if handle.id == 0 {
+        return Ok(None);
+    }
+    TABLE.pin(inside, handle.id).map(Some).ok_or_else(|| invalid_handle("window", TAG, handle.id))
+}
+
+/// Ends a window: all ranks call it. If a rank has died, a fence has failed, or an unlock has not
+/// ended in time, the others are not waited for.
+pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
+    window.comm.check_open()?;
+    if window.epochs.is_stuck() {
+        window.epochs.take_all(|targets| window.way.leave(targets));
+        window.epochs.set_broken();
+    }
+    let mut is_whole = !window.epochs.is_broken() && !window.comm.has_died();
+    if !is_whole {
+        window.epochs.check_unlocked("dtl_win_destroy")?;
+    } else {
+        window.epochs.check_ended("dtl_win_destroy")?;
+        is_whole = meet_last(window)?;
+    }
+    if TABLE.remove(&inside_out::enter(), handle.id).is_none() {
+        return Err(invalid_handle("window", TAG, handle.id));
+    }
+    rma_progress::remove(&window.way);
+    if window.way.closes_alone() {
+        wait_for_others(window);
+    }
+    window.way.close(is_whole);
+    super::destroy(&window.comm)
+}
+
+/// Waits until no other call uses a window whose handle is stale: the table's share goes when those
+/// that found it there have ended, and calls within calls have shares of their own. They are in no
+/// epoch of the window, so they end soon.
+fn wait_for_others(window: &Arc<Window>) {
+    let mut backoff = Backoff::new();
+    while Arc::strong_count(window) > 1 {
+        inside_out::collect();
+        backoff.pause();
+    }
+    // What they did is done before what follows.
+    fence(Acquire);
+}
+
+/// Waits for the other ranks at a window's end. False: there is no rank to wait for, as one has
+/// died meanwhile, or a fence has failed on others that was done here.
+fn meet_last(window: &Window) -> Result<bool> {
+    let last = window.comm.sequence.load(Relaxed).checked_sub(1).map(u64::from);
+    let is_given_up = || last.and_then(|last| window.comm.reports.given_up(last)).is_some();
+    hang_report::serve(&window.comm);
+    if is_given_up() {
+        return Ok(false);
+    }
+    match coll::wait(&window.comm, coll::meet(&window.comm, Kind::WinDestroy)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(false),
+        Err(_) if is_given_up() => Ok(false),
+        Err(error) => {
+            window.epochs.set_broken();
+            Err(error.within("dtl_win_destroy (a second call does not wait for the other ranks)"))
+        }
+    }
+}
+
+impl Window {
+    fn part(&self, rank: i32) -> Option<Part> {
+        usize::try_from(rank).ok().and_then(|rank| self.parts.get(rank)).copied()
+    }
+
+    fn check_target(&self, name: &str, target: i32) -> Result<Part> {
+        match self.part(target) {
+            Some(part) => Ok(part),
+            None => fail!(
+                DTL_ERROR_INVALID_RANK,
+                "{name}: target {target}: the window has ranks 0 to {}",
+                self.comm.size - 1
+            ),
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // Owners of the remaining references must not touch the memory any more.
+        self.way.close(false);
+    }
+}
+
+/// Describes a rank's part.
+pub fn info(window: &Window, rank: i32, out: &mut dtl_win_info_t) -> Result<()> {
+    let part = window.check_target("dtl_win_info", rank)?;
+    (out.rank, out.ranks) = (window.comm.rank, window.comm.size);
+    (out.size_bytes, out.disp_unit) = (part.size, part.disp_unit);
+    if rank == window.comm.rank {
+        out.base = window.memory.addr().ptr();
+    }
+    copy_text(&mut out.way, window.way.describe());
+    Ok(())
+}
+
+/// At finalize: windows go, whatever the other ranks do.
+pub fn destroy_all() {
+    rma_progress::stop();
+    let inside = inside_out::enter();
+    for id in TABLE.handles() {
+        if let Some(window) = TABLE.remove(&inside, id) {
+            // The others are not to wait for locks of a rank that is gone.
+            window.epochs.take_all(|targets| window.way.leave(targets));
+            window.way.close(false);
+        }
+    }
+}
+
+/// In a forked child: the handles go; the parent's thread is not there.
+pub fn forget_all() {
+    rma_progress::forget();
+    let inside = inside_out::enter();
+    for id in TABLE.handles() {
+        std::mem::forget(TABLE.remove(&inside, id));
+    }
+}

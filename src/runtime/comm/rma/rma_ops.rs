@@ -1,0 +1,236 @@
+//! Operations on targets: checked against the target's part and this rank's epochs, then handed to
+//! the window's way. Errors are found before anything moves.
+
+use super::rma_path::{Begun, Change, Spot};
+use super::{Part, Window};
+use crate::abi::comm::communicator::DTL_PROC_NULL;
+use crate::abi::handle::dtl_request_t;
+use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_TYPE};
+use crate::abi::word::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::p2p::request;
+use crate::runtime::comm::types;
+use crate::runtime::component::Swap;
+use crate::runtime::memory::device_only;
+use crate::runtime::trace::{self, Args};
+use crate::sys::compute::shared_atomics;
+use crate::sys::memory::buf::Region;
+
+/// Where at which target.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// A rank or DTL_PROC_NULL.
+    pub target: i32,
+    /// In the target's units.
+    pub disp: u64,
+}
+
+impl Window {
+    /// The bytes at the target, if the window is open, has them, and an epoch for them.
+    #[inline(always)]
+    pub(super) fn find(&self, Place { target, disp }: Place, len: usize) -> Option<Spot> {
+        let part = self.part(target)?;
+        let offset = disp.checked_mul(part.disp_unit)?;
+        let is_inside = offset.checked_add(len as u64)? <= part.size;
+        // Not more than the target has, which fits its memory, and for a length also ours.
+        let spot = Spot { target, offset: offset as usize, len };
+        (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
+    }
+
+    /// Checks a place and returns its bytes. `None`: DTL_PROC_NULL, or the length is 0.
+    fn spot(&self, name: &str, place: Place, len: usize) -> Result<Option<Spot>> {
+        trace::about(|| {
+            Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
+        });
+        if place.target == DTL_PROC_NULL {
+            return self.comm.check_open().map(|()| None);
+        }
+        match self.find(place, len) {
+            Some(spot) => Ok((len > 0).then_some(spot)),
+            None => Err(self.why_not(name, place, len)),
+        }
+    }
+
+    #[cold]
+    fn why_not(&self, name: &str, place: Place, len: usize) -> Error {
+        let part = self.comm.check_open().and_then(|()| self.check_target(name, place.target));
+        match part {
+            Err(error) => error,
+            Ok(_) if !self.epochs.would_admit(place.target) => no_epoch(name, place.target),
+            Ok(part) => outside(name, place, len, part),
+        }
+    }
+}
+
+#[cold]
+fn no_epoch(name: &str, target: i32) -> Error {
+    let text = format!(
+        "{name}: no epoch is open for target {target}: call dtl_win_fence (all ranks), \
+         dtl_win_lock or dtl_win_lock_all first"
+    );
+    Error::new(DTL_ERROR_INVALID_STATE, text)
+}
+
+#[cold]
+fn outside(
+    name: &str,
+    Place { target, disp }: Place,
+    len: usize,
+    Part { size, disp_unit, .. }: Part,
+) -> Error {
+    let text = format!(
+        "{name}: {len} bytes at displacement {disp} of target {target} (steps of {disp_unit} \
+         bytes) are not in its window, \
+         which has {size} bytes"
+    );
+    Error::new(DTL_ERROR_OUT_OF_BOUNDS, text)
+}
+
+/// Copies to the target; `from` is the caller's until a flush, unlock or fence.
+pub fn put(window: &Window, from: Region, place: Place) -> Result<()> {
+    const NAME: &str = "dtl_win_put";
+    device_only::refuse(NAME, from)?;
+    let Some(spot) = window.spot(NAME, place, from.len())? else { return Ok(()) };
+    window.way.put(spot, from, false).map(drop).map_err(|error| error.within(NAME))
+}
+
+/// Copies from the target; `into` is the library's until a flush, unlock or fence.
+pub fn get(window: &Window, into: Region, place: Place) -> Result<()> {
+    const NAME: &str = "dtl_win_get";
+    device_only::refuse(NAME, into)?;
+    let Some(spot) = window.spot(NAME, place, into.len())? else { return Ok(()) };
+    window.way.get(into, spot, false).map(drop).map_err(|error| error.within(NAME))
+}
+
+/// Puts data to a target, with a request that ends when the put is over locally.
+pub fn rput(window: &Window, from: Region, place: Place) -> Result<dtl_request_t> {
+    const NAME: &str = "dtl_win_rput";
+    device_only::refuse(NAME, from)?;
+    let spot = window.spot(NAME, place, from.len())?;
+    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.put(spot, from, true));
+    let begun = begun.map_err(|error| error.within(NAME))?;
+    request::of_window(&window.comm, (Kind::Put, place.target), &window.way, begun)
+}
+
+/// Gets data from a target, with a request that ends when the data are there.
+pub fn rget(window: &Window, into: Region, place: Place) -> Result<dtl_request_t> {
+    const NAME: &str = "dtl_win_rget";
+    device_only::refuse(NAME, into)?;
+    let spot = window.spot(NAME, place, into.len())?;
+    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.get(into, spot, true));
+    let begun = begun.map_err(|error| error.within(NAME))?;
+    request::of_window(&window.comm, (Kind::Get, place.target), &window.way, begun)
+}
+
+/// A dtype and operation that a target applies: built-in ones.
+pub fn change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
+    match shared_atomics::update(dtype, op) {
+        Some(update) => Ok(Change { dtype, op, update }),
+        None => Err(no_change(name, dtype, op)),
+    }
+}
+
+/// Returns the error of a dtype and operation that a target does not apply.
+#[cold]
+fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
+    let text = match types::reduction(dtype, op) {
+        Err(error) => return error.within(name),
+        Ok(by) if by.is_own() => format!(
+            "{name}: {} is an operation of this program, which the target may not know: use a \
+             built-in one",
+            types::op_text(op)
+        ),
+        Ok(_) => format!(
+            "{name}: {} is a dtype of this program, which the target may not know: use a built-in \
+             one (dtl_win_put and \
+             dtl_win_get take any)",
+            types::dtype_text(dtype)
+        ),
+    };
+    Error::new(DTL_ERROR_TYPE, text)
+}
+
+impl Window {
+    /// A buffer of an accumulating operation lies apart from this rank's own elements that it
+    /// changes.
+    fn check_apart(&self, name: &str, spot: Option<Spot>, buffer: Region) -> Result<()> {
+        let own = spot.filter(|spot| spot.target == self.comm.rank);
+        if own.is_some_and(|spot| self.memory.part(spot.offset, spot.len).overlaps(buffer)) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{name}: a buffer overlaps the target's elements: use memory outside of them"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// `target = target op from`.
+pub fn accumulate(window: &Window, from: Region, place: Place, by: &Change) -> Result<()> {
+    const NAME: &str = "dtl_win_accumulate";
+    device_only::refuse(NAME, from)?;
+    let spot = window.spot(NAME, place, from.len())?;
+    window.check_apart(NAME, spot, from)?;
+    let Some(spot) = spot.filter(|_| by.op != DTL_OP_NO_OP) else { return Ok(()) };
+    window.way.accumulate(spot, from, by).map(drop).map_err(|error| error.within(NAME))
+}
+
+/// `target = target op from`; the previous elements of the target go to `result`.
+pub fn get_accumulate(
+    window: &Window,
+    name: &str,
+    (from, result): (Region, Region),
+    place: Place,
+    by: &Change,
+) -> Result<()> {
+    [from, result].into_iter().try_for_each(|buffer| device_only::refuse(name, buffer))?;
+    if from.overlaps(result) {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: the buffers overlap: use two");
+    }
+    let spot = window.spot(name, place, result.len())?;
+    window.check_apart(name, spot, from)?;
+    window.check_apart(name, spot, result)?;
+    let Some(spot) = spot else { return Ok(()) };
+    window.way.get_accumulate(spot, from, result, by).map(drop).map_err(|error| error.within(name))
+}
+
+/// Whether elements of a dtype are compared and swapped: integers and bytes.
+#[inline(always)]
+pub(super) fn is_swapped(dtype: dtl_dtype_t) -> bool {
+    matches!(dtype, DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL)
+}
+
+/// Checks that elements of a dtype are compared and swapped: integers and bytes.
+pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
+    if is_swapped(dtype) {
+        return Ok(());
+    }
+    types::element_size(dtype).map_err(|error| error.within("dtl_win_compare_and_swap"))?;
+    fail!(
+        DTL_ERROR_TYPE,
+        "dtl_win_compare_and_swap: {} is not compared: use an integer dtype, BYTE or BOOL",
+        types::dtype_text(dtype)
+    )
+}
+
+/// Stores `value` if the target holds `expected`; `result` gets what it held.
+pub fn compare_and_swap(window: &Window, swap: Swap, place: Place) -> Result<()> {
+    let Swap { value, expected, result, .. } = swap;
+    if result.overlaps(value) || result.overlaps(expected) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_win_compare_and_swap: result overlaps value or expected: use another place"
+        );
+    }
+    const NAME: &str = "dtl_win_compare_and_swap";
+    [value, expected, result]
+        .into_iter()
+        .try_for_each(|buffer| device_only::refuse(NAME, buffer))?;
+    let spot = window.spot(NAME, place, result.len())?;
+    [value, expected, result]
+        .into_iter()
+        .try_for_each(|buffer| window.check_apart(NAME, spot, buffer))?;
+    let Some(spot) = spot else { return Ok(()) };
+    window.way.compare_and_swap(spot, swap).map(drop).map_err(|error| error.within(NAME))
+}

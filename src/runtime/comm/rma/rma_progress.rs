@@ -1,0 +1,191 @@
+//! Serving requests of other ranks on this process' windows: by every call that waits, and by a
+//! thread while none does.
+//!
+//! The thread is there from the first window whose way needs it to the last one's end. Nobody wakes
+//! it for a request, so it looks by the clock: often for a while after it has found something, then
+//! more and more seldom.
+
+use super::rma_path::Way;
+use crate::error::{Result, fail};
+use crate::runtime::comm::progress::{List, TURNS};
+use crate::sys::handles::epoch;
+use crate::sys::os::thread::spawn;
+use crate::sys::sync::lock::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+static SERVED: List<dyn Way> = List::new();
+static THREAD: Mutex<Thread> = Mutex::new(Thread { needed: 0, running: None });
+
+struct Thread {
+    /// Windows that need it.
+    needed: usize,
+    running: Option<(JoinHandle<()>, Arc<Told>)>,
+}
+
+/// State that is passed to the thread. Not static: a fork may leave its lock taken, and then no
+/// thread in the child needs it.
+#[derive(Default)]
+struct Told {
+    ends: AtomicBool,
+    /// Changes with what follows.
+    version: AtomicU64,
+    /// Windows that need it.
+    needed: AtomicUsize,
+    /// New windows, which the thread has not taken over yet.
+    new: Mutex<Vec<Weak<dyn Way>>>,
+}
+
+/// How long the thread sleeps after so many looks in vain.
+const SLEEPS: [(u32, Duration); 3] = [
+    (64, Duration::from_micros(50)),
+    (512, Duration::from_micros(200)),
+    (2000, Duration::from_millis(1)),
+];
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
+/// Looks, so far apart, after each sleep: an MPI may find in one that there is something, bring it
+/// in at the next, and need more for a large message, whose parts are requested one after the
+/// other. One look for each sleep made that 10 to 23 ms.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
+
+/// Adds the way of a new window.
+pub(super) fn add(way: &Arc<dyn Way>, needs_thread: bool) -> Result<()> {
+    if needs_thread {
+        let mut thread = THREAD.lock();
+        thread.start()?;
+        thread.needed += 1;
+        thread.tell(Some(way));
+    }
+    SERVED.add(way);
+    Ok(())
+}
+
+/// Takes the way of a window out that ends.
+pub(super) fn remove(way: &Arc<dyn Way>) {
+    if SERVED.remove(Arc::as_ptr(way).addr()) && way.needs_thread() {
+        let mut thread = THREAD.lock();
+        thread.needed = thread.needed.saturating_sub(1);
+        if thread.needed == 0 { thread.end() } else { thread.tell(None) }
+    }
+}
+
+impl Thread {
+    fn start(&mut self) -> Result<()> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let told = Arc::new(Told::default());
+        let its = Arc::clone(&told);
+        match spawn("dtl-window", move || work(&its)) {
+            Ok(handle) => self.running = Some((handle, told)),
+            Err(error) => {
+                return fail!(
+                    DTL_ERROR_LIMIT,
+                    "no thread to serve the window while this process computes: {error}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the thread a new one, and how many there are.
+    fn tell(&self, new: Option<&Arc<dyn Way>>) {
+        if let Some((handle, told)) = &self.running {
+            told.new.lock().extend(new.map(Arc::downgrade));
+            told.needed.store(self.needed, Ordering::Relaxed);
+            told.version.fetch_add(1, Ordering::Release);
+            handle.thread().unpark();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((handle, told)) = self.running.take() {
+            told.ends.store(true, Ordering::Release);
+            handle.thread().unpark();
+            if handle.join().is_err() {
+                crate::runtime::log::warning!(
+                    "the thread that serves windows ended by a panic: please report it"
+                );
+            }
+        }
+    }
+}
+
+/// At finalize: nothing is served any more.
+pub(super) fn stop() {
+    clear();
+    let mut thread = THREAD.lock();
+    thread.needed = 0;
+    thread.end();
+}
+
+/// In a forked child: the thread is the parent's.
+pub(super) fn forget() {
+    clear();
+    let mut thread = THREAD.lock();
+    thread.needed = 0;
+    std::mem::forget(thread.running.take());
+}
+
+fn clear() {
+    SERVED.clear();
+}
+
+/// Serves a few windows, in turns.
+pub(in crate::runtime::comm) fn serve_some() {
+    if SERVED.len() > 0 {
+        for way in SERVED.turns().iter().flatten() {
+            way.serve();
+        }
+    }
+}
+
+/// Serves all windows, for one whose ranks are all in this process and wait for no other one.
+pub(super) fn serve_all() {
+    let rounds = SERVED.len().div_ceil(TURNS);
+    (0..rounds).for_each(|_| serve_some());
+}
+
+/// The thread's work.
+fn work(told: &Told) {
+    let (mut known, mut ways) = (0, Vec::<Weak<dyn Way>>::new());
+    let mut vain = 0_u32;
+    while !told.ends.load(Ordering::Acquire) {
+        let version = told.version.load(Ordering::Acquire);
+        if version != known {
+            ways.append(&mut told.new.lock());
+            // Entries of destroyed windows are removed once there are as many of them as of live
+            // windows.
+            if ways.len() > 2 * told.needed.load(Ordering::Relaxed) {
+                ways.retain(|way| way.strong_count() > 0);
+            }
+            (known, vain) = (version, 0);
+        }
+        if look(&ways, if sleep_after(vain) > BETWEEN_LOOKS { LOOKS } else { 1 }) {
+            vain = 0;
+            thread::yield_now();
+        } else {
+            vain = vain.saturating_add(1);
+            thread::park_timeout(sleep_after(vain));
+        }
+    }
+}
+
+/// Serves all of them, so many times or until there was something.
+fn look(ways: &[Weak<dyn Way>], times: u32) -> bool {
+    (0..times).any(|number| {
+        if number > 0 {
+            thread::park_timeout(BETWEEN_LOOKS);
+        }
+        let _aside = epoch::aside();
+        let served = ways.iter().filter_map(Weak::upgrade).filter(|way| way.needs_thread());
+        served.fold(false, |any, way| way.serve() | any)
+    })
+}
+
+fn sleep_after(vain: u32) -> Duration {
+    SLEEPS.iter().find(|(looks, _)| vain <= *looks).map_or(LONGEST_SLEEP, |(_, sleep)| *sleep)
+}

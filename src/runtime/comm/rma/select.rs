@@ -1,0 +1,300 @@
+//! A window's memory, and the way to it: decided where the window is made, from what is equal on
+//! all ranks. Shared memory first, then what the transport does itself, then messages.
+
+use super::active_messages::Active;
+use super::backend_rma::Own;
+use super::load_store::{self, Direct};
+use super::rma_path::Way;
+use super::{Offer, Part, no_memory};
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::{self, Error, Result, fail};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::open::group;
+use crate::runtime::component::{self, WindowPart};
+use crate::runtime::explain;
+use crate::sys::memory::buf::{Region, Scratch};
+use std::sync::Arc;
+
+/// This rank's memory, or so many bytes that the transport is to allocate.
+enum Source {
+    Given(Region),
+    Scratch(Scratch),
+    /// Memory that the ranks of this node can use by themselves.
+    Shared(Box<dyn component::Part>),
+    Later(usize),
+}
+
+/// An offer that there is memory for, unless the transport has it.
+pub(super) struct Had {
+    source: Source,
+    pub(super) disp_unit: u64,
+    /// Whether the transport's windows may also allocate the memory, or why there are none.
+    windows: std::result::Result<bool, &'static str>,
+}
+
+/// Words in which a rank publishes its offer.
+pub(super) type Words = [u64; 6];
+
+// Bits in these words: what the transport's windows take, and that they are to allocate.
+const OF_GIVEN: u64 = 1;
+const OF_ITS_OWN: u64 = 3;
+const LATER: u64 = 4;
+
+impl Had {
+    pub(super) fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Had> {
+        let can_share = load_store::has_room(comm.size.unsigned_abs() as usize);
+        let windows = comm.link.transport.groups().rma.map(|rma| rma.allocates());
+        let shared = comm.link.shared_memory.as_ref().filter(|_| can_share);
+        let part = shared.and_then(|shared| shared.part().offer_part(memory)).transpose()?;
+        let source = match (part, memory) {
+            (Some(part), _) => Source::Shared(part),
+            (None, component::Offer::Own(memory)) => Source::Given(memory),
+            (None, component::Offer::Fresh(size)) if windows == Ok(true) => Source::Later(size),
+            (None, component::Offer::Fresh(size)) => Source::allocate(size)?,
+        };
+        Ok(Had { source, disp_unit, windows })
+    }
+
+    fn region(&self) -> Region {
+        match &self.source {
+            Source::Given(region) => *region,
+            Source::Scratch(scratch) => scratch.region(),
+            Source::Shared(part) if part.region().is_empty() => Region::EMPTY,
+            Source::Shared(part) => part.region(),
+            Source::Later(_) => Region::EMPTY,
+        }
+    }
+
+    /// Size, step, where the others find it (zeros: nowhere), the rest, and its address in this
+    /// process.
+    pub(super) fn words(&self) -> Words {
+        let size = if let Source::Later(size) = self.source { size } else { self.region().len() };
+        let [place, check] =
+            if let Source::Shared(part) = &self.source { part.key() } else { [0; 2] };
+        let windows = match self.windows {
+            Err(_) => 0,
+            Ok(false) => OF_GIVEN,
+            Ok(true) => OF_ITS_OWN,
+        };
+        let later = if matches!(self.source, Source::Later(_)) { LATER } else { 0 };
+        let base = self.region().addr().get() as u64;
+        [size as u64, self.disp_unit, place, check, windows | later, base]
+    }
+}
+
+impl Source {
+    fn allocate(size: usize) -> Result<Source> {
+        match size {
+            0 => Ok(Source::Given(Region::EMPTY)),
+            _ => Scratch::new(size).map(Source::Scratch).ok_or_else(|| no_memory(size)),
+        }
+    }
+}
+
+/// Owner of a window's memory.
+pub(super) enum Kept {
+    /// The program, or the way.
+    Elsewhere,
+    Scratch(#[allow(dead_code, reason = "it is to be kept")] Scratch),
+    Shared(#[allow(dead_code, reason = "it is to be kept")] Box<dyn component::Part>),
+}
+
+/// A way, and this rank's memory.
+pub(super) struct Chosen {
+    pub(super) way: Arc<dyn Way>,
+    /// The way as a `Direct`, if it is one.
+    pub(super) direct: Option<Arc<Direct>>,
+    pub(super) memory: Region,
+    pub(super) kept: Kept,
+}
+
+/// Chooses the way of a window and its memory. `said` has the words of each rank.
+pub(super) fn choose(
+    own: &Arc<Comm>,
+    mut had: Had,
+    parts: &[Part],
+    said: &[Words],
+) -> Result<Chosen> {
+    let keys: Vec<_> = said.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
+    if let Source::Shared(_) = &had.source {
+        if keys.iter().all(|key| *key != [0; 2]) {
+            return by_shared_memory(own, had, &keys);
+        }
+    }
+    let is_one_process =
+        parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
+    let all = said.iter().fold(OF_ITS_OWN | LATER, |all, [.., word, _]| all & word);
+    let why = if own.members.is_some() {
+        have_memory(own, &mut had, said)?;
+        "windows of the transport's own are for all ranks in their order".to_owned()
+    } else if all & OF_GIVEN == 0 {
+        have_memory(own, &mut had, said)?;
+        why_none(own, &had, said)
+    } else {
+        if all != OF_ITS_OWN | LATER {
+            have_memory(own, &mut had, said)?;
+        }
+        loop {
+            let why = match by_transport(own, had, parts, is_one_process)? {
+                Ok(chosen) => return Ok(chosen),
+                Err((rest, text)) => {
+                    had = rest;
+                    text
+                }
+            };
+            // What it could not do with memory of its own, it may with the library's.
+            if !matches!(had.source, Source::Later(_)) {
+                break why;
+            }
+            have_memory(own, &mut had, said)?;
+        }
+    };
+    let memory = had.region();
+    let mut way = Active::new(Arc::clone(own), memory, is_one_process)?;
+    let bases: Vec<u64> = said.iter().map(|&[.., base]| base).collect();
+    let copies = way.use_copies(&bases);
+    let way = Arc::new(way);
+    tell(&*way, &format!("{why}{copies}"));
+    let kept = match had.source {
+        Source::Scratch(scratch) => Kept::Scratch(scratch),
+        Source::Shared(part) => Kept::Shared(part),
+        Source::Given(_) | Source::Later(_) => Kept::Elsewhere,
+    };
+    Ok(Chosen { way, direct: None, memory, kept })
+}
+
+/// Records the way, and why it is that one.
+fn tell(way: &dyn Way, why: &str) {
+    explain::chose("window", &format!("{} ({why})", way.describe()));
+}
+
+/// Why some rank's transport makes no window of what there is.
+fn why_none(own: &Comm, had: &Had, said: &[Words]) -> String {
+    match had.windows {
+        _ if !load_store::has_room(said.len()) => {
+            format!("{} ranks are too many to reach each other's memory", said.len())
+        }
+        Err(why) => why.to_owned(),
+        _ => {
+            let first = said.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
+            format!(
+                "the transport of rank {first} makes no windows; rank {} has one that does",
+                own.rank
+            )
+        }
+    }
+}
+
+fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[component::PartKey]) -> Result<Chosen> {
+    let memory = had.region();
+    let Source::Shared(part) = had.source else { return Err(no_memory(memory.len())) };
+    let direct = Direct::new(Arc::clone(own), part, keys);
+    // A rank may have no room for the others' memory: then no rank goes on.
+    let statuses = gather_status(own, &direct)?;
+    let direct = direct?;
+    check_all("reach all parts of the window", statuses.into_iter())?;
+    tell(&direct, "every rank reaches the memory of all parts by itself");
+    let direct = Arc::new(direct);
+    Ok(Chosen {
+        way: Arc::clone(&direct) as _,
+        direct: Some(direct),
+        memory,
+        kept: Kept::Elsewhere,
+    })
+}
+
+/// Allocates what was left to the transport, if that was so on any rank.
+fn have_memory(own: &Comm, had: &mut Had, said: &[Words]) -> Result<()> {
+    if said.iter().all(|[.., word, _]| word & LATER == 0) {
+        return Ok(());
+    }
+    let outcome = match had.source {
+        Source::Later(size) => Source::allocate(size).map(|source| had.source = source),
+        _ => Ok(()),
+    };
+    let statuses = gather_status(own, &outcome)?;
+    outcome?;
+    check_all("make its part of the window", statuses.into_iter())
+}
+
+/// Asks the transport. If it fails on any rank, all ranks get back what they had, and why.
+fn by_transport(
+    own: &Arc<Comm>,
+    had: Had,
+    parts: &[Part],
+    is_one_process: bool,
+) -> Result<std::result::Result<Chosen, (Had, String)>> {
+    let sizes: Vec<u64> = parts.iter().map(|part| part.size).collect();
+    let memory = (!matches!(had.source, Source::Later(_))).then(|| had.region());
+    let part = WindowPart { memory, sizes: &sizes, number: own.context };
+    let window = match own.link.transport.groups().rma {
+        Ok(rma) => rma.window(part),
+        Err(why) => fail!(DTL_ERROR_NOT_SUPPORTED, "{why}"),
+    };
+    if let Some(why) = introduce(own, &window)? {
+        window.iter().for_each(|window| window.close(false));
+        return Ok(Err((had, why)));
+    }
+    let way =
+        window.and_then(|window| Own::new(Arc::clone(own), window, is_one_process).map(Arc::new));
+    let why = failure(own, &way)?;
+    let way = match (way, why) {
+        (Ok(way), None) => way,
+        (way, why) => {
+            way.iter().for_each(|way| way.close(false));
+            return Ok(Err((had, why.unwrap_or_default())));
+        }
+    };
+    tell(&*way, "the transport has windows of its own");
+    let memory = way.memory();
+    if let Source::Scratch(scratch) = had.source {
+        way.keep(scratch);
+    }
+    Ok(Ok(Chosen { way, direct: None, memory, kept: Kept::Elsewhere }))
+}
+
+/// Tells the windows of all ranks of each other, as far as they wish. `Some`: why it failed, on
+/// some rank.
+fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<Option<String>> {
+    let says = window.as_ref().map_err(Error::clone).and_then(|window| window.says());
+    let why = failure(own, &says)?;
+    match (window, says) {
+        (Ok(window), Ok(says)) if why.is_none() && !says.is_empty() => {
+            let said = group::allgather_words(own, Kind::WinCreate, &says)?;
+            failure(own, &window.hears(&said))
+        }
+        _ => Ok(why),
+    }
+}
+
+/// Why something failed on some rank.
+fn failure<T>(own: &Comm, outcome: &Result<T>) -> Result<Option<String>> {
+    let statuses = gather_status(own, outcome)?;
+    let failed = statuses.iter().position(|status| *status as u32 as i32 != DTL_SUCCESS);
+    Ok(match (outcome, failed) {
+        (Err(error), _) => Some(error.text().to_owned()),
+        (Ok(_), Some(rank)) => Some(format!("the transport's own windows failed on rank {rank}")),
+        (Ok(_), None) => None,
+    })
+}
+
+fn gather_status<T>(own: &Comm, outcome: &Result<T>) -> Result<Vec<u64>> {
+    let status = outcome.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
+    group::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])
+}
+
+/// By rank, the status with which each did something: the first failure is that of all.
+pub(super) fn check_all(what: &str, said: impl Iterator<Item = u64>) -> Result<()> {
+    for (rank, status) in said.enumerate() {
+        let status = status as u32 as i32;
+        if status != DTL_SUCCESS {
+            let name = error::status_name(status).to_string_lossy();
+            return Err(Error::new(
+                status,
+                format!("rank {rank} could not {what} ({name}), so no rank has one"),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,403 @@
+//! Bitmap index: finds the keys that fit a query without walking them. For each slot a row of bits
+//! marks the keys that a word fits; a key fits if the rows of all three slots have its bit. The
+//! bits are in the order of rule 1, so the first one left is the answer. Made once, for keys that
+//! do not change; a query costs three look-ups and three words for 64 keys.
+//!
+//! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding
+//! using efficient multi-dimensional range matching", SIGCOMM 1998.
+
+use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
+use crate::abi::word::dtl_enum_word_t;
+
+/// Source, destination, schedule.
+pub type Slots = [dtl_enum_word_t; 3];
+
+/// Most keys of one sieve.
+pub const MOST: usize = 1024;
+/// Words of a row of bits.
+const WORDS: usize = MOST / 64;
+
+/// A word without its instance.
+#[inline(always)]
+#[must_use]
+pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
+    word & 0xFFFF_FFFF_0000_0000
+}
+
+/// Returns true if a word is an instance of a template.
+#[inline(always)]
+#[must_use]
+pub const fn is_instance(word: dtl_enum_word_t) -> bool {
+    word as u32 != 0
+}
+
+/// Where a key stands in rule 1: smaller comes first. Its form counts, then where it has templates.
+#[must_use]
+pub fn rank(key: &Slots) -> u32 {
+    let fold = |bits: u32, more: bool| bits << 1 | u32::from(more);
+    let form = key.iter().fold(0, |bits, &word| fold(bits, word == DTL_DISPATCH_ANY));
+    key.iter().fold(form, |bits, &word| fold(bits, !is_instance(word)))
+}
+
+/// Returns true if a key fits a query by rule 1. The sieve below is the fast form of this test.
+#[must_use]
+pub fn fits(key: &Slots, query: &Slots) -> bool {
+    key.iter()
+        .zip(query)
+        .all(|(key, &asked)| [DTL_DISPATCH_ANY, asked, template(asked)].contains(key))
+}
+
+/// Returns true if a key would fit the query once each slot that the query leaves open has the
+/// value in the key.
+#[must_use]
+pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
+    let mut said = *asked;
+    let open = said.iter_mut().zip(key).filter(|(said, _)| **said == DTL_DISPATCH_ANY);
+    open.for_each(|(said, wanted)| *said = *wanted);
+    fits(key, &said)
+}
+
+/// Values under words.
+///
+/// A word is looked for in one cell and then in those behind it. What it is multiplied with to find
+/// that cell is chosen so that every word is in its first one, where that can be had: then a
+/// look-up is one comparison.
+pub struct Map<V> {
+    /// Half of them at least are empty (word 0), and have the value of all other words. As many as
+    /// a power of two.
+    cells: Box<[(dtl_enum_word_t, V)]>,
+    factor: u64,
+}
+
+impl<V: Copy> Map<V> {
+    /// `other` is the value of all words that are not there.
+    #[must_use]
+    pub fn new(words: impl ExactSizeIterator<Item = (dtl_enum_word_t, V)>, other: V) -> Self {
+        let words: Vec<_> = words.collect();
+        let tries = if words.len() <= 64 { 64_u64 } else { 1 };
+        let count = (4 * words.len()).max(4).next_power_of_two();
+        // Odd numbers far apart: multiples of 2^64 divided by the golden ratio (Knuth, TAOCP vol.
+        // 3, 6.4).
+        let factors = (1..=tries).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut made = Map::closed();
+        for factor in factors {
+            made = Map { cells: vec![(0, other); count].into_boxed_slice(), factor };
+            // The cell of word 0 stays empty: it is looked up most often, as "any".
+            let moved = words
+                .iter()
+                .filter(|(word, value)| !made.put(*word, *value) || made.begin(*word) == 0);
+            if moved.count() == 0 {
+                break;
+            }
+        }
+        made
+    }
+
+    /// Without cells, so that nothing is found at once.
+    fn closed() -> Self {
+        Map { cells: Box::new([]), factor: 1 }
+    }
+
+    /// Enters a word. Returns true if it got its first cell.
+    fn put(&mut self, word: dtl_enum_word_t, value: V) -> bool {
+        let first = self.begin(word);
+        let mut at = first;
+        while self.cells.get(at).is_some_and(|cell| cell.0 != 0) {
+            at = self.next(at);
+        }
+        if let Some(cell) = self.cells.get_mut(at) {
+            *cell = (word, value);
+        }
+        at == first
+    }
+
+    /// Returns the first cell to look at: the middle bits of the product, which depend on all bits
+    /// that distinguish words (32 to 47, and the instance's from 0 on).
+    #[inline(always)]
+    fn begin(&self, word: dtl_enum_word_t) -> usize {
+        (word.wrapping_mul(self.factor) >> 32) as usize & self.cells.len().wrapping_sub(1)
+    }
+
+    #[inline(always)]
+    fn next(&self, at: usize) -> usize {
+        (at + 1) & self.cells.len().wrapping_sub(1)
+    }
+
+    /// A word's value: `Ok`, or `Err` with that of all words that are not there.
+    fn find(&self, word: dtl_enum_word_t) -> Option<Result<V, V>> {
+        let mut at = self.begin(word);
+        loop {
+            let cell = *self.cells.get(at)?;
+            if cell.0 == word {
+                return Some(Ok(cell.1));
+            }
+            if cell.0 == 0 {
+                return Some(Err(cell.1));
+            }
+            at = self.next(at);
+        }
+    }
+
+    /// A word's value, if that is clear from its first cell.
+    #[inline(always)]
+    #[must_use]
+    pub fn at_once(&self, word: dtl_enum_word_t) -> Option<V> {
+        let cell = *self.cells.get(self.begin(word))?;
+        (cell.0 == word || (cell.0 == 0 && !is_instance(word))).then_some(cell.1)
+    }
+
+    /// A word's value.
+    #[must_use]
+    pub fn get(&self, word: dtl_enum_word_t) -> Option<V> {
+        self.find(word).map(|found| found.unwrap_or_else(|other| other))
+    }
+
+    /// An instance's value, else its template's.
+    fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
+        match self.find(word)? {
+            Err(_) if is_instance(word) => self.get(template(word)),
+            Ok(value) | Err(value) => Some(value),
+        }
+    }
+}
+
+/// One slot's rows: the first for words that no key names.
+struct Slot {
+    named: Map<u32>,
+    rows: Box<[u64]>,
+}
+
+impl Slot {
+    fn new(keys: &[dtl_enum_word_t], width: usize) -> (Self, Map<u64>) {
+        let mut named: Vec<_> =
+            keys.iter().copied().filter(|&word| word != DTL_DISPATCH_ANY).collect();
+        named.sort_unstable();
+        named.dedup();
+        let mut rows = vec![0; (named.len() + 1) * width].into_boxed_slice();
+        let asked = std::iter::once(DTL_DISPATCH_ANY).chain(named.iter().copied());
+        for (row, asked) in rows.chunks_mut(width).zip(asked) {
+            for (index, &key) in keys.iter().enumerate() {
+                let fits = key == DTL_DISPATCH_ANY || key == asked || key == template(asked);
+                if let Some(word) = row.get_mut(index / 64).filter(|_| fits) {
+                    *word |= 1 << (index % 64);
+                }
+            }
+        }
+        let narrow = |number: usize| rows.get(number * width).copied().unwrap_or(0);
+        let words = || named.iter().copied().enumerate();
+        let bits = Map::new(words().map(|(at, word)| (word, narrow(at + 1))), narrow(0));
+        (Slot { named: Map::new(words().map(|(at, word)| (word, at as u32 + 1)), 0), rows }, bits)
+    }
+
+    fn row(&self, word: dtl_enum_word_t, width: usize) -> &[u64] {
+        let number = self.named.get_or_template(word).unwrap_or(0) as usize;
+        self.rows.get(number * width..(number + 1) * width).unwrap_or_default()
+    }
+}
+
+/// Index of keys, in their order.
+pub struct Sieve {
+    width: usize,
+    /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need. With more
+    /// keys nothing is found in one look here.
+    narrow: [Map<u64>; 3],
+    /// Whether any key names a schedule.
+    by_schedule: bool,
+    slots: [Slot; 3],
+}
+
+impl Sieve {
+    /// For at most [`MOST`] keys.
+    #[must_use]
+    pub fn new(keys: &[Slots]) -> Self {
+        let width = keys.len().min(MOST).div_ceil(64).max(1);
+        let column = |slot: usize| -> Vec<_> {
+            keys.iter().filter_map(|key| key.get(slot).copied()).collect()
+        };
+        let [s, d, h] = [0, 1, 2].map(|slot| Slot::new(&column(slot), width));
+        let first = if width > 1 { Map::closed() } else { s.1 };
+        let by_schedule = keys.iter().any(|key| key[2] != DTL_DISPATCH_ANY);
+        Sieve { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
+    }
+
+    /// Finds the first key that fits, if one comparison for each slot is enough. `None`: use
+    /// [`Sieve::first`].
+    #[inline(always)]
+    #[must_use]
+    pub fn first_at_once(&self, &[s, d, h]: &Slots) -> Option<Option<usize>> {
+        let bits = self.bits_at_once(s, d, h)?;
+        Some((bits != 0).then_some(bits.trailing_zeros() as usize))
+    }
+
+    /// The first key that fits.
+    #[must_use]
+    pub fn first(&self, slots: &Slots) -> Option<usize> {
+        self.all(slots).next()
+    }
+
+    /// Which of up to 64 keys fit.
+    #[inline(always)]
+    fn bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
+        match self.bits_at_once(s, d, h) {
+            Some(bits) => bits,
+            None => self.search_bits(s, d, h),
+        }
+    }
+
+    #[inline(always)]
+    fn bits_at_once(
+        &self,
+        s: dtl_enum_word_t,
+        d: dtl_enum_word_t,
+        h: dtl_enum_word_t,
+    ) -> Option<u64> {
+        let [of_s, of_d, of_h] = &self.narrow;
+        let bits = of_s.at_once(s)? & of_d.at_once(d)?;
+        if self.by_schedule { Some(bits & of_h.at_once(h)?) } else { Some(bits) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search_bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
+        let of = |(map, word): (&Map<u64>, u64)| map.get_or_template(word).unwrap_or(0);
+        self.narrow.iter().zip([s, d, h]).map(of).fold(u64::MAX, |bits, fit| bits & fit)
+    }
+
+    /// All keys that fit, in their order.
+    #[inline(always)]
+    pub fn all(&self, query: &Slots) -> Fitting<'_> {
+        if self.width > 1 {
+            return self.all_of_many(query);
+        }
+        let &[s, d, h] = query;
+        Fitting { bits: self.bits(s, d, h), before: 0, rows: [&[]; 3] }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn all_of_many(&self, query: &Slots) -> Fitting<'_> {
+        let [s, d, h] = &self.slots;
+        let rows =
+            [s.row(query[0], self.width), d.row(query[1], self.width), h.row(query[2], self.width)];
+        Fitting::begin(rows)
+    }
+}
+
+/// The positions of keys that fit, in their order.
+pub struct Fitting<'a> {
+    /// Those of the present 64 that are still to come.
+    bits: u64,
+    /// Positions before these.
+    before: usize,
+    /// The next ones, of the three slots.
+    rows: [&'a [u64]; 3],
+}
+
+impl<'a> Fitting<'a> {
+    fn begin(rows: [&'a [u64]; 3]) -> Self {
+        let mut begun = Fitting { bits: 0, before: 0, rows };
+        begun.step();
+        begun
+    }
+
+    /// Goes to the next 64; false behind the last.
+    fn step(&mut self) -> bool {
+        let [Some((s, more_s)), Some((d, more_d)), Some((h, more_h))] =
+            self.rows.map(<[u64]>::split_first)
+        else {
+            return false;
+        };
+        self.bits = s & d & h;
+        self.rows = [more_s, more_d, more_h];
+        true
+    }
+}
+
+impl Iterator for Fitting<'_> {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        while self.bits == 0 {
+            if self.rows[0].is_empty() || !self.step() {
+                return None;
+            }
+            self.before += 64;
+        }
+        let at = self.before + self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some(at)
+    }
+}
+
+/// A set of positions in a sieve, without an allocation.
+#[derive(Default)]
+pub struct Marks([u64; WORDS]);
+
+impl Marks {
+    /// Puts one in.
+    pub fn set(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    /// Returns true if bit `at` is set.
+    #[must_use]
+    pub fn has(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: u64 = 0x0001_0001_0000_0000;
+    const B: u64 = 0x0001_0002_0000_0000;
+
+    #[test]
+    fn rule_1_orders_the_forms() {
+        let order = [
+            [A + 1, A, A],
+            [A, A + 1, A],
+            [A, A, A + 1],
+            [A, A, A],
+            [A, A, 0],
+            [A, 0, A],
+            [A + 1, 0, 0],
+            [A, 0, 0],
+            [0, A, A],
+            [0, A, 0],
+            [0, 0, A],
+            [0, 0, 0],
+        ];
+        assert!(order.is_sorted_by(|a, b| rank(a) < rank(b)));
+    }
+
+    #[test]
+    fn a_sieve_finds_what_a_walk_finds() {
+        let words = [0, A, A + 1, A + 2, B, B + 7, B + (1 << 32)];
+        let mut keys: Vec<Slots> = Vec::new();
+        // A part of all keys, in no regular pattern, then all of them.
+        for step in [31, 7, 1] {
+            for n in (0..words.len().pow(3)).step_by(step) {
+                keys.push([words[n % 7], words[n / 7 % 7], words[n / 49]]);
+            }
+            keys.sort_by_key(|key| (rank(key), *key));
+            keys.dedup();
+            let sieve = Sieve::new(&keys);
+            for n in 0..words.len().pow(3) {
+                let query = [words[n % 7], words[n / 7 % 7], words[n / 49]];
+                let walk: Vec<usize> =
+                    (0..keys.len()).filter(|&at| fits(&keys[at], &query)).collect();
+                assert_eq!(sieve.all(&query).collect::<Vec<_>>(), walk);
+                assert_eq!(sieve.first(&query), walk.first().copied());
+                assert!(
+                    sieve.first_at_once(&query).is_none_or(|first| first == walk.first().copied())
+                );
+            }
+        }
+        assert_eq!(Sieve::new(&[]).first(&[A, A, A]), None);
+    }
+}

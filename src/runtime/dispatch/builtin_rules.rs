@@ -1,0 +1,104 @@
+//! The library's built-in rules, as text for people: a line for each key.
+
+use super::Query;
+use super::bitmap_index::{self, Slots};
+use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
+use crate::abi::enums::DTL_ENUM_MEMORY;
+use crate::abi::word::*;
+use crate::runtime::registry::{self, Backend};
+use crate::runtime::{enums, memory};
+use crate::sys::handles::epoch;
+
+/// A key and what happens there.
+type Way = (Slots, String);
+
+/// The ways of a query's operation whose keys fit; a slot that the query leaves open fits all.
+#[must_use]
+pub(super) fn ways(query: &Query) -> Vec<Way> {
+    let mut ways = match query.operation {
+        DTL_OPERATION_ALLOC => of_backends(allocations),
+        DTL_OPERATION_COPY => copies(),
+        DTL_OPERATION_LAUNCH => launches(),
+        DTL_OPERATION_COMPILE => of_backends(compiles),
+        _ => Vec::new(),
+    };
+    let asked = super::slots(query);
+    ways.retain(|(key, _)| bitmap_index::may_fit(key, &asked));
+    ways
+}
+
+fn of_backends(ways: impl Fn(&Backend) -> Vec<Way>) -> Vec<Way> {
+    registry::all(&epoch::enter()).into_iter().flat_map(ways).collect()
+}
+
+/// The kinds of memory that a backend has, and whether the host can reach them.
+fn kinds(backend: &Backend) -> Vec<(dtl_enum_word_t, bool)> {
+    if backend.memory.is_none() {
+        return Vec::new();
+    }
+    let count = enums::count(DTL_ENUM_MEMORY).unwrap_or(0) as u64;
+    let of = |index: u64| {
+        let kind = enums::at(DTL_ENUM_MEMORY, index).ok()?;
+        let mut info = crate::runtime::zeroed_kind_info();
+        memory::kind_info(backend, kind, &mut info).ok()?;
+        Some((kind, info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0))
+    };
+    (0..count).filter_map(of).collect()
+}
+
+fn allocations(backend: &Backend) -> Vec<Way> {
+    let line = |(kind, _)| {
+        ([0, kind, 0], format!("memory of backend {}, if that is asked", backend.name()))
+    };
+    kinds(backend).into_iter().map(line).collect()
+}
+
+/// Between the host and each kind, and between the kinds of a backend.
+fn copies() -> Vec<Way> {
+    let host = (DTL_MEMORY_HOST, true);
+    let mut ways = vec![([host.0, host.0, 0], "by the host".to_owned())];
+    ways.extend(of_backends(|backend| {
+        let mut sides = kinds(backend);
+        sides.retain(|side| side.0 != host.0);
+        sides.insert(0, host);
+        let pairs = sides.iter().flat_map(|from| sides.iter().map(move |to| (from, to)));
+        let others = pairs.filter(|(from, to)| (from.0, to.0) != (host.0, host.0));
+        others.map(|(from, to)| ([from.0, to.0, 0], copy(backend, from.1 && to.1))).collect()
+    }));
+    let between = "between two backends, neither of which the host can reach: through the host, 4 \
+        MiB at a time";
+    ways.push(([DTL_MEMORY_DEVICE, DTL_MEMORY_DEVICE, 0], between.to_owned()));
+    ways
+}
+
+fn copy(backend: &Backend, is_reached: bool) -> String {
+    let how = match (&backend.transfer, is_reached) {
+        (Some(_), _) => "by its transfer",
+        (None, true) => "by the host, which can reach it",
+        (None, false) => "not at all, it has no transfer",
+    };
+    format!("memory of backend {}: {how}", backend.name())
+}
+
+fn launches() -> Vec<Way> {
+    let way = |schedule, how: &str| ([0, 0, schedule], how.to_owned());
+    vec![
+        way(0, "by the backend whose stream it is"),
+        way(DTL_SCHEDULE_SEQUENTIAL, "the same; the host runs all blocks in order in one thread"),
+        way(DTL_SCHEDULE_MULTICORE, "the same"),
+        way(DTL_SCHEDULE_DEVICE, "the same"),
+    ]
+}
+
+fn compiles(backend: &Backend) -> Vec<Way> {
+    let line = || {
+        (
+            [0; 3],
+            format!(
+                "by backend {}, if that is asked, in the languages that it knows",
+                backend.name()
+            ),
+        )
+    };
+    backend.modules.iter().map(|_| line()).collect()
+}

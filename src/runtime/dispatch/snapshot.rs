@@ -1,0 +1,322 @@
+//! Immutable snapshot of a dispatcher's handlers, indexed by key: made anew whenever one is
+//! registered or unregistered.
+
+use super::bitmap_index::{self, Map, Marks, Sieve, Slots};
+use super::{Action, Query, Registration, Role};
+use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
+use crate::abi::enums::*;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::enums;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A handler at one of its keys.
+pub struct Entry {
+    /// The key's slots.
+    pub key: Slots,
+    /// The handler.
+    pub registration: Arc<Registration>,
+    /// Positions of the handler in this chain, so that its predicate is called once.
+    others: Vec<usize>,
+}
+
+/// Handlers with their keys, in the order of the walk.
+pub struct Chain {
+    sieve: Sieve,
+    entries: Vec<Entry>,
+    /// Their handles, for callers that need no more; 0 = the handler refuses the operation.
+    handles: Vec<u64>,
+}
+
+impl Chain {
+    fn new(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by_key(|entry| {
+            let of = &entry.registration;
+            (bitmap_index::rank(&entry.key), entry.key, Reverse(of.priority))
+        });
+        Chain { sieve: Sieve::new(&[]), entries, handles: Vec::new() }
+    }
+
+    /// One handler for each key: the latest, which replaces the others.
+    fn without_predicates(mut entries: Vec<Entry>) -> Self {
+        entries.reverse(); // what is equal stays in order
+        let mut chain = Chain::new(entries);
+        chain.entries.dedup_by_key(|entry| entry.key);
+        chain.finish()
+    }
+
+    fn with_predicates(entries: Vec<Entry>) -> Self {
+        let mut chain = Chain::new(entries);
+        let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (at, entry) in chain.entries.iter().enumerate() {
+            places.entry(entry.registration.number).or_default().push(at);
+        }
+        for entry in &mut chain.entries {
+            entry.others = places.get(&entry.registration.number).cloned().unwrap_or_default();
+        }
+        chain.finish()
+    }
+
+    fn finish(mut self) -> Self {
+        let keys: Vec<_> = self.entries.iter().map(|entry| entry.key).collect();
+        self.sieve = Sieve::new(&keys);
+        self.handles = self.entries.iter().map(|entry| quick_handle(&entry.registration)).collect();
+        self
+    }
+
+    /// The first that fits.
+    fn first(&self, slots: &Slots) -> Option<&Arc<Registration>> {
+        self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
+    }
+
+    /// All, in the order of the walk.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// All that fit, in the order of the walk.
+    #[inline]
+    pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &Entry)> {
+        self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
+    }
+}
+
+/// Returns the handle for a caller that needs no more; 0 = the query fails.
+fn quick_handle(registration: &Registration) -> u64 {
+    if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
+}
+
+/// Outcome of a lookup of an operation's handlers.
+pub enum Quick {
+    /// The handler's handle.
+    Found(u64),
+    /// There are many, or an instance's template counts: a search is needed, which calls no
+    /// function of the program.
+    Search,
+    /// Predicates must be called, or the operation is refused.
+    Ask,
+}
+
+/// The handlers of one operation.
+pub struct Operation {
+    asks: bool,
+    /// Handle of the default; 0 = there is none, or it refuses the operation.
+    default_handle: u64,
+    /// Rule 2.
+    pub predicated: Chain,
+    /// Rule 3.
+    pub plain: Chain,
+    /// Rule 4.
+    pub default: Option<Arc<Registration>>,
+}
+
+impl Operation {
+    fn new(word: dtl_enum_word_t, registered: &[Arc<Registration>]) -> Self {
+        let of_role = |role: Role| -> Vec<Entry> {
+            let entries = |registration: &Arc<Registration>| -> Vec<Entry> {
+                let keys = registration.keys.iter().filter(|key| key.operation == word);
+                let entry = |key| Entry {
+                    key: super::slots_of(key),
+                    registration: Arc::clone(registration),
+                    others: Vec::new(),
+                };
+                keys.map(entry).collect()
+            };
+            registered
+                .iter()
+                .filter(|registration| registration.role == role)
+                .flat_map(entries)
+                .collect()
+        };
+        let predicated = Chain::with_predicates(of_role(Role::Predicated));
+        let default = of_role(Role::Default).pop().map(|entry| entry.registration);
+        Operation {
+            asks: !predicated.entries.is_empty(),
+            default_handle: default.as_deref().map_or(0, quick_handle),
+            predicated,
+            plain: Chain::without_predicates(of_role(Role::Plain)),
+            default,
+        }
+    }
+
+    /// Returns true if predicates have to be called.
+    #[inline(always)]
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// Finds the handle of the handler without a search, if that is possible.
+    #[inline(always)]
+    fn quick_handle(&self, slots: &Slots) -> Quick {
+        if self.asks {
+            return Quick::Ask;
+        }
+        match self.plain.sieve.first_at_once(slots) {
+            Some(first) => self.handle_at(first),
+            None => Quick::Search,
+        }
+    }
+
+    /// Finds the handle of the handler by a full search. Never returns `Search`.
+    fn searched_handle(&self, slots: &Slots) -> Quick {
+        if self.asks { Quick::Ask } else { self.handle_at(self.plain.sieve.first(slots)) }
+    }
+
+    #[inline(always)]
+    fn handle_at(&self, first: Option<usize>) -> Quick {
+        let id = match first {
+            Some(at) => self.plain.handles.get(at).copied().unwrap_or(0),
+            None => self.default_handle,
+        };
+        if id == 0 { Quick::Ask } else { Quick::Found(id) }
+    }
+
+    /// Finds the handler by rules 3 and 4, which call no predicate.
+    #[must_use]
+    pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
+        self.plain.first(slots).or(self.default.as_ref())
+    }
+
+    /// The handler, by rules 2 to 4.
+    pub fn choose(&self, query: &Query, is_strict: bool) -> Result<Option<&Arc<Registration>>> {
+        let slots = super::slots(query);
+        if self.asks() {
+            if let Some(chosen) = self.by_predicate(&slots, query, is_strict)? {
+                return Ok(Some(chosen));
+            }
+        }
+        Ok(self.without_predicates(&slots))
+    }
+
+    fn by_predicate(
+        &self,
+        slots: &Slots,
+        query: &Query,
+        is_strict: bool,
+    ) -> Result<Option<&Arc<Registration>>> {
+        // Made when a handler with several keys refuses: 128 bytes that most queries never need.
+        let mut refused: Option<Marks> = None;
+        let mut first_key = None;
+        let mut winner: Option<&Entry> = None;
+        for (at, entry) in self.predicated.fitting(slots) {
+            let of = &entry.registration;
+            if let Some(best) = winner {
+                if entry.key != best.key || of.priority < best.registration.priority {
+                    break;
+                }
+            }
+            if is_strict && *first_key.get_or_insert(entry.key) != entry.key {
+                break;
+            }
+            if refused.as_ref().is_some_and(|refused| refused.has(at)) {
+                continue;
+            }
+            match (of.accepts(query)?, winner) {
+                (false, _) if entry.others.len() > 1 => {
+                    let refused = refused.get_or_insert_default();
+                    entry.others.iter().for_each(|&other| refused.set(other));
+                }
+                (false, _) => {}
+                (true, None) => winner = Some(entry),
+                (true, Some(best)) => {
+                    return fail!(
+                        DTL_ERROR_AMBIGUOUS,
+                        "\"{}\" and \"{}\" both take {} at the key {}, with priority {}: give one \
+                         a higher one",
+                        best.registration.name,
+                        of.name,
+                        super::text::of_query(query),
+                        super::text::of_key(&entry.key),
+                        of.priority
+                    );
+                }
+            }
+        }
+        Ok(winner.map(|entry| &entry.registration))
+    }
+}
+
+/// The handlers of all operations.
+pub struct Tables {
+    /// Where an operation's are.
+    places: Map<u32>,
+    operations: Vec<Operation>,
+}
+
+impl Tables {
+    /// From what is registered, in that order.
+    #[must_use]
+    pub fn new(registered: &[Arc<Registration>]) -> Self {
+        let keys = registered.iter().flat_map(|registration| &registration.keys);
+        let mut words: Vec<_> = keys.map(|key| key.operation).collect();
+        words.sort_unstable();
+        words.dedup();
+        let operations = words.iter().map(|&word| Operation::new(word, registered)).collect();
+        let places = words.iter().enumerate().map(|(place, &word)| (word, place as u32));
+        Tables { places: Map::new(places, u32::MAX), operations }
+    }
+
+    /// Those of one.
+    #[must_use]
+    pub fn of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
+        self.operations.get(self.places.get(operation)? as usize)
+    }
+
+    /// Finds the handle of a query's handler without a search, if that is possible. Does not fail
+    /// and calls no function of the program.
+    #[inline(always)]
+    #[must_use]
+    pub fn look_quickly(&self, query: &Query) -> Quick {
+        let place = self.places.at_once(query.operation);
+        match place.and_then(|place| self.operations.get(place as usize)) {
+            Some(operation) => operation.quick_handle(&super::slots(query)),
+            None => Quick::Search,
+        }
+    }
+
+    /// Finds the handle of a query's handler by a full search. Never returns `Search`.
+    #[must_use]
+    pub fn search_quickly(&self, query: &Query) -> Quick {
+        match self.of(bitmap_index::template(query.operation)) {
+            Some(operation) => operation.searched_handle(&super::slots(query)),
+            None => Quick::Ask,
+        }
+    }
+}
+
+/// Enumerations of the slots of the library's own operations, as listed at `dtl_dispatch_query_t`.
+/// 0: a word of any enumeration is accepted, as the library does not use the slot.
+const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
+    (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_LAUNCH, [0, 0, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_COMPILE, [DTL_ENUM_LANGUAGE, 0, DTL_ENUM_SCHEDULE]),
+];
+
+/// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot:
+/// no query would ever match it.
+pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
+    let Some((_, wanted)) = LIBRARYS.iter().find(|(known, _)| *known == operation) else {
+        return Ok(());
+    };
+    for ((name, word), number) in SLOT_NAMES.into_iter().zip(slots).zip(*wanted) {
+        if number != 0 && word != DTL_DISPATCH_ANY {
+            let within = || format!("{name} of operation {}", enums::describe(operation));
+            enums::check(word, number).map_err(|error| error.within(&within()))?;
+        }
+    }
+    Ok(())
+}
+
+const SLOT_NAMES: [&str; 3] = ["source", "destination", "schedule"];
+
+/// Fails unless an operation is one and the slots are words that were given out, or any.
+pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
+    enums::check(operation, DTL_ENUM_OPERATION).map_err(|error| error.within("operation"))?;
+    let named = SLOT_NAMES.into_iter().zip(slots);
+    let mut named = named.filter(|(_, word)| *word != DTL_DISPATCH_ANY);
+    named.try_for_each(|(name, word)| enums::check_given(word).map_err(|error| error.within(name)))
+}

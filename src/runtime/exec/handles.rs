@@ -1,0 +1,255 @@
+//! The handles of streams, events, executors, kernels and modules, default streams, and the end of
+//! them all.
+
+use super::event::Event;
+use super::executor::Executor;
+use super::host::thread_pool;
+use super::kernel::Kernel;
+use super::module::Module;
+use super::stream::Stream;
+use crate::abi::handle::*;
+use crate::error::{Result, fail};
+use crate::runtime::registry::Backend;
+use crate::runtime::{device, invalid_handle};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::handles::handle_table::Table;
+use crate::sys::sync::lock::RwLock;
+use std::sync::Arc;
+
+/// Type bytes of the handles.
+const STREAM: u8 = 2;
+const EVENT: u8 = 3;
+const EXECUTOR: u8 = 4;
+const KERNEL: u8 = 5;
+const MODULE: u8 = 11;
+
+static STREAMS: Table<Stream> = Table::new(STREAM, 0);
+static EVENTS: Table<Event> = Table::new(EVENT, 0);
+static EXECUTORS: Table<Executor> = Table::new(EXECUTOR, 0);
+static KERNELS: Table<Kernel> = Table::new(KERNEL, 0);
+static MODULES: Table<Module> = Table::new(MODULE, 0);
+
+/// The default stream of each backend's device, made at its first use.
+static DEFAULTS: RwLock<Vec<DefaultStream>> = RwLock::new(Vec::new());
+
+struct DefaultStream {
+    backend: u64,
+    device: i32,
+    stream: u64,
+}
+
+/// The kinds of objects, so that each is found and removed by the same few lines.
+pub trait Noun: Send + Sync + Sized + 'static {
+    /// Name for texts.
+    const NOUN: &'static str;
+    /// Type byte.
+    const TAG: u8;
+    /// Where they are.
+    fn table() -> &'static Table<Self>;
+}
+
+macro_rules! noun {
+    ($type:ty, $name:literal, $tag:ident, $table:ident) => {
+        impl Noun for $type {
+            const NOUN: &'static str = $name;
+            const TAG: u8 = $tag;
+            fn table() -> &'static Table<Self> {
+                &$table
+            }
+        }
+    };
+}
+noun!(Stream, "stream", STREAM, STREAMS);
+noun!(Event, "event", EVENT, EVENTS);
+noun!(Executor, "executor", EXECUTOR, EXECUTORS);
+noun!(Kernel, "kernel", KERNEL, KERNELS);
+noun!(Module, "module", MODULE, MODULES);
+
+/// Puts an object under a handle.
+pub fn insert<T: Noun>(object: T) -> Result<u64> {
+    match T::table().insert(Arc::new(object)) {
+        Some(id) => Ok(id),
+        None => fail!(DTL_ERROR_LIMIT, "no {} handle is left; destroy some", T::NOUN),
+    }
+}
+
+/// Returns true if a handle names a live object of this kind.
+#[must_use]
+pub fn is_live<T: Noun>(id: u64) -> bool {
+    T::table().is_live(id)
+}
+
+/// The object, for the duration of a call.
+#[inline]
+pub fn find<T: Noun>(inside: &Guard, id: u64) -> Result<&T> {
+    T::table().get(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
+}
+
+/// A share of the object that outlives the call's guard.
+pub fn pin<T: Noun>(inside: &Guard, id: u64) -> Result<Arc<T>> {
+    T::table().pin(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
+}
+
+/// The object of a handle, held by a call that will wait.
+pub fn hold<T: Noun>(inside: Guard, id: u64) -> Result<HazardRef<T>> {
+    T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
+}
+
+/// Makes the handle stale; `None` for a null handle.
+pub fn remove<T: Noun>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> {
+    if id == 0 {
+        return Ok(None);
+    }
+    T::table().remove(inside, id).map(Some).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
+}
+
+/// The backend that a creating call means, ready to be used.
+pub fn home(inside: &Guard, backend: dtl_backend_t) -> Result<Arc<Backend>> {
+    let backend = device::pin_backend(inside, backend)?;
+    backend.ready()?;
+    Ok(backend)
+}
+
+/// Fails unless the backend has the device; one without a device component has device 0.
+pub fn check_device(backend: &Backend, device: i32) -> Result<()> {
+    if backend.device.is_some() {
+        return device::check(backend, device);
+    }
+    if device == 0 {
+        return Ok(());
+    }
+    fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: backend {} has only device 0", backend.name())
+}
+
+/// The default stream of a device.
+pub fn default_stream(inside: &Guard, backend: &Arc<Backend>, device: i32) -> Result<u64> {
+    let key = backend.handle().id;
+    if let Some(stream) = default_in(&DEFAULTS.read(), inside, key, device) {
+        return Ok(stream);
+    }
+    check_device(backend, device)?;
+    let made = Stream::create(backend.clone(), device, 0)?; // calls the backend: no lock held
+    let mut defaults = DEFAULTS.write();
+    if let Some(stream) = default_in(&defaults, inside, key, device) {
+        return Ok(stream); // another thread was faster; ours goes unused
+    }
+    let stream = insert(made)?;
+    defaults.push(DefaultStream { backend: key, device, stream });
+    Ok(stream)
+}
+
+fn default_in(
+    defaults: &[DefaultStream],
+    inside: &Guard,
+    backend: u64,
+    device: i32,
+) -> Option<u64> {
+    let found = defaults.iter().find(|known| known.backend == backend && known.device == device)?;
+    STREAMS.get(inside, found.stream).map(|_| found.stream)
+}
+
+/// The stream that a handle in a call means: null = the current device's default stream.
+#[inline]
+pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
+    if stream.id != 0 { Ok(stream.id) } else { current_default(inside) }
+}
+
+fn current_default(inside: &Guard) -> Result<u64> {
+    let backend = home(inside, dtl_backend_t::NULL)?;
+    let device = device::get_or_first(&backend)?;
+    default_stream(inside, &backend, device)
+}
+
+/// Takes a stream out, unless it is a default one: those stay.
+pub fn remove_stream(inside: &Guard, id: u64) -> Result<Option<Arc<Stream>>> {
+    if DEFAULTS.read().iter().any(|known| known.stream == id) {
+        return Ok(None);
+    }
+    remove(inside, id)
+}
+
+/// The streams made on a device, to be waited for.
+#[must_use]
+pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Stream>> {
+    let ours = |stream: &Arc<Stream>| {
+        stream.device() == device && std::ptr::addr_eq(Arc::as_ptr(stream.home()), backend)
+    };
+    STREAMS.handles().into_iter().filter_map(|id| STREAMS.pin(inside, id)).filter(ours).collect()
+}
+
+/// Shares of a backend that its default streams hold: they do not count as use.
+#[must_use]
+pub fn default_shares(inside: &Guard, backend: &Backend) -> usize {
+    let key = backend.handle().id;
+    let defaults = DEFAULTS.read();
+    let ours = defaults.iter().filter(|known| known.backend == key);
+    ours.filter_map(|known| STREAMS.get(inside, known.stream)).map(Stream::home_shares).sum()
+}
+
+/// Destroys the default streams of a backend that is about to be unregistered (they are the
+/// library's own and must not keep it busy).
+pub fn drop_defaults(inside: &Guard, backend: &Backend) {
+    let key = backend.handle().id;
+    let mut dropped = Vec::new();
+    DEFAULTS.write().retain(|known| {
+        if known.backend == key {
+            dropped.push(known.stream);
+        }
+        known.backend != key
+    });
+    for id in dropped {
+        if let Some(stream) = STREAMS.remove(inside, id) {
+            stream.close();
+        }
+    }
+}
+
+/// At finalize: work is finished, threads end. Executors and streams first, as both complete
+/// events; the launches' pool after the streams that use it.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    for id in EXECUTORS.handles() {
+        if let Some(executor) = EXECUTORS.remove(&inside, id) {
+            executor.close();
+        }
+    }
+    DEFAULTS.write().clear();
+    for id in STREAMS.handles() {
+        if let Some(stream) = STREAMS.remove(&inside, id) {
+            stream.close();
+        }
+    }
+    thread_pool::close_machine();
+    for id in EVENTS.handles() {
+        if let Some(event) = EVENTS.remove(&inside, id) {
+            event.cancel_waiters();
+        }
+    }
+    for id in KERNELS.handles() {
+        drop(KERNELS.remove(&inside, id));
+    }
+    for id in MODULES.handles() {
+        drop(MODULES.remove(&inside, id));
+    }
+}
+
+/// In a forked child: the threads behind these objects do not exist here, so nothing is dropped.
+pub fn forget_all() {
+    let inside = epoch::enter();
+    std::mem::take(&mut *DEFAULTS.write());
+    forget::<Executor>(&inside);
+    forget::<Stream>(&inside);
+    forget::<Event>(&inside);
+    forget::<Kernel>(&inside);
+    forget::<Module>(&inside);
+    thread_pool::forget_machine();
+}
+
+fn forget<T: Noun>(inside: &Guard) {
+    for id in T::table().handles() {
+        if let Some(object) = T::table().remove(inside, id) {
+            std::mem::forget(object);
+        }
+    }
+}

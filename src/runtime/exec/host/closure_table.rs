@@ -1,0 +1,83 @@
+//! Rust closures for interfaces that take a C function and a user pointer: the "pointer" is a
+//! number under which the closure waits in a table.
+//!
+//! Only for backends that lack a slot (see `stream`, `executor`); the library's own queues take
+//! closures as they are.
+
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::abi::status::*;
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::sync::lock::Mutex;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr::without_provenance_mut;
+use std::sync::Arc;
+
+type Once = Box<dyn FnOnce() -> dtl_status_t + Send>;
+/// A loop body as the library's own code has it.
+pub(in crate::runtime::exec) type Piece = Arc<dyn Fn(u64, u64) -> dtl_status_t + Send + Sync>;
+
+struct Desk<T> {
+    next: usize,
+    waiting: BTreeMap<usize, T>,
+}
+
+static ONCE: Mutex<Desk<Once>> = Mutex::new(Desk { next: 1, waiting: BTreeMap::new() });
+static PIECES: Mutex<Desk<Piece>> = Mutex::new(Desk { next: 1, waiting: BTreeMap::new() });
+
+impl<T> Desk<T> {
+    fn put(&mut self, item: T) -> usize {
+        let number = self.next;
+        self.next += 1;
+        self.waiting.insert(number, item);
+        number
+    }
+}
+
+/// A task that is run once, or given back with [`withdraw`].
+pub(in crate::runtime::exec) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
+    let number = ONCE.lock().put(task);
+    (Some(redeem), Addr::new(without_provenance_mut(number)))
+}
+
+/// Takes back a task that will not be run; whether it was still there.
+pub(in crate::runtime::exec) fn withdraw(user: Addr) -> bool {
+    let task = ONCE.lock().waiting.remove(&user.get());
+    task.is_some()
+}
+
+extern "C" fn redeem(user: *mut c_void) -> dtl_status_t {
+    let _aside = epoch::aside(); // on a thread of the backend's
+    let task = ONCE.lock().waiting.remove(&user.addr());
+    task.map_or(DTL_ERROR_INTERNAL, |task| task())
+}
+
+/// A loop body under a number until it is dropped.
+pub(in crate::runtime::exec) struct Body(usize);
+
+impl Body {
+    pub(in crate::runtime::exec) fn new(piece: Piece) -> Self {
+        Body(PIECES.lock().put(piece))
+    }
+
+    pub(in crate::runtime::exec) fn user(&self) -> Addr {
+        Addr::new(without_provenance_mut(self.0))
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        drop(PIECES.lock().waiting.remove(&self.0));
+    }
+}
+
+/// The C function that goes with [`Body::user`].
+pub(in crate::runtime::exec) extern "C" fn piece(
+    begin: u64,
+    end: u64,
+    user: *mut c_void,
+) -> dtl_status_t {
+    let body = PIECES.lock().waiting.get(&user.addr()).cloned();
+    body.map_or(DTL_ERROR_INTERNAL, |body| body(begin, end))
+}

@@ -1,0 +1,12 @@
+//! Work on the host's own threads: the library's streams and parallel loops.
+//!
+//! In reading order:
+//! - `thread_pool`: threads that share loops with their callers
+//! - `host_stream`: in-order queue with a worker thread
+//! - `reduce`: reductions whose result does not depend on the number of threads
+//! - `closure_table`: closures behind a C function and a user pointer
+
+pub(super) mod closure_table;
+pub mod host_stream;
+pub mod reduce;
+pub mod thread_pool;

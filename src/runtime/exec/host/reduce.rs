@@ -1,0 +1,125 @@
+//! Parallel reductions whose result does not depend on the number of threads.
+//!
+//! The range is cut into pieces by the grain alone; each piece is folded from the identity, and
+//! the partial results are combined in order, in the calling thread. Long ranges go in rounds, so
+//! that the partial results take bounded memory.
+
+use super::thread_pool::Body;
+use crate::abi::status::*;
+use crate::error::{Result, fail};
+use crate::runtime::exec::executor::Executor;
+use crate::runtime::exec::outcome;
+use crate::sys::memory::buf::{Addr, Region, Scratch};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Pieces when the caller leaves the grain to us; a constant, so that results repeat everywhere.
+const PIECES: u64 = 64;
+/// Most pieces of one round, and most bytes of their partial results.
+const ROUND_PIECES: u64 = 1024;
+const ROUND_BYTES: usize = 1 << 24;
+/// Partial results lie on cache lines of their own.
+const LINE: usize = 64;
+
+/// A user's fold, never NULL.
+pub type FoldFn = extern "C" fn(u64, u64, *mut c_void, *mut c_void) -> dtl_status_t;
+/// A user's combination, never NULL.
+pub type CombineFn = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
+
+/// What a reduction does.
+#[derive(Clone, Copy)]
+pub struct Reduction {
+    /// Iterations begin ... end-1.
+    pub range: (u64, u64),
+    /// Iterations of a piece; 0 = the range over 64.
+    pub grain: u64,
+    /// Start of every partial result; its length is theirs.
+    pub identity: Region,
+    /// Folds a piece.
+    pub fold: FoldFn,
+    /// Combines two partial results.
+    pub combine: CombineFn,
+    /// Handed to both.
+    pub user: Addr,
+}
+
+/// Runs it and writes the result to `out` (as long as the identity) on success only.
+pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()> {
+    let (begin, end) = reduction.range;
+    crate::runtime::exec::executor::check_range(begin, end)?;
+    let iterations = end - begin;
+    let grain =
+        if reduction.grain == 0 { iterations.div_ceil(PIECES).max(1) } else { reduction.grain };
+    let pieces = iterations.div_ceil(grain);
+    let size = reduction.identity.len();
+    let Some(stride) = size.checked_next_multiple_of(LINE) else { return no_memory(size) };
+    let per_round =
+        ROUND_PIECES.min((ROUND_BYTES / stride.max(1)).max(1) as u64).min(pieces.max(1));
+    let total = stride.checked_mul(per_round as usize).and_then(Scratch::new);
+    let (Some(partials), Some(result)) = (total, Scratch::copy_of(reduction.identity)) else {
+        return no_memory(size);
+    };
+    // Pieces that are ours in number may go to a thread several at once: it changes no result.
+    let at_once = u64::from(reduction.grain > 0);
+    let round = Arc::new(Round { reduction, count: per_round, pieces, grain, stride, partials });
+    let mut first = 0;
+    while first < pieces {
+        let count = per_round.min(pieces - first);
+        let share = Arc::clone(&round);
+        let body = Body::Shared(Arc::new(move |from, to| share.fold(first, from, to)));
+        executor.run_loop(0, count, at_once, body)?;
+        for index in 0..count {
+            let from = round.partial(index).addr().ptr();
+            if first + index == 0 {
+                result.region().copy_from(round.partial(0).part(0, size));
+            } else {
+                (reduction.combine)(result.region().addr().ptr(), from, reduction.user.ptr());
+            }
+        }
+        first += count;
+    }
+    out.copy_from(result.region());
+    Ok(())
+}
+
+fn no_memory(size: usize) -> Result<()> {
+    fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for partial results of {size} bytes each")
+}
+
+struct Round {
+    reduction: Reduction,
+    /// Partial results, and pieces in all.
+    count: u64,
+    pieces: u64,
+    grain: u64,
+    stride: usize,
+    partials: Scratch,
+}
+
+impl Round {
+    fn partial(&self, index: u64) -> Region {
+        self.partials.region().part(index as usize * self.stride, self.stride)
+    }
+
+    fn fold(&self, first: u64, from: u64, to: u64) -> Result<()> {
+        let Reduction { range, identity, fold, user, .. } = self.reduction;
+        if to > self.count || first + to > self.pieces {
+            // A backend's own loop.
+            return fail!(
+                DTL_ERROR_NATIVE_BACKEND,
+                "the executor ran pieces {from}..{to} of a loop over {}: its parallel_for must \
+                 keep to the range",
+                self.count
+            );
+        }
+        for index in from..to {
+            let partial = self.partial(index);
+            partial.copy_from(identity);
+            let begin = range.0 + (first + index) * self.grain;
+            let end = begin + self.grain.min(range.1 - begin);
+            let fold = || fold(begin, end, partial.addr().ptr(), user.ptr());
+            outcome(fold, || format!("the fold of {begin}..{end}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,506 @@
+//! A pool of host threads that share loops with their callers.
+//!
+//! A loop is cut into pieces of one size, and every thread has its share of them; a thread that has
+//! finished its share takes from the others. The caller does so too. So a loop always gets done,
+//! nested or not, whether or not a worker comes to help: the caller waits only for workers who are
+//! at a piece of it, and those wait at most for loops nested deeper. Workers are made at first use;
+//! without work they soon sleep.
+//!
+//! Not here: kinds of executors and what a user sees (`executor`), how threads meet
+//! (`sys::compute::team`), how pieces change hands (`sys::compute::work_stealing`). Why it is as it
+//! is: docs/explanation/executor.md.
+
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::exec::fence::Fence;
+use crate::runtime::exec::outcome;
+use crate::sys::compute::team::{PLACES, Team};
+use crate::sys::compute::work_stealing::{self, Shares};
+use crate::sys::handles::epoch;
+use crate::sys::memory::buf::Addr;
+use crate::sys::os::hwinfo;
+use crate::sys::os::thread::spawn;
+use crate::sys::sync::clock::now_ns;
+use crate::sys::sync::lock::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle, ThreadId};
+
+/// Pieces per thread when the caller leaves the grain to us: enough to even out uneven pieces.
+const PIECES_PER_THREAD: u64 = 4;
+/// A worker's share of a loop that is worth its help: as long as the cache lines take that it
+/// costs.
+const WORTH_HELPING_NS: u64 = 500;
+/// One of so many loops is measured.
+const SAMPLE: u32 = 4;
+/// Most pauses between two looks of a worker (just under a microsecond).
+const LAZIEST: u32 = 32;
+/// Sleepers that one thread wakes; these wake others.
+const WAKES: u32 = 2;
+/// Largest pool: beyond it a number is surely a mistake.
+pub const LARGEST: u32 = 4096;
+
+/// A user's loop body, never NULL.
+pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
+
+/// Function that a loop runs for each piece.
+pub enum Body {
+    /// A user's function and its pointer.
+    User(RangeFn, Addr),
+    /// The library's own.
+    Shared(Arc<dyn Fn(u64, u64) -> Result<()> + Send + Sync>),
+}
+
+impl Body {
+    /// Runs the iterations begin ... end-1.
+    pub fn call(&self, begin: u64, end: u64) -> Result<()> {
+        match self {
+            Body::User(function, user) => outcome(
+                || function(begin, end, user.ptr()),
+                || format!("the loop body for {begin}..{end}"),
+            ),
+            Body::Shared(body) => body(begin, end),
+        }
+    }
+}
+
+/// Returns the default number of threads: OMP_NUM_THREADS, else what affinity and the control
+/// group's quota allow.
+#[must_use]
+pub fn default_size() -> u32 {
+    let wanted = std::env::var("OMP_NUM_THREADS").ok();
+    let first =
+        wanted.as_deref().and_then(|list| list.split(',').next()?.trim().parse::<u32>().ok());
+    match first {
+        Some(threads) if threads > 0 => threads.min(LARGEST),
+        _ => hwinfo::usable_cores().min(LARGEST),
+    }
+}
+
+/// The pool that launches on the host share, made at the first launch that needs it.
+#[must_use]
+pub fn machine() -> Arc<Pool> {
+    Arc::clone(MACHINE.lock().get_or_insert_with(|| Arc::new(Pool::new(default_size()))))
+}
+
+static MACHINE: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
+
+/// Ends the machine pool's threads; a later launch makes a new one.
+pub fn close_machine() {
+    let pool = MACHINE.lock().take();
+    if let Some(pool) = pool {
+        pool.close();
+    }
+}
+
+/// In a forked child: the pool's threads are the parent's, so a new one is made when needed.
+pub fn forget_machine() {
+    if let Some(pool) = MACHINE.lock().take() {
+        std::mem::forget(pool);
+    }
+}
+
+/// Pool of host threads that share loops with their callers and run spawned tasks.
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    size: u32,
+    team: Team<Loop>,
+    /// The pieces of the loop in each of the team's places.
+    shares: Box<[Shares]>,
+    /// Workers that were made.
+    hired: AtomicUsize,
+    /// Tasks that wait for a worker: a hint to look.
+    queued: AtomicUsize,
+    closing: AtomicBool,
+    state: Mutex<State>,
+    /// Synchronizers wait here for tasks.
+    change: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: VecDeque<Box<dyn FnOnce() -> Result<()> + Send>>,
+    workers: Vec<JoinHandle<()>>,
+    ids: Vec<ThreadId>,
+    /// Tasks queued or running.
+    unfinished: usize,
+    failure: Option<Error>,
+}
+
+/// A loop in progress, on its caller's stack.
+struct Loop {
+    begin: u64,
+    end: u64,
+    grain: u64,
+    body: Body,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+}
+
+impl Pool {
+    /// A pool of `size` threads, callers included. Makes no thread yet.
+    #[must_use]
+    pub fn new(size: u32) -> Self {
+        let size = size.max(1);
+        let shared = Shared {
+            size,
+            team: Team::new(size > hwinfo::usable_cores()),
+            shares: (0..PLACES).map(|_| Shares::new(size as usize)).collect(),
+            hired: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            change: Condvar::new(),
+        };
+        Pool { shared: Arc::new(shared) }
+    }
+
+    /// Number of threads, the caller included.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.shared.size
+    }
+
+    /// The grain of a loop that leaves it open.
+    #[must_use]
+    pub fn grain(&self, iterations: u64) -> u64 {
+        let pieces =
+            if self.shared.size == 1 { 1 } else { u64::from(self.shared.size) * PIECES_PER_THREAD };
+        iterations.div_ceil(pieces).max(1)
+    }
+
+    /// Runs begin ... end-1 (begin <= end) in pieces of `grain` (0 = choose); the caller takes
+    /// part.
+    pub fn run(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
+        let grain = if grain == 0 { self.grain(end - begin) } else { grain };
+        if end - begin <= grain || self.shared.size == 1 {
+            return run_in_order(begin, end, grain, &body);
+        }
+        // Seven loops at once are more than enough for the workers: another caller goes on alone.
+        let place = self.shared.team.claim();
+        let Some((mut place, shares)) =
+            place.and_then(|it| self.shared.shares.get(it.index()).map(|s| (it, s)))
+        else {
+            return run_in_order(begin, end, grain, &body);
+        };
+        let round = grain.saturating_mul(work_stealing::MOST);
+        let has_failed = AtomicBool::new(false);
+        let mut work = Loop { begin, end, grain, body, has_failed, failure: Mutex::new(None) };
+        while work.begin < end && !*work.has_failed.get_mut() {
+            work.end = work.begin + round.min(end - work.begin);
+            let pieces = (work.end - work.begin).div_ceil(grain);
+            let helpers = self.hire(pieces - 1);
+            shares.deal(pieces);
+            place.open(&work, helpers.min(WAKES), || work.take_part(shares, 0));
+            work.begin = work.end;
+        }
+        drop(place);
+        work.failure.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// Starts workers for so many pieces, if there are fewer. Returns how many can help.
+    #[inline]
+    fn hire(&self, pieces: u64) -> u32 {
+        let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
+        if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {
+            let mut state = self.shared.state.lock();
+            while state.workers.len() < wanted as usize && self.add_worker(&mut state).is_ok() {}
+        }
+        wanted
+    }
+
+    /// Queues a task that a worker runs. The next `synchronize` reports its failure.
+    pub fn spawn(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        self.spawn_with(|| Box::new(work))
+    }
+
+    /// Queues a task that a worker runs; its end completes the fence that `record` returns. The
+    /// next `synchronize` reports its failure.
+    pub fn spawn_marked(
+        &self,
+        work: impl FnOnce() -> Result<()> + Send + 'static,
+        record: impl FnOnce() -> Arc<Fence>,
+    ) -> Result<()> {
+        self.spawn_with(|| {
+            let fence = record();
+            Box::new(move || {
+                let result = work();
+                fence.complete(result.clone().err());
+                result
+            })
+        })
+    }
+
+    fn spawn_with(
+        &self,
+        make: impl FnOnce() -> Box<dyn FnOnce() -> Result<()> + Send>,
+    ) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        if self.shared.closing.load(Ordering::Relaxed) {
+            return fail!(
+                DTL_ERROR_CANCELED,
+                "the executor is being destroyed and takes no more work"
+            );
+        }
+        if state.unfinished >= state.workers.len()
+            && state.workers.len() < self.shared.size as usize
+        {
+            let added = self.add_worker(&mut state);
+            if state.workers.is_empty() {
+                return added;
+            }
+        }
+        state.tasks.push_back(make());
+        state.unfinished += 1;
+        self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        drop(state);
+        self.shared.team.announce(1);
+        Ok(())
+    }
+
+    fn add_worker(&self, state: &mut State) -> Result<()> {
+        if self.shared.closing.load(Ordering::Relaxed) {
+            return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed");
+        }
+        let (shared, member) = (Arc::clone(&self.shared), state.workers.len() + 1);
+        match spawn("dtl-pool", move || shared.work_off(member)) {
+            Ok(worker) => {
+                state.ids.push(worker.thread().id());
+                state.workers.push(worker);
+                self.shared.hired.store(state.workers.len(), Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                fail!(
+                    DTL_ERROR_LIMIT,
+                    "no thread for an executor ({error}); raise the limit on threads"
+                )
+            }
+        }
+    }
+
+    /// Waits until all spawned tasks have run; reports and clears the first failure.
+    pub fn synchronize(&self) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        while state.unfinished > 0 {
+            if state.ids.contains(&thread::current().id()) {
+                return fail!(
+                    DTL_ERROR_INVALID_STATE,
+                    "an executor cannot be waited for by its own work; wait on another thread"
+                );
+            }
+            state = self.shared.change.wait(state);
+        }
+        state.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Finishes the tasks queued and ends the workers (without waiting, if called by one of them).
+    pub fn close(&self) {
+        let mut state = self.shared.state.lock();
+        self.shared.closing.store(true, Ordering::Release);
+        let workers = std::mem::take(&mut state.workers);
+        let own = state.ids.contains(&thread::current().id());
+        drop(state);
+        self.shared.team.announce(u32::MAX);
+        if !own {
+            workers.into_iter().for_each(|worker| drop(worker.join()));
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// A worker's life.
+    fn work_off(&self, member: usize) {
+        crate::runtime::lifecycle::enter_own_thread();
+        let mut zeal = Zeal::default();
+        loop {
+            let seen = self.team.news();
+            let mut has_worked = false;
+            self.team.visit(|place, work| {
+                let Some(shares) = self.shares.get(place) else { return };
+                if work.has_failed.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Some(first) = shares.take(member) else { return };
+                self.pass_on(shares.is_any_left());
+                zeal.measure(work, self.size, || work.run_piece(first));
+                work.take_part(shares, member);
+                has_worked = true;
+            });
+            if self.queued.load(Ordering::Relaxed) > 0 {
+                self.run_task();
+            } else if self.closing.load(Ordering::Acquire) {
+                return;
+            } else {
+                self.team.rest(seen, zeal.pauses(has_worked));
+            }
+        }
+    }
+
+    /// Wakes other workers if there is more work. Each worker that finds work does so: one call
+    /// wakes few, and soon all are awake.
+    fn pass_on(&self, is_more: bool) {
+        if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
+            self.team.wake(WAKES);
+        }
+    }
+
+    fn run_task(&self) {
+        let Some(task) = self.state.lock().tasks.pop_front() else { return };
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+        self.pass_on(false);
+        let aside = epoch::aside();
+        let result = caught(task);
+        drop(aside);
+        let mut state = self.state.lock();
+        state.unfinished -= 1;
+        if let Err(error) = result {
+            state.failure.get_or_insert(error);
+        }
+        if state.unfinished == 0 {
+            self.change.notify_all();
+        }
+    }
+}
+
+impl Loop {
+    /// Takes pieces until none is left or one has failed.
+    fn take_part(&self, shares: &Shares, member: usize) {
+        while !self.has_failed.load(Ordering::Relaxed) {
+            match shares.take(member) {
+                Some(piece) => self.run_piece(piece),
+                None => return,
+            }
+        }
+    }
+
+    fn run_piece(&self, piece: u64) {
+        let begin = self.begin + piece * self.grain;
+        let end = begin + self.grain.min(self.end - begin);
+        if let Err(error) = caught(|| self.body.call(begin, end)) {
+            self.has_failed.store(true, Ordering::Relaxed);
+            self.failure.lock().get_or_insert(error);
+        }
+    }
+}
+
+/// How soon a worker looks for news again. Every look takes a cache line from the callers, and
+/// every loop that it enters waits for it to leave: a loop of less than a microsecond is done
+/// sooner without it. So a worker that finds loops that short, or none of their pieces, looks less
+/// and less often.
+#[derive(Default)]
+struct Zeal {
+    visits: u32,
+    is_wasted: bool,
+    pauses: u32,
+}
+
+impl Zeal {
+    /// Runs a worker's first piece of a loop; now and then looks how long it takes.
+    fn measure(&mut self, work: &Loop, size: u32, run: impl FnOnce()) {
+        self.visits = self.visits.wrapping_add(1);
+        if self.pauses == 1 && self.visits % SAMPLE != 0 {
+            return run();
+        }
+        let begin = now_ns();
+        run();
+        let shares = (work.end - work.begin) / work.grain / u64::from(size);
+        self.is_wasted = (now_ns() - begin).saturating_mul(shares.max(1)) < WORTH_HELPING_NS;
+    }
+
+    /// Pauses before the next look.
+    fn pauses(&mut self, has_worked: bool) -> u32 {
+        let is_useful = has_worked && !self.is_wasted;
+        self.pauses = if is_useful { 1 } else { (2 * self.pauses).clamp(1, LAZIEST) };
+        self.pauses
+    }
+}
+
+fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        fail!(DTL_ERROR_INTERNAL, "work of an executor panicked; please report this bug")
+    })
+}
+
+/// Runs a loop on the calling thread, in pieces of `grain` indices and in ascending order. The
+/// first failure ends it.
+pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &Body) -> Result<()> {
+    let mut at = begin;
+    while at < end {
+        let stop = at + grain.max(1).min(end - at);
+        body.call(at, stop)?;
+        at = stop;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn loop_of(pieces: u64) -> Loop {
+        let body = Body::Shared(Arc::new(|_, _| Ok(())));
+        let has_failed = AtomicBool::new(false);
+        Loop {
+            begin: 5,
+            end: 5 + 3 * pieces,
+            grain: 3,
+            body,
+            has_failed,
+            failure: Mutex::new(None),
+        }
+    }
+
+    #[test]
+    fn a_worker_that_helps_little_looks_less_often() {
+        let mut zeal = Zeal::default();
+        let pauses: Vec<_> = (0..8).map(|_| zeal.pauses(false)).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 32, 32], "it found no pieces");
+        zeal.measure(&loop_of(8), 2, || std::thread::sleep(Duration::from_micros(1)));
+        assert_eq!(zeal.pauses(true), 1, "it helped");
+        for _ in 0..SAMPLE {
+            zeal.measure(&loop_of(1 << 20), 2, || std::thread::sleep(Duration::from_micros(1)));
+        }
+        assert_eq!(zeal.pauses(true), 1, "a long loop of short pieces");
+        assert_eq!(zeal.pauses(false), 2, "and then nothing");
+    }
+
+    #[test]
+    fn more_callers_than_places_all_get_their_loops_done() {
+        let pool = Pool::new(3);
+        let claims: Vec<_> = std::iter::from_fn(|| pool.shared.team.claim()).collect();
+        assert_eq!(claims.len(), PLACES);
+        let total = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&total);
+        let body = Body::Shared(Arc::new(move |from, to| {
+            seen.fetch_add((to - from) as usize, Ordering::Relaxed);
+            Ok(())
+        }));
+        pool.run(0, 100, 3, body).unwrap();
+        assert_eq!(total.load(Ordering::Relaxed), 100);
+        drop(claims);
+    }
+
+    #[test]
+    fn a_failure_is_kept_over_the_rounds_of_a_very_long_loop() {
+        let pool = Pool::new(2);
+        let body = Body::Shared(Arc::new(|from, _| {
+            if from == 7 { fail!(DTL_ERROR_BUSY, "at seven") } else { Ok(()) }
+        }));
+        let error = pool.run(0, u64::MAX, 1, body).unwrap_err();
+        assert_eq!(error.status(), DTL_ERROR_BUSY);
+    }
+}

@@ -1,0 +1,182 @@
+//! Memory that the host can neither read nor write: how much of it is alive, and whether a range
+//! lies in it.
+//!
+//! While there is no such memory, a check costs one load. For a range that lies below or above all
+//! such memory that ever was, it costs two more: a program with device memory sends most of its
+//! messages from host memory. While drivers can be queried (`drivers`), any range that is not
+//! certain to be host memory may be device memory, too. Each allocation has a number of its own,
+//! and code that keeps something about an allocation is notified of its end. Not here: where such
+//! bytes go (`transfer` copies them, `p2p::p2p_staging` copies them on their way to other ranks).
+
+use super::{Allocation, drivers, find_any, kind_info};
+use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Result, fail};
+use crate::runtime::hot_globals::ASKED;
+use crate::runtime::registry::Backend;
+use crate::runtime::zeroed_kind_info;
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::sync::lock::Mutex;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Live allocations that the host cannot reach, plus one for each driver that can be queried. A
+/// thread that has such a pointer got it from the thread that counted the allocation, so relaxed
+/// loads see the count, and the bounds that were written before it.
+static COUNT: &AtomicUsize = &ASKED.hidden;
+/// All that were counted lie within: the first byte, and the end. They only grow.
+static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGH: AtomicUsize = AtomicUsize::new(0);
+
+/// The last one's number.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+/// Watchers to notify of freed allocations, and their number: without watchers a free costs one
+/// load. A thread that frees an allocation which a watcher keeps data about has seen the completion
+/// of the message that used it, so relaxed loads see the watchers of that time.
+static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
+static WATCHING: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps something about allocations that the host cannot reach.
+pub trait Watcher: Send + Sync {
+    /// The allocation of this number goes: its memory is given back when this returns. Called by
+    /// the thread that frees it, with no lock of the library's.
+    fn gone(&self, serial: u64);
+}
+
+/// Notifies the watcher of each freed allocation, as long as the watcher lives.
+pub fn watch(watcher: Weak<dyn Watcher>) {
+    let mut watchers = WATCHERS.lock();
+    watchers.retain(|other| other.strong_count() > 0);
+    watchers.push(watcher);
+    WATCHING.store(watchers.len(), Ordering::Relaxed);
+}
+
+/// Notifies all watchers.
+#[cold]
+pub fn tell_gone(serial: u64) {
+    let watchers: Vec<_> = WATCHERS.lock().iter().filter_map(Weak::upgrade).collect();
+    watchers.iter().for_each(|watcher| watcher.gone(serial));
+}
+
+/// Returns true if there may be memory that the host cannot reach.
+#[inline(always)]
+#[must_use]
+pub fn is_any() -> bool {
+    COUNT.load(Ordering::Relaxed) != 0
+}
+
+/// Returns true if the host may be unable to reach a range. `allocation_of` gives the exact answer.
+#[inline(always)]
+#[must_use]
+pub fn may_be(region: Region) -> bool {
+    is_any() && is_near(region)
+}
+
+#[cold]
+fn is_near(region: Region) -> bool {
+    let from = region.addr().get();
+    let is_within = from < HIGH.load(Ordering::Relaxed)
+        && from.saturating_add(region.len()) > LOW.load(Ordering::Relaxed);
+    is_within || drivers::may_know(region)
+}
+
+/// Counts a driver that may own memory which the host cannot reach.
+pub(super) fn add_source() {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Reverts [`add_source`].
+pub(super) fn remove_source() {
+    COUNT.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Returns true if the host cannot reach memory of this kind. A kind without a description counts
+/// as unreachable, the safe assumption.
+#[must_use]
+pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
+    let mut info = zeroed_kind_info();
+    kind_info(backend, kind, &mut info).is_err()
+        || info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0
+}
+
+/// Notes an allocation that comes, before its pointer is given out, and gives it its number.
+pub(super) fn comes(base: usize, allocation: &mut Allocation) {
+    if allocation.hidden {
+        allocation.serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
+        let end = base.saturating_add(usize::try_from(allocation.size).unwrap_or(usize::MAX));
+        LOW.fetch_min(base, Ordering::Relaxed);
+        HIGH.fetch_max(end, Ordering::Relaxed);
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes one that goes, which is in no list any more. Not with a lock: watchers are called.
+pub(super) fn goes(allocation: &Allocation) {
+    if allocation.hidden {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        if WATCHING.load(Ordering::Relaxed) != 0 {
+            tell_gone(allocation.serial);
+        }
+    }
+}
+
+/// In a forked child: all are gone, and what watchers keep is the parent's.
+pub(super) fn forget() {
+    COUNT.store(0, Ordering::Relaxed);
+    WATCHING.store(0, Ordering::Relaxed);
+    WATCHERS.lock().clear();
+}
+
+/// Returns the allocation that a range begins in, if there is one; OUT_OF_BOUNDS if it is hidden
+/// and the range runs over its end.
+pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
+    Ok(allocation_at(region)?.map(|(_, allocation)| allocation))
+}
+
+/// Returns the allocation that a range begins in, with all of its memory, if there is one;
+/// OUT_OF_BOUNDS if it is hidden and the range runs over its end.
+pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
+    if region.is_empty() {
+        return Ok(None);
+    }
+    let Some((base, allocation)) = find_any(region)? else { return Ok(None) };
+    let first = Addr::new(std::ptr::with_exposed_provenance_mut(base));
+    let all = Region::allocated(first, usize::try_from(allocation.size).unwrap_or(usize::MAX));
+    let offset = (region.addr().get() - base) as u64;
+    if !allocation.hidden || region.len() as u64 <= allocation.size - offset {
+        return Ok(Some((all, allocation)));
+    }
+    fail!(
+        DTL_ERROR_OUT_OF_BOUNDS,
+        "{} bytes at offset {offset} of an allocation of {} bytes that the host cannot reach",
+        region.len(),
+        allocation.size
+    )
+}
+
+/// Checks that a buffer lies in one allocation, as far as is known. OUT_OF_BOUNDS if it is hidden
+/// and the buffer runs over its end.
+#[inline(always)]
+pub fn check(region: Region) -> Result<()> {
+    if may_be(region) { allocation_of(region).map(drop) } else { Ok(()) }
+}
+
+/// Refuses a buffer that the host cannot reach, for what does without staging.
+#[inline(always)]
+pub fn refuse(name: &str, region: Region) -> Result<()> {
+    if may_be(region) { refuse_hidden(name, region) } else { Ok(()) }
+}
+
+#[cold]
+fn refuse_hidden(name: &str, region: Region) -> Result<()> {
+    match allocation_of(region)? {
+        Some(allocation) if allocation.hidden => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "{name}: {:?} is device memory that the host cannot reach, and windows are made of \
+             host memory: copy \
+             through a host buffer (dtl_mem_copy), or send messages",
+            region.addr()
+        ),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,120 @@
+//! Memory that a handler of the dispatcher provided: allocated by one backend for a request to
+//! another. Either backend frees it.
+
+use super::host_alloc;
+use super::{Allocation, LEDGER, Owner, Request, stream_ordered};
+use crate::abi::handle::dtl_backend_t;
+use crate::error::{Result, fail};
+use crate::runtime::exec::stream::Stream;
+use crate::runtime::{log, registry};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::Addr;
+use crate::sys::memory::heap;
+use crate::sys::sync::lock::RwLock;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The requested backend by the address of the first byte, for live allocations in the ledger only.
+static ASKED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
+/// True once there was one, so that most programs never take the lock.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Accepts the memory that a handler provided for a request to the backend `asked`.
+pub fn adopt(
+    owner: Owner,
+    asked: dtl_backend_t,
+    addr: Addr,
+    wanted: &Request,
+    who: &str,
+) -> Result<()> {
+    let &Request { size, align, .. } = wanted;
+    let unfit = || {
+        let alignment =
+            if align == 0 { "as their kind is".to_owned() } else { format!("to {align}") };
+        fail!(
+            DTL_ERROR_NATIVE_BACKEND,
+            "handler \"{who}\" gave {addr:?} for {size} bytes aligned {alignment}: not what \
+             dtl_mem_alloc gave for as many"
+        )
+    };
+    if addr.get() as u64 % align.max(1) != 0 {
+        return unfit();
+    }
+    if let Some(block) = heap::find(addr) {
+        if asked != host_alloc::home() {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives \
+                 that out; register memory \
+                 of a kind of its own"
+            );
+        }
+        let becomes_owners =
+            || heap::retag(addr, host_alloc::NO_POOL, owner.tag()) == heap::Freed::Done;
+        let is_owners = || block.tag == owner.tag() || becomes_owners();
+        let is_right = block.base == addr.get() && block.size >= size && is_owners();
+        return if is_right { Ok(()) } else { unfit() };
+    }
+    let mut ledger = LEDGER.write();
+    match ledger.get_mut(&addr.get()) {
+        Some(known) if known.size >= size && known.pool == 0 => known.pool = owner.pool(),
+        Some(known) if known.size >= size && known.pool == owner.pool() => {}
+        _ => return unfit(),
+    }
+    ANY.store(true, Ordering::Relaxed);
+    ASKED.write().insert(addr.get(), asked);
+    drop(ledger);
+    Ok(())
+}
+
+/// Frees memory from a handler that `adopt` rejected, if dtl_mem_alloc allocated it: there is no
+/// other reference to it.
+#[cold]
+pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
+    let home = match heap::find(addr) {
+        Some(block) => {
+            (block.base == addr.get() && block.tag == host_alloc::NO_POOL).then(host_alloc::home)
+        }
+        None => LEDGER
+            .read()
+            .get(&addr.get())
+            .filter(|known| known.pool == 0)
+            .map(|known| known.backend),
+    };
+    let Some(home) = home else { return };
+    let freed = match order {
+        // The handler may have queued work with it.
+        Some(stream) => stream_ordered::free(inside, stream, addr),
+        None => registry::find(inside, home)
+            .and_then(|backend| super::free(Owner::Program, backend, addr)),
+    };
+    if let Err(error) = freed {
+        log::warning!("freeing {addr:?}, which a handler gave for something else: {error}");
+    }
+}
+
+/// Returns true if a backend may free an allocation: it allocated the memory, or the request went
+/// to it.
+pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
+    let was_asked =
+        || ANY.load(Ordering::Relaxed) && ASKED.read().get(&addr.get()) == Some(&backend);
+    allocation.backend == backend || was_asked()
+}
+
+/// Removes and returns the requested backend of an allocation about to be freed, if it is not the
+/// one that allocated it.
+pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
+    if ANY.load(Ordering::Relaxed) { ASKED.write().remove(&addr.get()) } else { None }
+}
+
+/// Reverts [`take`], if the allocation stays.
+pub(super) fn put_back(addr: Addr, asked: Option<dtl_backend_t>) {
+    if let Some(asked) = asked {
+        ASKED.write().insert(addr.get(), asked);
+    }
+}
+
+/// All are gone.
+pub(super) fn forget_all() {
+    ASKED.write().clear();
+}

@@ -1,0 +1,96 @@
+//! Facts about a backend's memory: properties, use, and trimming of unused memory.
+
+use super::host_alloc;
+use crate::abi::devices::device::*;
+use crate::abi::status::DTL_ERROR_NATIVE_BACKEND;
+use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::error::{Result, fail};
+use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
+use crate::runtime::enums::schedule::check_memory_kind;
+use crate::runtime::registry::Backend;
+use crate::sys::memory::heap;
+use crate::sys::os::process;
+use std::sync::atomic::Ordering;
+
+/// Fills in a backend's counters.
+pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
+    backend.memory()?;
+    let usage = &backend.memory_use;
+    out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
+    out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
+    out.reserved_bytes = out.live_bytes + host_alloc::reserved(backend);
+    out.live_count = usage.live_count.load(Ordering::Relaxed);
+    out.total_count = usage.total_count.load(Ordering::Relaxed);
+    if host_alloc::serves(backend.handle()) {
+        let (own, arrays) = (heap::stats(host_alloc::NO_POOL), heap::stats(host_alloc::ARRAYS));
+        let leaving = heap::stats(host_alloc::LEAVING); // each allocated as one of the others
+        // The others of this backend are counted there, too.
+        out.live_bytes = own.live_bytes + arrays.live_bytes + leaving.live_bytes;
+        out.peak_bytes = (own.peak_bytes + arrays.peak_bytes).max(out.live_bytes);
+        out.live_count += own.live_count + arrays.live_count + leaving.live_count;
+        out.total_count += own.total_count + arrays.total_count;
+    }
+    Ok(())
+}
+
+/// Gives back what is kept of freed memory.
+pub fn trim(backend: &Backend) -> Result<()> {
+    backend.memory()?.trim();
+    if host_alloc::serves(backend.handle()) {
+        heap::trim();
+        // The library's own tables (communicators, queues) come from malloc.
+        process::trim_malloc();
+    }
+    Ok(())
+}
+
+/// Checks size and alignment as [`super::check`] does. Returns the alignment to request from the
+/// backend: 0 becomes the one that the kind declares.
+pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
+    let given = super::check(size, align)?;
+    if align != 0 {
+        return Ok(given);
+    }
+    let mut info = crate::runtime::zeroed_kind_info();
+    match kind_info(backend, kind, &mut info) {
+        Ok(()) => super::check(size, info.alignment),
+        Err(error) if error.status() == DTL_ERROR_NATIVE_BACKEND => Err(error),
+        // No declaration: the kind is not described, or does not exist, which `alloc` reports
+        // better.
+        Err(_) => Ok(given),
+    }
+}
+
+/// Describes a memory kind of a backend.
+pub fn kind_info(
+    backend: &Backend,
+    kind: dtl_enum_word_t,
+    out: &mut dtl_mem_kind_info_t,
+) -> Result<()> {
+    check_memory_kind(kind)?;
+    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
+        return answer;
+    }
+    // A backend that does not describe its memory: assume the least that the kind's name promises.
+    (out.properties, out.alignment) = (0, 1);
+    match kind {
+        DTL_MEMORY_HOST => {
+            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
+            copy_text(&mut out.name, "host");
+        }
+        DTL_MEMORY_DEVICE => {
+            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
+            copy_text(&mut out.name, "device");
+        }
+        _ => {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend {} describes no memory kind {}",
+                backend.name(),
+                describe(kind)
+            );
+        }
+    }
+    Ok(())
+}

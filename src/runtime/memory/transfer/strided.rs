@@ -1,0 +1,372 @@
+//! Copies of elements that lie apart: axes are put together until as few are left as can be, then
+//!
+//! | left | copied |
+//! |---|---|
+//! | none | as bytes in a row |
+//! | one | as rows of a 2-D copy |
+//! | more | as 2-D copies, one for each position on the outer axes |
+//! | any, and the host reaches both sides | by a loop of the host |
+//!
+//! The checks: elements of the destination must be apart from each other, and from those of the
+//! source.
+
+use super::{carry_out, row_of, rows_of};
+use crate::abi::word::DTL_OPERATION_COPY;
+use crate::error::{Result, fail};
+use crate::runtime::dispatch::library_ops::{self, Axes};
+use crate::runtime::memory::{Located, locate_around};
+use crate::sys::handles::epoch::Guard;
+use crate::sys::memory::buf::{Addr, Region};
+
+/// Most axes.
+pub const MOST_AXES: usize = 8;
+
+/// One axis of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Axis {
+    count: u64,
+    dst: i64,
+    src: i64,
+}
+
+/// A side: where its lowest byte is, how many there are from it to the last, and where the first
+/// element lies among them.
+struct Side {
+    region: Region,
+    first: u64,
+}
+
+/// A strided copy: regions of both sides and the axes, outermost first.
+pub struct Strided {
+    dst: Side,
+    src: Side,
+    axes: Vec<Axis>,
+    /// Bytes that lie in a row on both sides.
+    run: u64,
+}
+
+/// Plan of a strided copy: its merged axes, and the extent of each side.
+pub struct Plan {
+    axes: Vec<Axis>,
+    run: u64,
+    /// Bytes before and from the first element on, of each side.
+    dst: (u64, u64),
+    src: (u64, u64),
+}
+
+impl Plan {
+    /// Checks a shape and puts its axes together. `None`: there is nothing to copy.
+    pub fn new(axes: &Axes<'_>) -> Result<Option<Plan>> {
+        if axes.shape.len() > MOST_AXES {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "a copy of shape {:?}: {} axes, at most {MOST_AXES} are copied; merge some, or \
+                 copy in parts",
+                axes.shape,
+                axes.shape.len()
+            );
+        }
+        if axes.element_bytes == 0 {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "element_bytes is 0; pass the size of an element"
+            );
+        }
+        if axes.shape.contains(&0) {
+            return Ok(None);
+        }
+        let strides = axes.dst_strides.iter().zip(axes.src_strides);
+        let mut list: Vec<_> = axes
+            .shape
+            .iter()
+            .zip(strides)
+            .map(|(&count, (&dst, &src))| Axis { count, dst, src })
+            .collect();
+        list.retain(|axis| axis.count > 1);
+        let reach = |stride: fn(&Axis) -> i64| span(&list, stride, axes.element_bytes).ok_or(());
+        let (Ok(dst), Ok(src)) = (reach(|axis| axis.dst), reach(|axis| axis.src)) else {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "shape {:?} with strides {:?} and {:?}: more bytes than memory can hold",
+                axes.shape,
+                axes.dst_strides,
+                axes.src_strides
+            );
+        };
+        list.sort_by_key(|axis| {
+            std::cmp::Reverse((axis.dst.unsigned_abs(), axis.src.unsigned_abs()))
+        });
+        if !is_apart(&list, axes.element_bytes) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "destination strides {:?} of shape {:?}, elements of {} bytes: elements lie on \
+                 each other, or their axes \
+                 are woven into each other",
+                axes.dst_strides,
+                axes.shape,
+                axes.element_bytes
+            );
+        }
+        let run = merge(&mut list, axes.element_bytes);
+        Ok(Some(Plan { axes: list, run, dst, src }))
+    }
+
+    /// Bytes before the first element of the destination, and from it on.
+    #[must_use]
+    pub fn dst(&self) -> (u64, u64) {
+        self.dst
+    }
+
+    /// Bytes before the first element of the source, and from it on.
+    #[must_use]
+    pub fn src(&self) -> (u64, u64) {
+        self.src
+    }
+
+    /// The copy, between regions that begin with the lowest byte of each side.
+    #[must_use]
+    pub fn over(self, dst: Region, src: Region) -> Strided {
+        let (dst, src) =
+            (Side { region: dst, first: self.dst.0 }, Side { region: src, first: self.src.0 });
+        Strided { dst, src, axes: self.axes, run: self.run }
+    }
+}
+
+/// Bytes below the first element, and from its first to the last byte above. `None`: too many.
+fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u64)> {
+    let (mut below, mut above) = (0_u64, element);
+    for axis in axes {
+        let bytes = stride(axis).unsigned_abs().checked_mul(axis.count - 1)?;
+        let side = if stride(axis) < 0 { &mut below } else { &mut above };
+        *side = side.checked_add(bytes)?;
+    }
+    below.checked_add(above).filter(|bytes| *bytes <= isize::MAX as u64).map(|_| (below, above))
+}
+
+/// Returns true if no two elements of the destination share a byte: the stride of each axis is at
+/// least the extent of the axes inside it.
+fn is_apart(axes: &[Axis], element: u64) -> bool {
+    let mut reach = element;
+    axes.iter().rev().all(|axis| {
+        let step = axis.dst.unsigned_abs();
+        let is_over = step >= reach;
+        reach = reach.saturating_add(step.saturating_mul(axis.count - 1));
+        is_over
+    })
+}
+
+/// Puts axes together that lie in a row on both sides; the bytes of a run.
+fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
+    let mut run = element;
+    while let Some(inner) = axes.last().copied() {
+        if inner.dst != run as i64 || inner.src != run as i64 {
+            break;
+        }
+        run *= inner.count;
+        axes.pop();
+    }
+    let mut at = axes.len().saturating_sub(1);
+    while at > 0 {
+        let pair = (axes.get(at - 1).copied(), axes.get(at).copied());
+        if let (Some(outer), Some(inner)) = pair {
+            let steps = |stride: i64| {
+                i64::try_from(inner.count).ok().and_then(|count| stride.checked_mul(count))
+            };
+            if steps(inner.dst) == Some(outer.dst) && steps(inner.src) == Some(outer.src) {
+                axes.remove(at);
+                if let Some(outer) = axes.get_mut(at - 1) {
+                    *outer = Axis { count: outer.count * inner.count, ..inner };
+                }
+            }
+        }
+        at -= 1;
+    }
+    run
+}
+
+impl Strided {
+    /// Copies it.
+    pub fn copy(&self, inside: &Guard, axes: &Axes<'_>) -> Result<()> {
+        if self.meet() {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "source {:?} and destination {:?} of shape {:?} overlap, or have other strides \
+                 within one area: copy \
+                 through a third buffer",
+                axes.src,
+                axes.dst,
+                axes.shape
+            );
+        }
+        let to = locate_around(inside, "destination", axes.dst, self.dst.region)?;
+        let from = locate_around(inside, "source", axes.src, self.src.region)?;
+        if library_ops::is_taken(DTL_OPERATION_COPY)
+            && library_ops::copy(inside, &to, &from, Some(axes))?
+        {
+            return Ok(());
+        }
+        self.by_pieces(inside, &to, &from).map_err(|error| {
+            error.within(&format!(
+                "copy of shape {:?} from strides {:?} to {:?}",
+                axes.shape, axes.src_strides, axes.dst_strides
+            ))
+        })
+    }
+
+    /// Returns true if an element of one side may share a byte with an element of the other. With
+    /// equal strides, as for two planes of one grid, the result is exact; otherwise overlapping
+    /// areas count as shared.
+    fn meet(&self) -> bool {
+        if !self.dst.region.overlaps(self.src.region) {
+            return false;
+        }
+        let first = |side: &Side| side.region.addr().get() as i128 + i128::from(side.first);
+        let is_same = self.axes.iter().all(|axis| axis.dst == axis.src);
+        !is_same || reaches(&self.axes, first(&self.dst) - first(&self.src), i128::from(self.run))
+    }
+
+    fn by_pieces(&self, inside: &Guard, to: &Located<'_>, from: &Located<'_>) -> Result<()> {
+        let is_host = to.host_accessible()?
+            && from.host_accessible()?
+            && !library_ops::is_taken(DTL_OPERATION_COPY);
+        // A 2-D copy has pitches, which are not negative and not less than a row.
+        let has_pitch = |stride: i64| u64::try_from(stride).is_ok_and(|pitch| pitch >= self.run);
+        let last = self
+            .axes
+            .last()
+            .copied()
+            .filter(|axis| !is_host && has_pitch(axis.dst) && has_pitch(axis.src));
+        let outer = self.axes.len() - usize::from(last.is_some());
+        let outer = self.axes.get(..outer).unwrap_or_default();
+        let mut at = [0_u64; MOST_AXES];
+        loop {
+            let dst = offset(self.dst.first, outer, &at, |axis| axis.dst);
+            let src = offset(self.src.first, outer, &at, |axis| axis.src);
+            match last {
+                Some(axis) => {
+                    let to = rows_of(to, dst, axis.dst as u64, self.run, axis.count);
+                    let from = rows_of(from, src, axis.src as u64, self.run, axis.count);
+                    super::copy_rows(inside, &to, &from, self.run, axis.count)?;
+                }
+                None if is_host => {
+                    let of = |side: &Located<'_>, at: u64| {
+                        side.place.region.part(at as usize, self.run as usize)
+                    };
+                    of(to, dst).copy_from(of(from, src));
+                }
+                None => {
+                    carry_out(inside, &row_of(to, dst, self.run), &row_of(from, src, self.run))?
+                }
+            }
+            if !step(&mut at, outer) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Returns true if `distance` is, to less than `run` bytes, a difference of two positions on the
+/// axes (outermost first, each stepping over what is inside it: so only the two steps nearest to
+/// the distance come into question).
+fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
+    let Some((axis, inner)) = axes.split_first() else { return distance.abs() < run };
+    let stride = i128::from(axis.dst.unsigned_abs());
+    let steps = distance.div_euclid(stride);
+    [steps, steps + 1].into_iter().any(|steps| {
+        steps.unsigned_abs() < u128::from(axis.count)
+            && reaches(inner, distance - steps * stride, run)
+    })
+}
+
+/// Where a position is.
+fn offset(first: u64, axes: &[Axis], at: &[u64; MOST_AXES], stride: fn(&Axis) -> i64) -> u64 {
+    let steps = axes.iter().zip(at).map(|(axis, &at)| (at as i64).wrapping_mul(stride(axis)));
+    steps.fold(first, |sum, step| sum.wrapping_add_signed(step))
+}
+
+/// The next position, the last axis first; false after the last.
+fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
+    for (axis, at) in axes.iter().zip(at).rev() {
+        *at += 1;
+        if *at < axis.count {
+            return true;
+        }
+        *at = 0;
+    }
+    false
+}
+
+/// Strides of elements in a row, the last axis the fastest. `None`: too many bytes.
+#[must_use]
+pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
+    let mut stride = Some(element_bytes);
+    let mut strides = Vec::with_capacity(shape.len());
+    for &count in shape.iter().rev() {
+        strides.push(i64::try_from(stride?).ok()?);
+        stride = stride.and_then(|bytes| bytes.checked_mul(count.max(1)));
+    }
+    strides.reverse();
+    Some(strides)
+}
+
+/// The lowest byte of a side.
+#[must_use]
+pub fn lowest(first: Addr, below: u64) -> Addr {
+    Addr::new(first.ptr().wrapping_byte_sub(below as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(shape: &[u64], dst: &[i64], src: &[i64], element_bytes: u64) -> Result<Option<Plan>> {
+        let (d, s) = (Addr::NULL, Addr::NULL);
+        Plan::new(&Axes {
+            dst: d,
+            src: s,
+            shape,
+            dst_strides: dst,
+            src_strides: src,
+            element_bytes,
+        })
+    }
+
+    #[test]
+    fn axes_are_put_together() {
+        let of = |shape: &[u64], dst: &[i64], src: &[i64]| {
+            let plan = plan(shape, dst, src, 4).unwrap().unwrap();
+            (plan.axes.len(), plan.run)
+        };
+        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[48, 16, 4]), (0, 96));
+        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[96, 32, 4]), (1, 16), "rows of one pitch");
+        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[480, 32, 4]), (2, 16));
+        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[4, 8, 24]), (3, 4), "turned");
+        assert_eq!(
+            of(&[2, 3, 4], &[48, 16, 4], &[24, 8, 48]),
+            (2, 4),
+            "turned, but two stay side by side"
+        );
+        assert_eq!(
+            of(&[1, 3, 1], &[-7, 4, 1000], &[9, 4, 3]),
+            (0, 12),
+            "strides of one element say nothing"
+        );
+        assert_eq!(of(&[], &[], &[]), (0, 4));
+        assert!(plan(&[3, 0, 2], &[1, 1, 1], &[1, 1, 1], 4).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let status = |shape: &[u64], dst: &[i64], element| {
+            plan(shape, dst, dst, element).err().map(|error| error.status()).unwrap_or_default()
+        };
+        use crate::abi::status::*;
+        assert_eq!(status(&[2; 9], &[1; 9], 1), DTL_ERROR_NOT_SUPPORTED);
+        assert_eq!(status(&[2, 2], &[4, 4], 4), DTL_ERROR_INVALID_ARGUMENT, "two on each other");
+        assert_eq!(status(&[2], &[0], 4), DTL_ERROR_INVALID_ARGUMENT);
+        assert_eq!(status(&[2], &[3], 4), DTL_ERROR_INVALID_ARGUMENT);
+        assert_eq!(status(&[u64::MAX, 2], &[i64::MAX, 8], 4), DTL_ERROR_INVALID_ARGUMENT);
+        assert_eq!(status(&[2], &[i64::MIN], 4), DTL_ERROR_INVALID_ARGUMENT, "too far");
+        assert_eq!(status(&[2], &[8], 0), DTL_ERROR_INVALID_ARGUMENT);
+    }
+}

@@ -1,0 +1,127 @@
+//! DTL_PLUGIN_PROBE: a plugin is tried in a process of its own before it is let into this one.
+//!
+//! The process is the installed `dtl-info --probe FILE`, which is where the trying is done and
+//! judged; here it is found, run, and its line read. Off by default:
+//! docs/adr/0010-probe-before-loading.md.
+
+use super::Step;
+use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::error::{Error, Result, fail};
+use crate::runtime::{explain, settings};
+use crate::sys::os::dl;
+use crate::sys::os::subprocess::{self, Answer, Hear};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const PROGRAM: &str = "dtl-info";
+/// Time for dtl-info beyond the limit passed to it: it enforces that limit itself.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Passes a file that may be loaded, as far as can be checked. One that dtl-info refuses passes
+/// too: it can be opened without harm, and then its refusal has a status.
+pub fn pass(file: &Path, step: Step) -> Result<()> {
+    let Some(limit_ns) = settings::current().plugin_probe_ns else { return Ok(()) };
+    step("the probe");
+    let program = find(dl::own_file().as_deref())?;
+    let mut command = Command::new(&program);
+    command.arg("--probe").arg(file).args(["--time-limit", &format!("{limit_ns}ns")]);
+    // Without this, each probe would start another one.
+    command.env_remove("DTL_PLUGIN_PROBE").env_remove("DTL_PLUGIN_PATH");
+    // Without this, its trace would overwrite this process' own.
+    command.env_remove("DTL_TRACE");
+    let limit = Duration::from_nanos(limit_ns) + GRACE;
+    let Answer { said, in_time } = match subprocess::ask(&mut command, Hear::Output, limit) {
+        Ok(answer) => answer,
+        Err(error) => {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "not loaded, since it cannot be probed: {}: {error}; mend that, or unset \
+                 DTL_PLUGIN_PROBE",
+                program.display()
+            );
+        }
+    };
+    if !in_time {
+        return fail!(DTL_ERROR_UNAVAILABLE, "the probe: hung: no word from {}", program.display());
+    }
+    judge(file, &program, &String::from_utf8_lossy(&said))
+}
+
+/// The dtl-info of this library's own installation.
+fn find(own: Option<&Path>) -> Result<PathBuf> {
+    let folder = own.and_then(Path::parent).unwrap_or(Path::new("/"));
+    // Beside a program that the library was linked into; from lib, lib64 or lib/MACHINE.
+    let places = match own {
+        Some(own) if dl::is_in_program(own) => vec![folder.join(PROGRAM)],
+        _ => ["../bin", "../../bin"].map(|bin| folder.join(bin).join(PROGRAM)).into(),
+    };
+    if let Some(found) = places.iter().find(|place| place.is_file()) {
+        return Ok(found.clone());
+    }
+    let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+    let what = format!(
+        "not loaded, since DTL_PLUGIN_PROBE=1 finds no {}: install dtl-info there, or unset \
+         DTL_PLUGIN_PROBE",
+        places.join(" or ")
+    );
+    explain::degraded("plugins", &what)?;
+    Err(Error::new(DTL_ERROR_UNAVAILABLE, what))
+}
+
+/// Reads the line "verdict FILE: reason".
+fn judge(file: &Path, program: &Path, said: &str) -> Result<()> {
+    let (verdict, rest) = said.split_once(' ').unwrap_or(("", ""));
+    let reason =
+        rest.trim_start().strip_prefix(&format!("{}: ", file.display())).map(str::trim_end);
+    match (verdict, reason) {
+        ("ok" | "refused", Some(_)) => Ok(()),
+        ("crashed" | "hung", Some(reason)) => {
+            fail!(DTL_ERROR_UNAVAILABLE, "the probe: {verdict}: {reason}")
+        }
+        _ => fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "not loaded, since it cannot be probed: {} gave no verdict (its reason is on standard \
+             error); \
+             mend that, or unset DTL_PLUGIN_PROBE",
+            program.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_read() {
+        let (file, program) = (Path::new("/a: b/x.so"), Path::new("/bin/dtl-info"));
+        let judge =
+            |line: &str| judge(file, program, line).map_err(|error| error.text().to_owned());
+        assert_eq!(judge("ok       /a: b/x.so: x 1.0, ABI 1: x (memory)\n"), Ok(()));
+        assert_eq!(judge("refused  /a: b/x.so: it is cut off\n"), Ok(()));
+        let crash = judge("crashed  /a: b/x.so: killed by signal 11 (SIGSEGV), in its load\n");
+        assert_eq!(
+            crash.unwrap_err(),
+            "the probe: crashed: killed by signal 11 (SIGSEGV), in its load"
+        );
+        for nothing in ["", "ok", "ok /other.so: fine", "who knows"] {
+            assert!(
+                judge(nothing).unwrap_err().contains("/bin/dtl-info gave no verdict"),
+                "{nothing}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_dtl_info_it_says_where_it_should_be() {
+        let error = find(Some(Path::new("/no/such/lib/libdtl.so"))).unwrap_err();
+        let text = error.text();
+        assert!(
+            text.contains("/no/such/lib/../bin/dtl-info or /no/such/lib/../../bin/dtl-info"),
+            "{text}"
+        );
+        assert!(text.contains("install dtl-info there, or unset DTL_PLUGIN_PROBE"), "{text}");
+        assert!(explain::text().contains("plugins: not loaded"), "{}", explain::text());
+    }
+}

@@ -1,0 +1,193 @@
+//! `auto_tune`: times a task on every resource, then gives it the fastest one.
+//!
+//! While a task is tuned a thread's runs go to the resources in turn. The first warmups x resources
+//! runs are thrown away, the next samples x resources, which threads share, are timed, and the
+//! resource with the least time wins (noise only ever adds). All that is kept of one tuning goes
+//! with it: the next one begins with nothing, so a resource that has got slow is left.
+//!
+//! A tuned task costs one load of a word that no thread writes. Tuning takes no lock: `tuning_run`.
+
+use super::tuning_run::{Report, Trial, Turn};
+use crate::abi::devices::policy::dtl_task_key_t;
+use crate::error::{Result, fail};
+use crate::runtime::log;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Most tasks that one policy tunes.
+const MOST_TASKS: usize = 1024;
+/// Counters of runs for each task; threads so far apart share one, and may then lose counts.
+const STRIPES: usize = 8;
+
+/// A timed run on its way, in one word: the place of its task << 8 | its part of the tuning.
+#[derive(Clone, Copy)]
+pub struct Run(u64);
+
+impl Run {
+    fn new(place: usize, part: usize) -> Run {
+        Run((place << 8 | part) as u64)
+    }
+
+    fn place(self) -> usize {
+        (self.0 >> 8) as usize
+    }
+
+    fn part(self) -> usize {
+        (self.0 & 0xff) as usize
+    }
+}
+
+struct Entry {
+    key: dtl_task_key_t,
+    trial: Trial,
+    /// Runs since the task was tuned.
+    since: [Stripe; STRIPES],
+}
+
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+/// Auto-tuner of a policy: one entry per task key, with the trial runs and the fastest resource.
+pub(super) struct Tuner {
+    entries: Box<[OnceLock<Box<Entry>>]>,
+    resources: usize,
+    /// On each resource.
+    warmups: usize,
+    samples: usize,
+    resample: u64,
+    /// Tasks that are tuned now.
+    tuning: AtomicU32,
+}
+
+impl Tuner {
+    /// Nothing is tuned yet.
+    #[must_use]
+    pub(super) fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
+        Tuner {
+            entries: (0..MOST_TASKS).map(|_| OnceLock::new()).collect(),
+            resources,
+            warmups: warmups as usize,
+            samples: samples as usize,
+            resample,
+            tuning: AtomicU32::new(0),
+        }
+    }
+
+    /// Returns true if any task waits for times.
+    #[must_use]
+    pub(super) fn is_tuning(&self) -> bool {
+        self.tuning.load(Ordering::Relaxed) != 0
+    }
+
+    /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see
+    /// [`Tuner::enter`].
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn select(
+        &self,
+        key: dtl_task_key_t,
+        thread: usize,
+    ) -> Option<(usize, Option<Run>)> {
+        let first = place_of(key);
+        let mut places = first..first + MOST_TASKS;
+        let (place, entry) = loop {
+            let place = places.next()? % MOST_TASKS;
+            let entry = self.entries.get(place)?.get()?;
+            if entry.key == key {
+                break (place, entry);
+            }
+        };
+        if let Some(best) = entry.trial.best() {
+            if !self.is_due(entry, thread) {
+                return Some((best as usize, None));
+            }
+        }
+        Some(next_run(entry, place, thread))
+    }
+
+    /// Returns true if it is time to tune a tuned task anew.
+    #[inline(always)]
+    fn is_due(&self, entry: &Entry, thread: usize) -> bool {
+        if self.resample == 0 {
+            return false;
+        }
+        let Some(Stripe(since)) = entry.since.get(thread % STRIPES) else { return false };
+        let runs = since.load(Ordering::Relaxed) + 1;
+        let is_due = runs > self.resample;
+        since.store(if is_due { 0 } else { runs }, Ordering::Relaxed);
+        if is_due {
+            self.begin_anew(entry);
+        }
+        is_due
+    }
+
+    /// Makes room for a task.
+    #[cold]
+    pub(super) fn enter(&self, key: dtl_task_key_t) -> Result<()> {
+        let first = place_of(key);
+        for place in first..first + MOST_TASKS {
+            let Some(entry) = self.entries.get(place % MOST_TASKS) else { continue };
+            let make = || {
+                self.tuning.fetch_add(1, Ordering::Relaxed);
+                Box::new(self.entry(key))
+            };
+            if entry.get_or_init(make).key == key {
+                return Ok(());
+            }
+        }
+        fail!(
+            DTL_ERROR_LIMIT,
+            "{MOST_TASKS} tasks are tuned by this policy, and {{{:#x}, {:#x}}} would be one more: \
+             give tasks that may \
+             share a resource the same key",
+            key.task,
+            key.variant
+        )
+    }
+
+    fn entry(&self, key: dtl_task_key_t) -> Entry {
+        Entry {
+            key,
+            trial: Trial::new(self.resources, self.warmups, self.samples),
+            since: std::array::from_fn(|_| Stripe(AtomicU64::new(0))),
+        }
+    }
+
+    /// Reports the end of a timed run on a resource. `None`: it failed, so its time does not count.
+    pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
+        let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
+        let turn = Turn { resource, part: run.part() };
+        if let Report::Last(best, least) = entry.trial.report(turn, time_ns) {
+            self.tuning.fetch_sub(1, Ordering::Relaxed);
+            log::info!(
+                "auto_tune: task {{{:#x}, {:#x}}} goes to resource {best} ({least} ns)",
+                entry.key.task,
+                entry.key.variant
+            );
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_anew(&self, entry: &Entry) {
+        if entry.trial.begin_anew() {
+            self.tuning.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A task that is tuned now.
+#[inline(never)]
+fn next_run(entry: &Entry, place: usize, thread: usize) -> (usize, Option<Run>) {
+    match entry.trial.take_run(thread) {
+        Some(Turn { resource, part }) => (resource, Some(Run::new(place, part))),
+        None => (entry.trial.leader() as usize, None),
+    }
+}
+
+/// Where the search for a task begins (Fibonacci hashing: Knuth, TAOCP vol. 3, 6.4).
+#[inline(always)]
+fn place_of(key: dtl_task_key_t) -> usize {
+    let mixed = (key.task ^ key.variant.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 54) as usize
+}

@@ -1,0 +1,531 @@
+//! The registry: which backends there are, which one a name means, which one "auto" means.
+//!
+//! Its lock is never held while a backend is called: lists are copied out first.
+//!
+//! In reading order:
+//! - `names`: which names are valid, and whose they are
+
+use super::component::{Availability, Comm, Device, Exec, Memory, Modules, Presence, Transfer};
+use super::environment::{self, Need};
+use super::memory::drivers;
+use super::memory::host_alloc;
+use super::{explain, plugins, settings};
+use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
+use crate::abi::devices::device::*;
+use crate::abi::handle::dtl_backend_t;
+use crate::error::{Error, Result, fail};
+use crate::sys::handles::epoch::{self, Guard};
+use crate::sys::handles::handle_table::Table;
+use crate::sys::sync::lock::RwLock;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+mod names;
+pub use names::{check_name, put_back};
+
+/// Type byte of backend handles.
+pub const TAG: u8 = 1;
+
+/// A backend: its name, its components, and the counters that the library keeps for it.
+pub struct Backend {
+    /// Its name.
+    pub name: CString,
+    /// Rank in the automatic choice; `i32::MIN` = never.
+    pub auto_priority: i32,
+    /// Flags of its table.
+    pub flags: u64,
+    /// Whether the library brought it along.
+    pub builtin: bool,
+    /// Availability and features.
+    pub presence: Box<dyn Presence>,
+    /// Devices.
+    pub device: Option<Box<dyn Device>>,
+    /// Memory.
+    pub memory: Option<Box<dyn Memory>>,
+    /// Whether its kinds HOST, DEVICE and MANAGED are plain memory of the process: the library's
+    /// own allocator serves them, and the component above only the others. At most one backend's
+    /// are.
+    pub plain_memory: bool,
+    /// Transfers.
+    pub transfer: Option<Box<dyn Transfer>>,
+    /// Execution.
+    pub exec: Option<Box<dyn Exec>>,
+    /// Compilers; they belong to execution.
+    pub modules: Option<Box<dyn Modules>>,
+    /// Communication.
+    pub comm: Option<Box<dyn Comm>>,
+    /// Environments that have to be there; started before its first use.
+    pub needs: Vec<Need>,
+    /// Counters of `dtl_mem_stats`.
+    pub memory_use: super::memory::Usage,
+    /// Its handle once it is in the registry.
+    id: AtomicU64,
+    /// Set once the backend has reported that it is available and its environments are started: it
+    /// is not queried again.
+    available: AtomicBool,
+}
+
+impl Backend {
+    /// A backend without components.
+    #[must_use]
+    pub fn new(
+        name: &CStr,
+        auto_priority: i32,
+        builtin: bool,
+        presence: Box<dyn Presence>,
+    ) -> Self {
+        Backend {
+            name: name.to_owned(),
+            auto_priority,
+            flags: 0,
+            builtin,
+            presence,
+            device: None,
+            memory: None,
+            plain_memory: false,
+            transfer: None,
+            exec: None,
+            modules: None,
+            comm: None,
+            needs: Vec::new(),
+            memory_use: super::memory::Usage::default(),
+            id: AtomicU64::new(0),
+            available: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name as text.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.to_str().unwrap_or("?")
+    }
+
+    /// Its handle.
+    #[must_use]
+    pub fn handle(&self) -> dtl_backend_t {
+        dtl_backend_t { id: self.id.load(Ordering::Relaxed) }
+    }
+
+    /// Its components as DTL_COMPONENT_ bits.
+    #[must_use]
+    pub fn components(&self) -> u32 {
+        let bit = |present: bool, bit: u32| if present { bit } else { 0 };
+        bit(self.device.is_some(), DTL_COMPONENT_DEVICE)
+            | bit(self.memory.is_some(), DTL_COMPONENT_MEMORY)
+            | bit(self.transfer.is_some(), DTL_COMPONENT_TRANSFER)
+            | bit(self.exec.is_some(), DTL_COMPONENT_EXEC)
+            | bit(self.comm.is_some(), DTL_COMPONENT_COMM)
+    }
+
+    /// Queries whether the backend can run here. An invalid answer counts as unavailable.
+    pub fn availability(&self) -> Availability {
+        self.asked().unwrap_or_else(|error| Err(error.text().to_owned()))
+    }
+
+    /// Queries whether the backend can run here. Fails if its answer is invalid.
+    pub fn asked(&self) -> Result<Availability> {
+        let answer = match self.needs.iter().try_for_each(environment::availability) {
+            Ok(()) => self.presence.asked(),
+            Err(error) => Ok(Err(error.text().to_owned())),
+        };
+        let is_yes = matches!(answer, Ok(Ok(())));
+        // What needs nothing is as good as used.
+        self.available.store(is_yes && self.needs.is_empty(), Ordering::Relaxed);
+        if is_yes {
+            drivers::add(self);
+        }
+        answer
+    }
+
+    /// Fails with UNAVAILABLE and the reason if it cannot run here. One load once it was found
+    /// available.
+    #[inline]
+    pub fn ready(&self) -> Result<()> {
+        if self.available.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.ready_slow()
+    }
+
+    #[cold]
+    fn ready_slow(&self) -> Result<()> {
+        match self.asked()? {
+            Ok(()) => self.start_needs(),
+            Err(why) => {
+                fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name())
+            }
+        }
+    }
+
+    /// Starts the environments that it needs, for as long as the library is open.
+    fn start_needs(&self) -> Result<()> {
+        let mut held = environment::Held::default();
+        let started = self.needs.iter().try_for_each(|need| held.add(need));
+        started
+            .map_err(|error| error.within(&format!("backend {} cannot run here", self.name())))?;
+        held.keep();
+        self.available.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns true if it has a feature: a component's name, or one that the backend itself
+    /// defines.
+    pub fn supports(&self, feature: &str) -> Result<bool> {
+        match feature {
+            "device" => Ok(self.device.is_some()),
+            "memory" => Ok(self.memory.is_some()),
+            "transfer" => Ok(self.transfer.is_some()),
+            "exec" => Ok(self.exec.is_some()),
+            "modules" => Ok(self.modules.is_some()),
+            "comm" => Ok(self.comm.is_some()),
+            // Where a backend has none of its own, the library's are there.
+            "streams" | "async" => Ok(self.has_devices()),
+            "shared_memory" => Ok(self.has_devices() && self.flags & DTL_BACKEND_NO_COMPUTE == 0),
+            _ => self.presence.supports(feature).unwrap_or(Ok(false)),
+        }
+    }
+
+    /// Returns true if it has a device, memory or exec component.
+    fn has_devices(&self) -> bool {
+        self.device.is_some() || self.memory.is_some() || self.exec.is_some()
+    }
+
+    /// The device component, ready to be called.
+    pub fn device(&self) -> Result<&dyn Device> {
+        self.ready()?;
+        self.device.as_deref().ok_or_else(|| self.lacks("device"))
+    }
+
+    /// The memory component, ready to be called.
+    pub fn memory(&self) -> Result<&dyn Memory> {
+        self.ready()?;
+        self.memory.as_deref().ok_or_else(|| self.lacks("memory"))
+    }
+
+    /// Makes the NOT_SUPPORTED error for a component that a backend does not provide. All callers
+    /// use this one text.
+    #[cold]
+    #[must_use]
+    pub fn lacks(&self, what: &str) -> Error {
+        Error::new(
+            crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
+            format!(
+                "backend {} provides no {what}, and there is no generic version of it",
+                self.name()
+            ),
+        )
+    }
+}
+
+static TABLE: Table<Backend> = Table::new(TAG, 0);
+
+// Where both locks are held, the one of NAMED is taken first.
+
+/// The backends under their names. A replaced backend is no longer in this list, but its handle
+/// stays valid as long as something uses the backend; that of a built-in backend, until finalize.
+static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
+/// What `dtl_backend_get(NULL)` resolved to.
+static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
+
+/// A backend that has lost its name to another one, and its place in the list.
+pub struct Replaced {
+    place: usize,
+    backend: Arc<Backend>,
+}
+
+/// Adds a backend under its name.
+pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
+    add_in_place(backend, flags).map(|(handle, _)| handle)
+}
+
+/// Adds a backend under its name; with its handle, the one that had the name before.
+pub fn add_in_place(
+    backend: Arc<Backend>,
+    flags: u64,
+) -> Result<(dtl_backend_t, Option<Replaced>)> {
+    if flags & !DTL_REGISTER_REPLACE != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_REGISTER_REPLACE is known"
+        );
+    }
+    names::check_backend_name(backend.name())?;
+    let mut named = NAMED.write();
+    let taken = named.iter().position(|known| known.name == backend.name);
+    if taken.is_some() && flags & DTL_REGISTER_REPLACE == 0 {
+        return fail!(
+            DTL_ERROR_ALREADY_EXISTS,
+            "a backend named {} is registered already: choose another name or pass \
+             DTL_REGISTER_REPLACE",
+            backend.name()
+        );
+    }
+    let Some(id) = TABLE.insert(Arc::clone(&backend)) else {
+        return fail!(DTL_ERROR_LIMIT, "no handle left for another backend");
+    };
+    backend.id.store(id, Ordering::Relaxed);
+    if backend.plain_memory {
+        host_alloc::settle(dtl_backend_t { id });
+    }
+    let before = taken.and_then(|place| named.get_mut(place).map(|known| (place, known)));
+    let replaced = match before {
+        Some((place, known)) => {
+            Some(Replaced { place, backend: std::mem::replace(known, backend) })
+        }
+        None => {
+            named.push(backend);
+            None
+        }
+    };
+    drop(named);
+    choose_again();
+    if let Some(Replaced { backend, .. }) =
+        replaced.as_ref().filter(|replaced| !replaced.backend.builtin)
+    {
+        let old = backend.handle();
+        epoch::until_done(Box::new(move || plugins::end_replaced(old)));
+    }
+    Ok((dtl_backend_t { id }, replaced))
+}
+
+/// Forgets what `dtl_backend_get(NULL)` resolved to: there are new candidates or settings.
+pub fn choose_again() {
+    *DEFAULT.write() = None;
+}
+
+/// Removes a backend that nothing uses, but for so many shares of what goes with it.
+pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()> {
+    epoch::collect(); // a user destroyed just now may still hold its share in limbo
+    if remove_unused(inside, handle, others)? {
+        return Ok(());
+    }
+    let backend = pin(inside, handle)?;
+    let usage = &backend.memory_use;
+    let (allocations, ranges) = (usage.live_count(), usage.range_count());
+    let handler = super::dispatch::text::handler_of(inside, &backend)
+        .map_or(String::new(), |name| {
+            format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
+        });
+    fail!(
+        DTL_ERROR_BUSY,
+        "backend {} is in use ({handler}{allocations} live allocations, {ranges} ranges of adopted \
+         or registered memory; \
+         streams, events, executors and communicators count too): destroy what uses it first",
+        backend.name()
+    )
+}
+
+/// Removes a backend as [`remove`] does, or returns false if something uses it.
+pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<bool> {
+    let mut named = NAMED.write(); // of two who remove the same one, the second finds it stale
+    let backend = pin(inside, handle)?;
+    if backend.builtin {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "backend {} is built in and stays",
+            backend.name()
+        );
+    }
+    let mut default = DEFAULT.write();
+    let chosen = default.as_ref().is_some_and(|chosen| Arc::ptr_eq(chosen, &backend));
+    let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
+    // The table's share, ours, and the lists'; any more are streams, communicators, executors ...
+    let expected = 2
+        + others
+        + usize::from(chosen)
+        + usize::from(listed)
+        + super::exec::handles::default_shares(inside, &backend);
+    if Arc::strong_count(&backend) > expected || !backend.memory_use.close() {
+        return Ok(false);
+    }
+    if chosen {
+        *default = None;
+    }
+    names::take_out(inside, &mut named, &mut default, &backend);
+    drop((default, named));
+    drivers::remove(handle);
+    super::exec::handles::drop_defaults(inside, &backend);
+    drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
+    Ok(true)
+}
+
+/// Returns true if a backend was replaced by another one of its name and still exists.
+pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
+    let named = NAMED.read();
+    TABLE.get(inside, handle.id).is_some() && named.iter().all(|known| known.handle() != handle)
+}
+
+/// The backend of a handle (not null), for the duration of a call.
+#[inline]
+pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
+    TABLE.get(inside, handle.id).ok_or_else(|| stale(handle))
+}
+
+/// A share of the backend of a handle (not null).
+pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
+    TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
+}
+
+/// Returns true if a handle names a live backend.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    TABLE.is_live(id)
+}
+
+#[cold]
+fn stale(handle: dtl_backend_t) -> Error {
+    super::invalid_handle("backend", TAG, handle.id)
+}
+
+/// All backends under their names, in the order registered; plugins are searched for first.
+///
+/// References, not shares: a thread that only looks at a backend must not make another thread's
+/// `dtl_backend_unregister` fail with BUSY.
+#[must_use]
+pub fn all(inside: &Guard) -> Vec<&Backend> {
+    plugins::search();
+    let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
+    handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
+}
+
+/// Looks up the handle of a name. Plugins are searched for only if the name is not known, so that a
+/// lookup of a built-in backend never waits for them.
+fn handle_of(name: &str) -> Option<dtl_backend_t> {
+    let look =
+        || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
+    look().or_else(|| {
+        plugins::search();
+        look()
+    })
+}
+
+/// Looks up a backend by name and takes a share of it, for callers that open something of the
+/// backend.
+#[must_use]
+pub fn lookup(name: &str) -> Option<Arc<Backend>> {
+    pin(&epoch::enter(), handle_of(name)?).ok()
+}
+
+/// The backend of a name; `None` = DTL_BACKEND, else "auto".
+pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend> {
+    match name {
+        Some("auto") => automatic(inside),
+        Some(name) => named(inside, settings::alias(name)),
+        None => {
+            let chosen = DEFAULT.read().as_ref().map(|chosen| chosen.handle());
+            if let Some(chosen) = chosen.and_then(|handle| find(inside, handle).ok()) {
+                return Ok(chosen);
+            }
+            let settings = settings::current();
+            let chosen = match settings.backend.as_deref() {
+                None | Some("auto") => automatic(inside)?,
+                Some(name) => {
+                    let backend = named(inside, name)
+                        .map_err(|e| e.within("the default backend (DTL_BACKEND or dtl_init)"))?;
+                    backend.ready()?;
+                    explain::chose(
+                        "backend",
+                        &format!("{name}, because DTL_BACKEND or dtl_init names it"),
+                    );
+                    backend
+                }
+            };
+            // Under the list's lock: one that was removed meanwhile must not be remembered.
+            let listed = NAMED.read();
+            if let Some(known) = listed.iter().find(|known| known.handle() == chosen.handle()) {
+                *DEFAULT.write() = Some(Arc::clone(known));
+            }
+            drop(listed);
+            Ok(chosen)
+        }
+    }
+}
+
+fn named<'g>(inside: &'g Guard, name: &str) -> Result<&'g Backend> {
+    if let Some(found) = handle_of(name).and_then(|handle| find(inside, handle).ok()) {
+        return Ok(found);
+    }
+    let known: Vec<_> = all(inside).into_iter().map(Backend::name).collect();
+    fail!(
+        DTL_ERROR_NOT_FOUND,
+        "no backend is named \"{name}\"; known: {}{}",
+        known.join(", "),
+        plugins::advice(name)
+    )
+}
+
+/// The available backend with device and memory that has the highest priority; ties by name.
+fn automatic(inside: &Guard) -> Result<&Backend> {
+    let mut candidates = all(inside);
+    candidates.retain(|b| b.device.is_some() && b.memory.is_some() && b.auto_priority != i32::MIN);
+    candidates
+        .sort_by(|a, b| b.auto_priority.cmp(&a.auto_priority).then_with(|| a.name.cmp(&b.name)));
+    let mut passed_over = Vec::new();
+    for backend in candidates {
+        let answer = backend.presence.stands_aside().map_or_else(|| backend.availability(), Err);
+        match answer {
+            Ok(()) => {
+                let reasons = if passed_over.is_empty() {
+                    String::new()
+                } else {
+                    format!("; not {}", passed_over.join("; not "))
+                };
+                explain::chose(
+                    "backend",
+                    &format!(
+                        "{}, the available one with the highest priority ({}){reasons}",
+                        backend.name(),
+                        backend.auto_priority
+                    ),
+                );
+                return Ok(backend);
+            }
+            Err(why) => passed_over.push(format!("{}: {why}", backend.name())),
+        }
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "no backend with device and memory can run here: {}",
+        passed_over.join("; ")
+    )
+}
+
+/// Initialises each built-in backend whose driver the program already uses, so that its pointers
+/// are recognised.
+pub fn detect_driver_use() {
+    let inside = epoch::enter();
+    let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
+    let is_used = |backend: &&Backend| {
+        backend.builtin
+            && !backend.available.load(Ordering::Relaxed)
+            && backend.presence.is_in_use()
+    };
+    for backend in
+        handles.into_iter().filter_map(|handle| find(&inside, handle).ok()).filter(is_used)
+    {
+        // A failure is reported when a call names the backend.
+        let _ = backend.availability();
+    }
+}
+
+/// At finalize: every backend goes; destroy slots run here.
+pub fn clear() {
+    drivers::forget_all();
+    *DEFAULT.write() = None;
+    NAMED.write().clear();
+    let inside = epoch::enter();
+    for id in TABLE.handles() {
+        drop(TABLE.remove(&inside, id));
+    }
+}
+
+/// In a forked child: the handles go, the backends are left alone.
+pub fn forget_all() {
+    std::mem::forget(DEFAULT.write().take());
+    std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);
+    let inside = epoch::enter();
+    for id in TABLE.handles() {
+        std::mem::forget(TABLE.remove(&inside, id));
+    }
+}

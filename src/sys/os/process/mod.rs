@@ -1,0 +1,369 @@
+//! Processes of this machine: their identity, their liveness and their memory.
+//!
+//! Not here: running them (`sys::os::subprocess`) and talking to them (`sys::os::unix_socket`,
+//! `sys::os::shm_segment`).
+//!
+//! In reading order:
+//! - `host_ranges`: memory of the process that the system reports
+
+pub mod host_ranges;
+
+use super::fd;
+use crate::sys::memory::buf::Region;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{PTracer, Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions};
+use rustix::rand::GetRandomFlags;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Ends the process at once: no destructors, no atexit functions.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// This process' id.
+#[must_use]
+pub fn own_pid() -> i32 {
+    // The kernel's ids fit in 22 bits.
+    i32::try_from(std::process::id()).unwrap_or(i32::MAX)
+}
+
+/// The calling thread's id, as /proc/self/task has it.
+#[must_use]
+pub fn thread_id() -> i32 {
+    rustix::thread::gettid().as_raw_pid()
+}
+
+/// Bytes that a file of this process may have (`ulimit -f`): a write beyond kills the process by
+/// SIGXFSZ, usually.
+#[must_use]
+pub fn file_size_limit() -> u64 {
+    rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// Returns malloc's free memory to the system, if the C library can do that.
+pub fn trim_malloc() {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes malloc's own locks, and touches free memory only.
+        unsafe { libc::malloc_trim(0) };
+    }
+}
+
+/// The id of the process that started this one.
+#[must_use]
+pub fn parent_pid() -> i32 {
+    i32::try_from(std::os::unix::process::parent_id()).unwrap_or(i32::MAX)
+}
+
+/// The effective user id.
+#[must_use]
+pub fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The id of the parent of a process.
+pub fn parent_of(pid: i32) -> io::Result<i32> {
+    stat_field(pid, 4)
+}
+
+/// The program that a process runs.
+pub fn program_of(pid: i32) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe"))
+}
+
+/// When a process started, in clock ticks since boot: with the id it names a process uniquely.
+pub fn start_time(pid: i32) -> io::Result<u64> {
+    stat_field(pid, 22)
+}
+
+/// A field of /proc/PID/stat by its number in proc(5), from 3 up.
+fn stat_field<T: FromStr>(pid: i32, number: usize) -> io::Result<T> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses, the second field, may hold anything, so count from its end.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = rest.split_ascii_whitespace().nth(number - 3).and_then(|text| text.parse().ok());
+    field.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unexpected format"))
+}
+
+/// This process' id as /proc has it: another one if /proc is of another PID namespace.
+pub fn pid_in_proc() -> io::Result<i32> {
+    let link = std::fs::read_link("/proc/self")?;
+    link.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// A number that is the same for two processes that see the same process ids.
+pub fn pid_namespace() -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+}
+
+/// Credentials of the peer of a connected Unix socket, as the kernel reports them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process id; 0 if it lives in a namespace that this process cannot see.
+    pub pid: i32,
+    /// Its effective user id when it connected or listened.
+    pub uid: u32,
+}
+
+/// The process at the other end of a Unix socket. `fd` may be any number: what is no socket is an
+/// error.
+pub fn peer_of(fd: RawFd) -> io::Result<Peer> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `peer`, which is that large.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Peer { pid: peer.pid, uid: peer.uid })
+}
+
+/// A process held by a descriptor: unlike its id, it never comes to mean another one.
+pub struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// Holds a process; ESRCH if there is none of that id.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        let pid = Pid::from_raw(pid.max(0)).ok_or(Errno::INVAL)?;
+        fd::keep(rustix::process::pidfd_open(pid, PidfdFlags::empty())?).map(PidFd)
+    }
+
+    /// Whether it has exited (a zombie has, a stopped process has not).
+    #[must_use]
+    pub fn exited(&self) -> bool {
+        let mut entry = [PollFd::new(&self.0, PollFlags::IN)];
+        let ready = rustix::event::poll(&mut entry, Some(&Timespec::default()));
+        ready.is_ok() && entry.iter().all(|entry| entry.revents().contains(PollFlags::IN))
+    }
+
+    /// Kills it. One that has ended already is not an error.
+    pub fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
+    }
+
+    /// Waits for its end and takes it from the kernel's list, if it is a child that nobody has
+    /// taken yet.
+    pub fn reap(&self) {
+        let _ = rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
+    }
+}
+
+/// Readable once it has exited.
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Copies from addresses of another process into regions, and returns the number of bytes copied.
+/// One call reads the memory of one program, whatever the process does meanwhile.
+pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::Result<usize> {
+    let remote = |address: u64, len| libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0)),
+        iov_len: len,
+    };
+    let locals =
+        parts.map(|(_, into)| libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() });
+    let remotes = parts.map(|(address, into)| remote(address, into.len()));
+    let count = N as libc::c_ulong;
+    // SAFETY: the regions' makers vouch for their bytes; the kernel checks the remote ones.
+    let copied =
+        unsafe { libc::process_vm_readv(pid, locals.as_ptr(), count, remotes.as_ptr(), count, 0) };
+    usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+/// Memory of the program that a process ran when its memory was opened. The kernel keeps a
+/// reference to that memory, not to the process id. Once the process has ended or runs another
+/// program (exec), nothing can be read or written any more, whichever process has the id and
+/// whatever lies at the address by then.
+pub struct ForeignMemory {
+    file: File,
+    pid: i32,
+}
+
+impl ForeignMemory {
+    /// Opens the memory for reading and writing, which needs the same permission as ptrace. The id
+    /// may belong to another process by now: the caller must compare bytes that only the intended
+    /// process has.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        Ok(ForeignMemory { file: File::from(fd::keep(file.into())?), pid })
+    }
+
+    /// Id of the process when its memory was opened.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Copies from an address. Fewer bytes are copied if the program is gone. An error: these bytes
+    /// cannot be copied.
+    pub fn read(&self, address: u64, into: Region) -> io::Result<usize> {
+        all(into.len(), |done| {
+            let (to, at) = (into.part(done, into.len()), offset(address, done)?);
+            // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
+            Ok(unsafe { libc::pread(self.file.as_raw_fd(), to.addr().ptr(), to.len(), at) })
+        })
+    }
+
+    /// Copies to an address. Fewer bytes are copied if the program is gone. After an error some
+    /// bytes may have been copied.
+    pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
+        all(from.len(), |done| {
+            let (rest, at) = (from.part(done, from.len()), offset(address, done)?);
+            // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
+            Ok(unsafe { libc::pwrite(self.file.as_raw_fd(), rest.addr().ptr(), rest.len(), at) })
+        })
+    }
+}
+
+/// An address as an offset of /proc/PID/mem.
+fn offset(address: u64, done: usize) -> io::Result<libc::off_t> {
+    let at = address.checked_add(done as u64).and_then(|at| libc::off_t::try_from(at).ok());
+    at.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// Repeats a system call that continues the copy, until `len` bytes are copied or a call copies
+/// none.
+fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Result<usize> {
+    let mut done = 0;
+    while done < len {
+        match usize::try_from(copy(done)?) {
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(_) => return Err(io::Error::last_os_error()),
+        }
+    }
+    Ok(done)
+}
+
+/// Lets any process of this user read this one's memory where the Yama module restricts that.
+/// Without Yama there is no restriction, and the call fails with EINVAL.
+pub fn allow_readers() -> io::Result<()> {
+    Ok(rustix::process::set_ptracer(PTracer::Any)?)
+}
+
+/// Random bytes from the kernel.
+pub fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0_u8; 8];
+    // The kernel does not return fewer, once it has collected entropy: getrandom(2).
+    rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::memory::buf::Scratch;
+    use crate::sys::os::poller::{Poller, Wanted};
+
+    #[test]
+    fn start_time_of_self_is_stable() {
+        let first = start_time(own_pid()).expect("own stat");
+        assert!(first > 0);
+        assert_eq!(first, start_time(own_pid()).expect("own stat"));
+        assert!(start_time(i32::MAX).is_err());
+    }
+
+    #[test]
+    fn pidfd_sees_a_zombie_as_exited_and_a_living_process_as_not() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("spawn");
+        let held = PidFd::open(child.id() as i32).expect("pidfd");
+        let poller = Poller::new().expect("epoll");
+        poller.add(held.as_fd(), 7, Wanted::Once).expect("watched");
+        let look = || poller.ready(0).numbers().collect::<Vec<_>>();
+        assert!(!held.exited() && look().is_empty());
+        drop(child.stdin.take());
+        while !held.exited() {
+            std::thread::yield_now();
+        }
+        // A process has exited a moment before the kernel reports it.
+        let told = || std::iter::repeat_with(look).find(|found| !found.is_empty());
+        assert_eq!((told(), look()), (Some(vec![7]), vec![]), "told once");
+        child.wait().expect("reap");
+    }
+
+    #[test]
+    fn reads_own_memory() {
+        let (from, to) = (Scratch::new(100).expect("memory"), Scratch::new(100).expect("memory"));
+        from.region().fill(7);
+        let address = from.region().addr().get() as u64;
+        let halves = [(address, to.region().part(0, 50)), (address + 50, to.region().part(50, 50))];
+        assert_eq!(read_memory(own_pid(), halves).expect("own memory"), 100);
+        // SAFETY: nobody writes `to` while it is read.
+        assert!(unsafe { to.region().as_slice() }.iter().all(|&byte| byte == 7));
+        assert!(read_memory(own_pid(), [(0, to.region())]).is_err());
+    }
+
+    /// A child of this process in which `memory` is the parent's, copied. It runs `then` when the
+    /// first byte changes.
+    fn child_with(memory: Region, then: impl FnOnce()) -> i32 {
+        // SAFETY: the child makes system calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: valid and aligned for a byte; the parent changes it through the kernel.
+            while unsafe { memory.addr().ptr().cast::<u8>().read_volatile() } == 7 {
+                std::thread::yield_now();
+            }
+            then();
+            exit_now(0);
+        }
+        child
+    }
+
+    #[test]
+    fn memory_stays_that_of_the_program_it_was_opened_for() {
+        let (memory, copy) =
+            (Scratch::new(10_000).expect("memory"), Scratch::new(10_000).expect("memory"));
+        memory.region().fill(7);
+        let exec = || {
+            let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
+            // SAFETY: strings and an array that end as the function wants; returns only if it
+            // fails.
+            unsafe { libc::execvp(c"sleep".as_ptr(), arguments.as_ptr()) };
+        };
+        let (child, address) =
+            (child_with(memory.region(), exec), memory.region().addr().get() as u64);
+        let foreign = ForeignMemory::open(child).expect("opened");
+        let held = PidFd::open(child).expect("held");
+        assert_eq!(foreign.read(address, copy.region()).expect("read"), 10_000);
+        // SAFETY: nobody writes `copy` while it is read.
+        assert!(unsafe { copy.region().as_slice() }.iter().all(|&byte| byte == 7));
+        assert!(foreign.write(8, copy.region()).is_err(), "nothing is mapped there");
+        copy.region().fill(9);
+        assert_eq!(foreign.write(address, copy.region()).expect("written"), 10_000);
+        // Now it runs another program, and the memory is gone although the process lives.
+        while foreign.read(address, copy.region()).expect("no error") > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(foreign.write(address, copy.region()).expect("no error"), 0);
+        assert!(!held.exited());
+        held.kill();
+        held.reap();
+        assert_eq!(foreign.write(address, copy.region()).expect("no error"), 0);
+        assert_eq!(
+            memory.region().first_words(),
+            [0x0707_0707_0707_0707],
+            "the parent's is its own"
+        );
+    }
+}

@@ -1,0 +1,479 @@
+//! Memory shared between processes: an unnamed file in memory, mapped as a whole. Or between the
+//! threads of this one alone, with the same words and spans.
+//!
+//! Sparse when made. What is touched must be committed first: a page that cannot be had would
+//! otherwise be a SIGBUS at the first access instead of an error here. The file can get further
+//! ranges later (`extend`), which each process maps by itself (`range`) and which give their pages
+//! back (`discard`).
+//!
+//! In reading order:
+//! - `va_reserve`: address space that is reserved before it is mapped
+//! - `guarded_fd`: descriptors of shared memory, closed in forked children
+
+mod guarded_fd;
+mod va_reserve;
+
+use super::process::file_size_limit;
+use super::{fd, hwinfo};
+use crate::sys::memory::buf::{Addr, Region};
+use crate::sys::memory::host_pages::page_size;
+use guarded_fd::Kept;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use va_reserve::Room;
+
+/// The mapping. Its words and spans keep it alive.
+pub struct Memory {
+    /// `None`: of this process alone.
+    file: Option<Arc<Kept>>,
+    /// Where in the file it begins.
+    start: usize,
+    base: Addr,
+    len: usize,
+}
+
+impl Memory {
+    /// Makes `len` bytes, all zero, none committed. The size is sealed: no process that gets the
+    /// descriptor can shrink it under the others. (It may grow.)
+    pub fn create(len: usize) -> io::Result<Arc<Self>> {
+        Self::map_file(sealed_file(c"dtl", len, SealFlags::SHRINK)?)
+    }
+
+    /// A block by itself: `len` bytes, all zero, all there, of a size that nobody can change, in a
+    /// file of its own. Its name is what /proc shows of the descriptor. `len` and `align`: see
+    /// [`Memory::block_of`].
+    pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
+        let file = sealed_file(name, len, BLOCK_SEALS)?;
+        allocate_if_free(&file, 0, len)?;
+        Self::map(Some(Arc::new(Kept::new(file)?)), 0, 0, len, align)
+    }
+
+    /// Maps the block that another process made. The descriptor is not kept. `len` is a multiple of
+    /// [`page_size`], `align` a power of two.
+    pub fn block_of(fd: OwnedFd, len: usize, align: usize) -> io::Result<Arc<Self>> {
+        let file = Arc::new(Kept::new(File::from(fd))?);
+        if !seals(&file).contains(BLOCK_SEALS) || file.metadata()?.len() != len as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no block of that size"));
+        }
+        let mut mapped = Self::map(Some(file), 0, 0, len, align)?;
+        if let Some(memory) = Arc::get_mut(&mut mapped) {
+            memory.file = None; // the mapping stays without it
+        }
+        Ok(mapped)
+    }
+
+    /// Maps `len` zeroed bytes of this process alone, not counted against the commit limit
+    /// (MAP_NORESERVE). Pages are allocated at their first use.
+    pub fn private(len: usize) -> io::Result<Arc<Self>> {
+        Self::map(None, libc::MAP_NORESERVE, 0, len, 1)
+    }
+
+    /// Maps `len` zeroed bytes of this process alone, without MAP_NORESERVE: the kernel refuses
+    /// more than it could ever provide. Pages are allocated at their first use.
+    pub fn reserved(len: usize) -> io::Result<Arc<Self>> {
+        Self::map(None, 0, 0, len, 1)
+    }
+
+    /// Maps what another process made. Memory whose size is not sealed is refused.
+    pub fn attach(fd: OwnedFd) -> io::Result<Arc<Self>> {
+        let file = File::from(fd);
+        if !seals(&file).contains(SealFlags::SHRINK) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its size is not sealed"));
+        }
+        Self::map_file(file)
+    }
+
+    fn map_file(file: File) -> io::Result<Arc<Self>> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        Self::map(Some(Arc::new(Kept::new(file)?)), 0, 0, len, 1)
+    }
+
+    fn map(
+        file: Option<Arc<Kept>>,
+        more: i32,
+        start: usize,
+        len: usize,
+        align: usize,
+    ) -> io::Result<Arc<Self>> {
+        let offset = libc::off_t::try_from(start).map_err(io::Error::other)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (flags, fd) = match &file {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more, -1),
+        };
+        // Otherwise at an address of the kernel's choice, which is a page's.
+        let room = if align > page_size() { Some(Room::new(len, align)?) } else { None };
+        let (at, fixed) =
+            room.as_ref().map_or((Addr::NULL, 0), |room| (room.base, libc::MAP_FIXED));
+        // SAFETY: a new mapping where the kernel likes, or in the place of addresses that are only
+        // kept free and that are this call's own.
+        let base = unsafe { libc::mmap(at.ptr(), len, access, flags | fixed, fd, offset) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(room);
+        Ok(Arc::new(Memory { file, start, base: Addr::new(base), len }))
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub fn base(&self) -> Addr {
+        self.base
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The descriptor to pass on, unless it is of this process alone.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(|file| file.as_fd())
+    }
+
+    /// Gets the pages of a range for real; what is there already stays as it is.
+    pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        match &self.file {
+            Some(file) => allocate(file, PAGES, self.start + offset, len),
+            None => Ok(()),
+        }
+    }
+
+    /// A further range of the same file, with its pages, all zero if nobody had it before. It
+    /// begins at a multiple of [`page_size`], behind what others have.
+    pub fn extend(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
+        let file = self.shared_file()?;
+        if offset.checked_add(len).is_none_or(|end| end as u64 > file_size_limit()) {
+            // Growing past it would be SIGXFSZ, which ends the process.
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        let made = allocate_if_free(file, offset, len)
+            .and_then(|()| Self::map(Some(Arc::clone(file)), 0, offset, len, 1));
+        if made.is_err() {
+            // A hole that cannot be made is memory that is not given back before the file ends.
+            let _ = allocate(file, PUNCH, offset, len);
+        }
+        made
+    }
+
+    /// Reads of the file without mapping it: what has no pages gets none.
+    pub fn peek(&self, offset: usize, into: &mut [u8]) -> io::Result<()> {
+        self.shared_file()?.read_exact_at(into, offset as u64)
+    }
+
+    /// Maps a range that some process made with [`Memory::extend`].
+    pub fn range(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
+        let file = self.shared_file()?;
+        if offset
+            .checked_add(len)
+            .is_none_or(|end| end as u64 > file.metadata().map_or(0, |data| data.len()))
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it ends before that"));
+        }
+        Self::map(Some(Arc::clone(file)), 0, offset, len, 1)
+    }
+
+    /// Gives the pages of all of it back. Nobody uses it any more.
+    pub fn discard(&self) {
+        if let Some(file) = &self.file {
+            // As above: what cannot be given back now ends with the file.
+            let _ = allocate(file, PUNCH, self.start, self.len);
+        }
+    }
+
+    fn shared_file(&self) -> io::Result<&Arc<Kept>> {
+        self.file.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    /// The 64-bit word at an offset (a multiple of 8 inside the memory).
+    #[must_use]
+    pub fn word(self: &Arc<Self>, offset: usize) -> Option<Word> {
+        let inside = offset % 8 == 0 && offset.checked_add(8)? <= self.len;
+        let at = NonNull::new(self.base.offset(offset).ptr().cast::<AtomicU64>())?;
+        inside.then(|| Word { at, _memory: Arc::clone(self) })
+    }
+
+    /// A range of bytes (a multiple of 8 inside the memory).
+    #[must_use]
+    pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
+        let inside = offset % 8 == 0 && offset.checked_add(len)? <= self.len;
+        if !inside {
+            return None;
+        }
+        // SAFETY: the range is mapped as long as the span keeps the memory. The protocol of those
+        // that share it defines who may write which part when.
+        let region = unsafe { Region::new(self.base.offset(offset).ptr(), len) };
+        Some(Span { region, _memory: Arc::clone(self) })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and words and spans keep the value alive.
+        let _ = unsafe { libc::munmap(self.base.ptr(), self.len) };
+    }
+}
+
+/// An atomic word in shared memory.
+pub struct Word {
+    at: NonNull<AtomicU64>,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: a reference to an atomic may move to another thread; `_memory` keeps it mapped.
+unsafe impl Send for Word {}
+// SAFETY: threads may share a reference to an atomic; `_memory` keeps it mapped.
+unsafe impl Sync for Word {}
+
+impl Deref for Word {
+    type Target = AtomicU64;
+    #[inline]
+    fn deref(&self) -> &AtomicU64 {
+        // SAFETY: aligned, inside the mapping, kept mapped; zeroed memory is a valid atomic.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+/// A range of bytes in shared memory.
+pub struct Span {
+    region: Region,
+    _memory: Arc<Memory>,
+}
+
+impl Span {
+    /// The bytes. They stay mapped as long as the span lives.
+    #[inline]
+    #[must_use]
+    pub fn region(&self) -> Region {
+        self.region
+    }
+
+    /// The word at an offset (a multiple of 8) of the span.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        if offset % 8 != 0 || offset.checked_add(8)? > self.region.len() {
+            return None;
+        }
+        let at = self.region.addr().offset(offset).ptr().cast::<AtomicU64>();
+        // SAFETY: aligned (the span starts at a multiple of 8 of a page), inside, kept mapped.
+        Some(unsafe { &*at })
+    }
+
+    /// The `count` words at an offset (a multiple of 8) of the span.
+    #[inline]
+    #[must_use]
+    pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
+        let len = count.checked_mul(8)?;
+        if offset % 8 != 0 || offset.checked_add(len)? > self.region.len() {
+            return None;
+        }
+        let at = self.region.addr().offset(offset).ptr().cast::<AtomicU64>();
+        // SAFETY: aligned, all of them inside, kept mapped; zeroed memory is valid atomics.
+        Some(unsafe { std::slice::from_raw_parts(at, count) })
+    }
+
+    /// This core will write the line at an offset soon: it is fetched from the other core that had
+    /// it last, while this one does something else.
+    #[inline(always)]
+    pub fn will_write(&self, offset: usize) {
+        // As an instruction, because the compiler's own hint does not mean "to write" for every
+        // processor. A processor without it does nothing.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if offset < self.region.len() {
+            let at = self.region.addr().offset(offset).ptr();
+            // SAFETY: a hint, which changes no memory and no register; the address is inside.
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags))
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = offset;
+    }
+
+    /// The two words at an offset (a multiple of 8) of the span, and the `len` bytes behind them.
+    #[inline(always)]
+    #[must_use]
+    pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
+        if offset % 8 != 0 || offset.checked_add(16)?.checked_add(len)? > self.region.len() {
+            return None;
+        }
+        let at = self.region.addr().offset(offset);
+        let words = [at, at.offset(8)].map(|at| at.ptr().cast::<AtomicU64>());
+        // SAFETY: aligned, inside (both are, by the test above), kept mapped.
+        let words = words.map(|word| unsafe { &*word });
+        // SAFETY: part of the span's region: mapped as long, under the same protocol.
+        Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
+    }
+}
+
+/// Nobody changes the size of a block.
+const BLOCK_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// An unnamed file of `len` zero bytes, none committed, under these seals for ever.
+fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(fd::keep(rustix::fs::memfd_create(name, flags)?)?);
+    if len as u64 > file_size_limit() {
+        // Growing past it would be SIGXFSZ, which ends the process.
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    file.set_len(len as u64)?;
+    rustix::fs::fcntl_add_seals(&file, seals | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Returns the seals of a file; none if it is not a memory file.
+fn seals(file: &File) -> SealFlags {
+    rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty())
+}
+
+/// Gets the pages of a range.
+const PAGES: FallocateFlags = FallocateFlags::empty();
+/// Makes a range a hole: its pages go.
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+
+/// Makes the pages of a range of a file ([`PAGES`]), or takes them away ([`PUNCH`]).
+fn allocate(file: &File, mode: FallocateFlags, offset: usize, len: usize) -> io::Result<()> {
+    let call = || rustix::fs::fallocate(file, mode, offset as u64, len as u64);
+    Ok(rustix::io::retry_on_intr(call)?)
+}
+
+/// Bytes that are requested at once, and bytes that are left to everybody else.
+const STEP: usize = 64 << 20;
+const SPARE: usize = 32 << 20;
+
+/// Allocates the pages of a range, which may be larger than the memory. The kernel has no limit of
+/// its own for such a file and would kill processes to get more pages. So pages are requested piece
+/// by piece, each only if that much is free.
+fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
+    let mut done = 0;
+    while done < len {
+        let (free, total) = hwinfo::memory();
+        let (left, step) = (len - done, STEP.min(len - done));
+        let is_known = total > 0;
+        if is_known && ((left as u64) > free || (step + SPARE) as u64 > free) {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        allocate(file, PAGES, offset + done, step)?;
+        done += step;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn two_mappings_see_each_other() {
+        let one = Memory::create(1 << 16).expect("memfd");
+        let two =
+            Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
+                .expect("attach");
+        one.commit(0, 4096).expect("commit");
+        one.word(8).expect("inside").store(42, Ordering::Release);
+        assert_eq!(two.word(8).expect("inside").load(Ordering::Acquire), 42);
+        let span = two.span(0, 64).expect("inside");
+        assert_eq!(span.word(8).expect("inside").load(Ordering::Acquire), 42);
+        let ([_, second], bytes) = span.block(0, 48).expect("inside");
+        assert_eq!((second.load(Ordering::Acquire), bytes.len()), (42, 48));
+        assert!(span.block(8, 48).is_none() && span.block(4, 0).is_none());
+    }
+
+    #[test]
+    fn the_outside_is_refused() {
+        let memory = Memory::create(4096).expect("memfd");
+        assert!(
+            memory.word(4096).is_none()
+                && memory.word(4).is_none()
+                && memory.word(usize::MAX - 7).is_none()
+        );
+        assert!(memory.span(4088, 16).is_none());
+        assert!(
+            memory.commit(4096, 4096).is_err() && memory.commit(usize::MAX, 2).is_err(),
+            "beyond its end"
+        );
+        let file =
+            File::from(memory.descriptor().expect("file").try_clone_to_owned().expect("dup"));
+        assert!(file.set_len(0).is_err(), "the size is sealed");
+    }
+
+    /// Bytes that a file has in memory.
+    fn held(memory: &Memory) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        memory.file.as_ref().expect("file").metadata().expect("metadata").blocks() * 512
+    }
+
+    #[test]
+    fn ranges_come_and_go() {
+        let (page, one) = (page_size(), Memory::create(1 << 16).expect("memfd"));
+        let two =
+            Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
+                .expect("attach");
+        assert!(two.range(1 << 16, page).is_err(), "nobody made it");
+        let made = one.extend(4 << 20, 10 * page).expect("extend");
+        let is_what_was_asked_for = |bytes: u64| (10 * page as u64..=4 << 20).contains(&bytes);
+        assert!(is_what_was_asked_for(held(&one)), "{} bytes", held(&one));
+        let found = two.range(4 << 20, 10 * page).expect("range");
+        let words = |memory: &Arc<Memory>| memory.span(0, 10 * page).expect("inside");
+        let (mine, theirs) = (words(&made), words(&found));
+        mine.words(8, 2).expect("inside")[1].store(7, Ordering::Release);
+        assert_eq!(theirs.word(16).expect("inside").load(Ordering::Acquire), 7);
+        assert!(mine.words(10 * page - 8, 2).is_none() && mine.words(4, 1).is_none());
+        assert!(mine.words(0, usize::MAX).is_none());
+        let mut bytes = [0; 8];
+        one.peek((4 << 20) + 16, &mut bytes).expect("peek");
+        assert_eq!(u64::from_ne_bytes(bytes), 7);
+        found.discard();
+        one.peek((4 << 20) + 16, &mut bytes).expect("peek");
+        assert!(bytes == [0; 8] && one.peek(1 << 40, &mut bytes).is_err());
+        assert_eq!(held(&one), 0);
+        made.commit(0, page).expect("commit");
+        assert_eq!(mine.word(16).expect("inside").load(Ordering::Acquire), 0);
+        assert!(
+            made.commit(9 * page, 2 * page).is_err()
+                && one.extend(usize::MAX - 4095, 8192).is_err()
+        );
+        assert!(two.range(usize::MAX - 4095, 8192).is_err());
+        let (_, total) = hwinfo::memory();
+        let refused = one.extend(4 << 20, total as usize + page).err().expect("more than there is");
+        assert!(refused.raw_os_error() == Some(libc::ENOMEM) && held(&one) < 4 << 20);
+        assert!(Memory::private(page).expect("memory").extend(0, page).is_err());
+    }
+
+    #[test]
+    fn memory_of_this_process_has_no_descriptor() {
+        let memory = Memory::private(1 << 20).expect("memory");
+        let word = memory.word((1 << 20) - 8).expect("inside");
+        assert!(memory.descriptor().is_none() && word.load(Ordering::Relaxed) == 0);
+        memory.commit(0, 4096).expect("nothing to do");
+        assert!(Memory::reserved(1 << 20).is_ok() && Memory::reserved(1 << 60).is_err());
+    }
+
+    #[test]
+    fn an_unsealed_file_is_refused() {
+        let file = File::open("/proc/self/exe").expect("open");
+        assert!(Memory::attach(OwnedFd::from(file)).is_err());
+    }
+}

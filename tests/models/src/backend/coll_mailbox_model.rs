@@ -1,0 +1,184 @@
+//! Models of the board: what is posted is read whole, and its block is not written again before all
+//! have read it.
+//!
+//! A sheet has two blocks of one word here, and a page for two. A block that is read too early or
+//! taken back too early is an unordered access to its bytes, which loom refuses.
+
+use super::coll_mailbox::{Board, Places, SHEET, place_bytes};
+use super::wakeup::Bell;
+use crate::Model;
+use crate::runtime::component::Member;
+use crate::sys::memory::buf::Region;
+use crate::sys::os::shm_segment::Memory;
+use crate::sys::sync::{AtomicU64, Ordering};
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const ALL: &[Model] = &[
+    ("board: all post and all read", all_read),
+    ("board: one posts ahead of who reads", one_ahead),
+    ("board: pages: one posts ahead", pages_ahead),
+    ("board: the one that reads changes", turns),
+    ("board: ahead after all have met", ahead_after_meeting),
+    ("board: a place is used again", used_again),
+    ("bell: a post against a sleep", post_against_sleep),
+];
+
+fn board(memory: &Arc<Memory>, own: usize) -> Board {
+    Board::new(memory.span(0, memory.len()).unwrap(), Box::new([0, SHEET as u32]), own * SHEET, 0)
+}
+
+fn post(board: &Board, number: u64, data: Region) {
+    while !board.post(number, 1, data) {
+        thread::yield_now();
+    }
+}
+
+fn post_word(board: &Board, number: u64, word: u64) {
+    let data = Memory::create(8);
+    data.region().write(0, word);
+    post(board, number, data.region());
+}
+
+fn read(board: &Board, rank: i32, number: u64) -> u64 {
+    loop {
+        if let Some(post) = board.look(rank, number) {
+            assert_eq!((post.what, post.data.len()), (1, 8));
+            return post.data.read(0);
+        }
+        thread::yield_now();
+    }
+}
+
+/// Both ranks of two, in threads of their own.
+fn two(body: impl Fn(&Board, usize) + Send + Sync + Copy + 'static) {
+    let memory = Memory::create(2 * SHEET);
+    let other = board(&memory, 1);
+    let second = thread::spawn(move || body(&other, 1));
+    body(&board(&memory, 0), 0);
+    second.join().unwrap();
+}
+
+/// As allreduce does: nobody looks at the others' words, for the posts themselves say how far they
+/// are.
+fn all_read() {
+    two(|board, own| {
+        for number in 1..=4 {
+            post_word(board, number, 10 * number + own as u64);
+            assert_eq!(read(board, 1 - own as i32, number), 10 * number + 1 - own as u64);
+            board.finish(number, true);
+        }
+    });
+}
+
+/// A broadcast from rank 0.
+fn broadcast(board: &Board, own: usize, number: u64) {
+    if own == 0 {
+        post_word(board, number, number);
+    } else {
+        post(board, number, Region::EMPTY);
+        assert_eq!(read(board, 0, number), number);
+    }
+    board.finish(number, false);
+}
+
+fn one_ahead() {
+    two(|board, own| (1..=4).for_each(|number| broadcast(board, own, number)));
+}
+
+/// The same with more than a block holds.
+fn pages_ahead() {
+    two(|board, own| {
+        for number in 1..=3 {
+            if own == 0 {
+                let data = Memory::create(16);
+                data.region().write(0, number);
+                data.region().write(1, number + 10);
+                post(board, number, data.region());
+            } else {
+                post(board, number, Region::EMPTY);
+                let post = loop {
+                    match board.look(0, number) {
+                        Some(post) => break post,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!((post.data.read(0), post.data.read(1)), (number, number + 10));
+            }
+            board.finish(number, false);
+        }
+    });
+}
+
+fn ahead_after_meeting() {
+    two(|board, own| {
+        post_word(board, 1, own as u64);
+        assert_eq!(read(board, 1 - own as i32, 1), 1 - own as u64);
+        board.finish(1, true);
+        (2..=4).for_each(|number| broadcast(board, own, number));
+    });
+}
+
+/// As broadcasts of roots that take turns.
+fn turns() {
+    two(|board, own| {
+        for number in 1..=4 {
+            if own as u64 == number % 2 {
+                post_word(board, number, number);
+            } else {
+                post(board, number, Region::EMPTY);
+                assert_eq!(read(board, (number % 2) as i32, number), number);
+            }
+            board.finish(number, false);
+        }
+    });
+}
+
+/// Rank 0's sheet is reserved for another board as soon as rank 1 no longer reads it there.
+fn used_again() {
+    let memory = Memory::create(3 * place_bytes(2));
+    let open =
+        |places: &mut Places, memory: &Arc<Memory>, own: usize, context: u32, at: [u32; 2]| {
+            let span = || memory.span(0, memory.len());
+            let members = [0, 1].map(|rank| Member { rank, place: at[rank as usize] });
+            places.open([span(), span()], (2, own), context, &members).unwrap()
+        };
+    let theirs = Arc::clone(&memory);
+    let reader = thread::spawn(move || {
+        let board = open(&mut Places::default(), &theirs, 1, 5, [1, 1]);
+        assert_eq!(read(&board, 0, 1), 7);
+    });
+    let mut places = Places::default();
+    let (place, _) = places.reserve(|_| false).unwrap();
+    let board = open(&mut places, &memory, 0, 5, [1, 1]);
+    post_word(&board, 1, 7);
+    drop(board);
+    while places.reserve(|_| false).unwrap().0 != place {
+        places.release(2);
+        thread::yield_now();
+    }
+    let board = open(&mut places, &memory, 0, 6, [1, 2]);
+    post_word(&board, 1, 8);
+    reader.join().unwrap();
+}
+
+/// Two that sleep until a word is there. If the one that stores it did not wake both, they would
+/// sleep for ever.
+fn post_against_sleep() {
+    let it = Arc::new((Bell::default(), AtomicU64::new(0)));
+    let sleepers: Vec<_> = (0..2)
+        .map(|_| {
+            let it = Arc::clone(&it);
+            thread::spawn(move || {
+                let is_there = || it.1.load(Ordering::Acquire) == 1;
+                while !is_there() {
+                    it.0.sleep(is_there, Duration::from_secs(1));
+                }
+            })
+        })
+        .collect();
+    it.1.store(1, Ordering::Release);
+    it.0.ring();
+    sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+}

@@ -1,0 +1,3 @@
+//! Point-to-point messages.
+
+pub mod request;
