@@ -3,7 +3,7 @@
 use super::args;
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::types::element_size;
+use crate::runtime::types::element_size;
 use crate::sys::memory::buf::Region;
 use std::ffi::c_void;
 

@@ -171,7 +171,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
         if lets_pass() {
             let other_plugins = settings.plugin_path != settings::current().plugin_path;
             // First use came before the first init: only settings change.
-            settings::install(settings);
+            put_in_force(settings);
             registry::choose_again();
             if other_plugins {
                 plugins::search_again();
@@ -226,8 +226,14 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
     Ok((settings, complaints))
 }
 
+/// Applies settings to the host allocator, then publishes them.
+fn put_in_force(settings: Settings) {
+    host_alloc::configure(&settings);
+    settings::install(settings);
+}
+
 fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -> Result<()> {
-    settings::install(settings.clone());
+    put_in_force(settings.clone());
     epoch::prepare();
     for backend in builtins() {
         registry::add(backend, 0)?;

@@ -7,28 +7,33 @@
 //! - `log`: log lines
 //! - `explain`: the record of automatic choices
 //! - `launch`: rank, size and job as the launcher passes them
+//! - `append_only_table`: tables that are read without a lock
+//! - `id_table`: objects under small numbers
+//! - `types`: dtypes and reduction operations
+//! - `op_kind`: kinds of operations of a communicator
 //! - `component`: the traits that backends implement
-//! - `registry`: the backends, and which one a name means
-//! - `plugins`: plugin files and what became of them
 //! - `environment`: environments that backends and kernels require
+//! - `registry`: the backends, and which one a name means
+//! - `usage`: counters of a backend's allocations
+//! - `backend_events`: what follows when a backend comes or goes
+//! - `plugins`: plugin files and what became of them
 //! - `enums`: extensible enumerations
 //! - `device`: devices, and the current one of a thread
-//! - `memory`: allocation, the ledger, copies
-//! - `array`: arrays and DLPack
 //! - `exec`: streams, events, executors, kernels
+//! - `memory`: allocation, the ledger, copies
 //! - `dispatch`: which handler does an operation
+//! - `library_ops`: queries of the dispatcher by the library's own operations
+//! - `array`: arrays and DLPack
 //! - `policy`: which resource runs a task
 //! - `comm`: communicators
-//! - `cart`: arithmetic of Cartesian grids
-//! - `topology`: where ranks and threads run
+//! - `topology`: where ranks and threads run; Cartesian grids
 //! - `trace`: records of calls, for files and tools
 //! - `self_test`: quick conformance test of a backend
-//! - `append_only_table`: tables that are read without a lock
 #![forbid(unsafe_code)]
 
 pub mod append_only_table;
 pub mod array;
-pub mod cart;
+mod backend_events;
 pub mod comm;
 pub mod component;
 pub mod device;
@@ -38,10 +43,13 @@ pub mod environment;
 pub mod exec;
 pub mod explain;
 mod hot_globals;
+mod id_table;
 pub mod launch;
+pub mod library_ops;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+mod op_kind;
 pub mod plugins;
 pub mod policy;
 pub mod registry;
@@ -49,6 +57,8 @@ pub mod self_test;
 pub mod settings;
 pub mod topology;
 pub mod trace;
+pub mod types;
+mod usage;
 use crate::abi::handle::dtl_request_t;
 use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
@@ -78,7 +88,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
         forget_all: comm::open::attribute::forget_all,
     },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
-    Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
+    Shutdown { destroy_all: types::destroy_all, forget_all: types::destroy_all },
     Shutdown { destroy_all: policy::destroy_all, forget_all: policy::forget_all },
     Shutdown { destroy_all: exec::handles::destroy_all, forget_all: exec::handles::forget_all },
     Shutdown { destroy_all: dispatch::destroy_all, forget_all: dispatch::forget_all },
@@ -164,6 +174,18 @@ pub fn for_ever(text: &CStr) -> &'static CStr {
     let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
     texts.insert(kept);
     kept
+}
+
+/// Checks the name of a backend, plugin or environment.
+pub fn check_name(noun: &str, name: &str) -> crate::error::Result<()> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.len() > 63 || !name.chars().all(good) || name == "auto" {
+        return crate::error::fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{noun} name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
+        );
+    }
+    Ok(())
 }
 
 /// A kind description with nothing in it.

@@ -11,7 +11,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
         &[
             "backend/cuda/driver.rs LIBRARY",
             "backend/cuda/modules/nvrtc.rs LIBRARY",
-            "backend/mpi/coll/reduce_op.rs NAMED",
+            "backend/mpi/reduce_op.rs NAMED",
             "backend/mpi/library/mpi_library.rs FAILED",
             "backend/mpi/library/mpi_library.rs LOADED",
             "backend/nccl/find.rs LIBRARY",
@@ -27,9 +27,9 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/comm/progress.rs OPEN",
             "runtime/comm/progress.rs RUNNING",
             "runtime/comm/p2p/request/mod.rs TABLE",
-            "runtime/comm/open/comm_handles.rs TABLE",
-            "runtime/comm/types.rs DTYPES",
-            "runtime/comm/types.rs OPS",
+            "runtime/comm/comm_handles.rs TABLE",
+            "runtime/types.rs DTYPES",
+            "runtime/types.rs OPS",
             "runtime/comm/rma/mod.rs RANDOM",
             "runtime/comm/rma/mod.rs TABLE",
             "runtime/comm/rma/rma_progress.rs SERVED",
@@ -113,8 +113,8 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
     (
         "also in the program's own MPI calls: fold and release_all in backend/mpi",
         &[
-            "backend/mpi/coll/reduce_op.rs OPERATIONS",
-            "backend/mpi/coll/reduce_op.rs OWN",
+            "backend/mpi/reduce_op.rs OPERATIONS",
+            "backend/mpi/reduce_op.rs OWN",
             "backend/mpi/window.rs LEFT",
         ],
     ),

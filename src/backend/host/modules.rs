@@ -14,9 +14,9 @@ use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, DTL_ERROR_UNAVAILABLE, dtl_st
 use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::kernel_cache::{self, KernelCache};
 use crate::error::{Error, Result, fail};
+use crate::runtime::component::KernelFn;
 use crate::runtime::component::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::enums::describe;
-use crate::runtime::exec::kernel::KernelFn;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::{dl, secure_path};

@@ -18,6 +18,7 @@
 //! - `persistent`: persistent requests
 //! - `stale_messages`: messages that nobody received
 //! - `coll`: MPI's own collectives
+//! - `reduce_op`: reduction operations
 //! - `window`: MPI's own windows
 //! - `framed`: the library's messages over MPI
 
@@ -32,6 +33,7 @@ mod locality;
 mod message;
 mod op_extras;
 mod persistent;
+mod reduce_op;
 mod stale_messages;
 mod status;
 mod transport;

@@ -5,7 +5,7 @@ use super::symbols::*;
 use crate::abi::word::*;
 use crate::backend::cuda::external_stream::address;
 use crate::runtime::comm::coll::{self, CollArgs};
-use crate::runtime::comm::types::{Reduction, describe, op_text};
+use crate::runtime::types::{Reduction, describe, op_text};
 use crate::sys::memory::buf::Region;
 use std::ptr;
 

@@ -19,7 +19,6 @@ use crate::error::{Result, fail};
 use crate::from_c;
 use crate::runtime::environment::Need;
 use crate::runtime::plugins::{Facts, Plugin, Step};
-use crate::runtime::registry;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::dl::Module;
 use std::ffi::{CStr, c_char};
@@ -133,7 +132,7 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
             "dtl_plugin_t.name is NULL: set the plugin's name"
         );
     }
-    registry::check_name("plugin", &name)?;
+    crate::runtime::check_name("plugin", &name)?;
     let (version, description) = (a_line(&version), a_line(&description));
     let environments = environments(raw)?;
     Ok(Facts { name, version, description, compiled_for: raw.abi_version, spoken, environments })

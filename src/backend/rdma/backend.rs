@@ -3,11 +3,11 @@
 use super::bootstrap::meet::{self, How, Meeting};
 use super::bootstrap::oob::{self, Oob};
 use super::config::Config;
-use super::protocol::engine::State;
-use super::protocol::wire::RdmaWire;
+use super::engine::State;
 use super::verbs::discovery::{self, Verbs};
 use super::verbs::port_select::{self, Choice, PortSeen};
 use super::verbs::rail::Rail;
+use super::wire::RdmaWire;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::p2p_protocol;

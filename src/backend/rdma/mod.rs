@@ -4,28 +4,43 @@
 //! In reading order:
 //! - `verbs`: libibverbs and its objects
 //! - `config`: configuration of a communicator
-//! - `backend`: opens communicators
 //! - `bootstrap`: ranks find each other; deaths are noticed
 //! - `memory`: registered memory
+//! - `protocol`: small messages in slots
 //! - `endpoint`: the connection to a peer
-//! - `protocol`: messages and progress
-//! - `rma`: one-sided operations
+//! - `operation`: operations in flight
+//! - `engine`: state of a communicator, and its progress
+//! - `rndv`: large messages
+//! - `window`: put and get
+//! - `atomics`: accumulate, compare-and-swap
+//! - `cq`: polling of completion queues
+//! - `events`: asynchronous events
+//! - `watchdog`: completions that a device loses
+//! - `wire`: the interface to `p2p_protocol`
+//! - `backend`: opens communicators
 
+mod atomics;
 mod backend;
 pub mod bootstrap;
 pub mod config;
+mod cq;
 pub mod endpoint;
+mod engine;
+mod events;
 pub mod memory;
+mod operation;
 pub mod protocol;
-pub mod rma;
+mod rndv;
 pub mod verbs;
+mod watchdog;
+mod window;
+mod wire;
 pub use self::backend::backend;
 
 use super::{p2p_protocol, peer_map};
 
 /// Memory of a communicator without any rank, without what the device's library keeps.
-pub const FIXED_BYTES: usize =
-    p2p_protocol::LENT_FIXED_BYTES + size_of::<protocol::wire::RdmaWire>();
+pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<wire::RdmaWire>();
 /// Memory for each rank, with or without messages. Nothing of it is registered, and the device has
 /// no object for it.
 pub const RANK_BYTES: usize =

@@ -7,7 +7,7 @@ use crate::ffi::blocks::{Blocks, array};
 use crate::ffi::dispatch::elements::{elements, usual_data};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
-use crate::runtime::comm::types::{builtin, element_size, reduction};
+use crate::runtime::types::{builtin, element_size, reduction};
 use crate::sys::handles::handle_ref::HazardRef;
 use crate::sys::memory::buf::Region;
 use std::ffi::c_void;

@@ -5,7 +5,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t, dtl_reduce_op_t};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::comm::types;
+use crate::runtime::types;
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 

@@ -4,7 +4,7 @@ use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
 use crate::ffi::args;
 use crate::runtime::comm::p2p::send_recv::Data;
-use crate::runtime::comm::types::element_size;
+use crate::runtime::types::element_size;
 use crate::sys::compute::reduce::dtype_size;
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::hints;

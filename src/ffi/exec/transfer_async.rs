@@ -5,7 +5,7 @@ use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;
 use crate::ffi::args;
 use crate::ffi::guard::Entry;
-use crate::runtime::exec::copy;
+use crate::runtime::memory::transfer::async_copy;
 use std::ffi::c_void;
 
 /// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn dtl_mem_copy_async(
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;
         // SAFETY: as above.
         let src = unsafe { args::region(src, size_bytes, "src") }?;
-        copy::copy(inside, stream, dst, src)
+        async_copy::copy(inside, stream, dst, src)
     })
 }
 
@@ -51,6 +51,6 @@ pub unsafe extern "C" fn dtl_mem_fill_async(
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract.
         let dst = unsafe { args::region(dst, size_bytes, "dst") }?;
-        copy::fill(inside, stream, dst, value)
+        async_copy::fill(inside, stream, dst, value)
     })
 }

@@ -9,7 +9,7 @@ use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::error::fail;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, Open, UNTRACED};
-use crate::runtime::dispatch::library_ops;
+use crate::runtime::library_ops;
 use crate::runtime::memory::host_alloc;
 use crate::runtime::memory::ipc_handle;
 use crate::runtime::{device, memory};

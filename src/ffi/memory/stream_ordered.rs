@@ -6,8 +6,8 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::ffi::args::{self, Out};
 use crate::ffi::exec::stream;
 use crate::ffi::guard::Entry;
-use crate::runtime::dispatch::library_ops::Order;
-use crate::runtime::exec::copy;
+use crate::runtime::library_ops::Order;
+use crate::runtime::memory::transfer::async_copy;
 use crate::runtime::memory::{Request, stream_ordered};
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
@@ -81,6 +81,6 @@ pub unsafe extern "C" fn dtl_mem_prefetch(
         let stream = stream::find(inside, stream)?;
         // SAFETY: the caller's contract: it holds size_bytes.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
-        copy::prefetch(inside, stream, region, device)
+        async_copy::prefetch(inside, stream, region, device)
     })
 }

@@ -4,7 +4,7 @@ use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
-use crate::runtime::cart;
+use crate::runtime::topology::cart;
 
 /// Most dimensions of a grid.
 const MOST_DIMENSIONS: i32 = 16;

@@ -10,10 +10,10 @@
 
 mod layout;
 
-use super::comm::types;
 use super::memory::transfer;
 use super::memory::{self, Allocation, Owner, external};
 use super::registry::Backend;
+use super::types;
 use super::{device, invalid_handle, lifecycle};
 use crate::abi::devices::array::*;
 use crate::abi::devices::device::{DTL_MEMORY_HOST_ACCESSIBLE, dtl_mem_kind_info_t};

@@ -3,31 +3,45 @@
 //! Here: the communicator itself, [`Comm`].
 //!
 //! In reading order:
-//! - `types`: dtypes and reduction operations
-//! - `id_table`: objects under small numbers
-//! - `open`: opening, groups, handles
+//! - `shared_transport`: an open transport and the contexts on it
+//! - `rank_map`: which ranks of a transport a communicator has
+//! - `comm_state`: open or closed, and the size, in one word
+//! - `comm_handles`: communicators by handle
+//! - `op_desc`: what an operation is, for records and comparison
+//! - `flight_recorder`: the last operations of each rank
+//! - `absence`: live ranks that take no part
+//! - `departed`: ranks that destroyed a communicator in use
+//! - `rma_path`: interface of the paths of one-sided operations
+//! - `progress`: progress of all communicators while a call waits
 //! - `p2p`: messages and requests
+//! - `diagnostics`: hang report, dry run
 //! - `coll`: collectives
 //! - `rma`: windows
-//! - `progress`: progress of all communicators while a call waits
-//! - `diagnostics`: flight recorder, hang report, dry run
+//! - `open`: opening, groups, attributes
 
+mod absence;
 pub mod coll;
+mod comm_handles;
+mod comm_state;
+mod departed;
 pub mod diagnostics;
-mod id_table;
+mod flight_recorder;
+mod op_desc;
 pub mod open;
 pub mod p2p;
 mod progress;
+mod rank_map;
 pub mod rma;
-pub mod types;
+mod rma_path;
+mod shared_transport;
 use self::coll::algorithms::levels::Levels;
-use self::open::comm_handles::TABLE;
-pub use self::open::comm_handles::{
+use self::comm_handles::TABLE;
+pub use self::comm_handles::{
     TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
 };
-use self::open::comm_state::{Standing, State};
-use self::open::rank_map::Members;
-use self::open::shared_transport::{Class, Link};
+use self::comm_state::{Standing, State};
+use self::rank_map::Members;
+use self::shared_transport::{Class, Link};
 use super::component::{Done, Member, NativeCollectives, Reductions, Selector, Transport};
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
@@ -71,7 +85,7 @@ pub struct Comm {
     members: Option<Box<Members>>,
     /// How to poll the transport's operations directly (`foreign_test`), if it publishes that.
     asking: Option<Arc<Asking>>,
-    recorder: diagnostics::flight_recorder::Recorder,
+    recorder: flight_recorder::Recorder,
     /// The transport's.
     native_collectives: Option<Within<dyn NativeCollectives, Link>>,
     reductions: Option<&'static Reductions>,
@@ -87,10 +101,10 @@ pub struct Comm {
     spare: Mutex<Vec<coll::schedule::Schedule>>,
     reports: Arc<diagnostics::hang_report::Reports>,
     /// Parent and collective that made it, if another communicator did.
-    origin: Option<Box<open::absence::Origin>>,
+    origin: Option<Box<absence::Origin>>,
     shrinking: Mutex<open::agree::Shrinking>,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
-    chosen: [AtomicU32; diagnostics::op_desc::KINDS.len()],
+    chosen: [AtomicU32; op_desc::KINDS.len()],
     attributes: open::attribute::Attributes,
 }
 
@@ -117,7 +131,7 @@ impl Comm {
             context,
             standing: Standing::new(size),
             members: members.map(Box::new),
-            recorder: diagnostics::flight_recorder::Recorder::new(),
+            recorder: flight_recorder::Recorder::new(),
             size,
             rank,
             timeout_ns,
@@ -132,7 +146,7 @@ impl Comm {
             reports: Arc::default(),
             origin: None,
             shrinking: Mutex::default(),
-            chosen: [const { AtomicU32::new(0) }; diagnostics::op_desc::KINDS.len()],
+            chosen: [const { AtomicU32::new(0) }; op_desc::KINDS.len()],
             explained: AtomicU8::new(0),
             attributes: open::attribute::Attributes::default(),
         };
@@ -248,7 +262,7 @@ impl Comm {
 
     #[inline(always)]
     fn word(&self, class: Class, tag: i32) -> u64 {
-        open::shared_transport::word(self.context, class, tag)
+        shared_transport::word(self.context, class, tag)
     }
 
     /// The match bits of a message of the program, whose tag is already checked.
@@ -266,7 +280,7 @@ impl Comm {
     #[inline(always)]
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
         let source = if source == DTL_ANY_SOURCE { source } else { self.outer(source) };
-        let ignore = if tag == DTL_ANY_TAG { open::shared_transport::TAG_BITS } else { 0 };
+        let ignore = if tag == DTL_ANY_TAG { shared_transport::TAG_BITS } else { 0 };
         Selector { source, word: self.word(class, tag.max(0)), ignore }
     }
 

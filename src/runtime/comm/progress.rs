@@ -4,8 +4,8 @@
 //! Not for the operation that the call waits for: polling moves that on.
 
 use super::diagnostics::hang_report;
-use super::open::shared_transport::Link;
 use super::p2p::request;
+use super::shared_transport::Link;
 use super::{Comm, rma};
 use crate::abi::handle::dtl_request_t;
 use crate::runtime::hot_globals::ASKED;

@@ -54,7 +54,7 @@ pub use groups::{
 };
 pub use memory::{Found, Memory, Place, Transfer};
 pub use message::{Done, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
-pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
+pub use module::{Compiled, KernelFn, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use transport::{Properties, Transport};
 pub use window::{Copied, CrossMemory, Reach, Remote, Rma, Spot, Swap, Window, WindowPart};
 

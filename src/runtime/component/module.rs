@@ -1,12 +1,12 @@
 //! Kernels from source: what compiles it, and what comes out.
 
 use super::Token;
-use crate::abi::devices::exec::dtl_launch_t;
+use crate::abi::devices::exec::{dtl_kernel_context_t, dtl_launch_t};
+use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::runtime::exec::kernel::KernelFn;
 use crate::sys::memory::buf::Addr;
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 
 /// Source, or a binary, taken over from the caller.
 pub struct Source {
@@ -69,6 +69,10 @@ impl Source {
         &self.text
     }
 }
+
+/// A kernel's function, never NULL.
+pub type KernelFn =
+    extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
 
 /// A kernel of a module.
 pub enum Compiled {

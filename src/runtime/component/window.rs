@@ -4,7 +4,7 @@
 use super::OpId;
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::types::Reduction;
+use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 

@@ -8,14 +8,12 @@
 //! In reading order:
 //! - `bitmap_index`: finds the keys that fit a query
 //! - `snapshot`: immutable tables, and the order of the rules
-//! - `library_ops`: queries of the library's own operations
 //! - `nesting`: the handlers that the calling thread is in
 //! - `builtin_rules`: the built-in rules as text
 //! - `text`: keys and queries as text
 
 pub mod bitmap_index;
 mod builtin_rules;
-pub mod library_ops;
 mod nesting;
 pub mod snapshot;
 pub mod text;
@@ -371,7 +369,7 @@ impl Dispatcher {
             .get(&epoch::enter(), DEFAULT.id)
             .is_some_and(|default| std::ptr::eq(default, self))
         {
-            library_ops::note(writer.registered.iter().map(Arc::as_ref));
+            super::library_ops::note(writer.registered.iter().map(Arc::as_ref));
         }
     }
 
@@ -484,7 +482,7 @@ pub fn destroy_all() {
             dispatcher.clear(&inside);
         }
     }
-    library_ops::forget();
+    super::library_ops::forget();
 }
 
 /// In a forked child: the handlers are the parent's.
@@ -496,5 +494,5 @@ pub fn forget_all() {
     for id in REGISTRATIONS.handles() {
         std::mem::forget(REGISTRATIONS.remove(&inside, id));
     }
-    library_ops::forget();
+    super::library_ops::forget();
 }

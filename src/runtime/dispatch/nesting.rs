@@ -61,7 +61,7 @@ impl Registration {
     }
 
     /// Returns true if the calling thread is in this handler.
-    pub(super) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         RUNNING.try_with(|running| running.borrow().contains(&self.handle().id)).unwrap_or(true)
     }
 }

@@ -14,7 +14,7 @@ mod version;
 pub use life::{Held, finalize_all, release, require};
 pub use version::{Need, check as check_version};
 
-use super::{for_ever, plugins, registry};
+use super::{backend_events, check_name, for_ever};
 use crate::abi::backend::environment::*;
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
@@ -158,7 +158,7 @@ fn unknown(records: &[Record], name: &str) -> Error {
 
 /// Adds an environment. True: it was not there; false: the very same was.
 pub fn register(description: Description) -> Result<bool> {
-    registry::check_name("environment", &description.name)?;
+    check_name("environment", &description.name)?;
     let mut state = STATE.lock();
     if let Some(known) = state.find(&description.name) {
         let Some(what) = known.description.difference(&description) else { return Ok(false) };
@@ -247,7 +247,7 @@ fn ordered(need: &Need) -> Result<(Vec<Step>, MutexGuard<'static, State>)> {
     let mut order = plan::order(&state.records, need);
     if order.as_ref().is_err_and(|error| error.status() == DTL_ERROR_NOT_FOUND) {
         drop(state);
-        plugins::search();
+        backend_events::search_plugins();
         state = STATE.lock();
         order = plan::order(&state.records, need);
     }

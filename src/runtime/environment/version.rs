@@ -1,7 +1,7 @@
 //! Versions, compared as versions, and "name>=version".
 
 use crate::error::{Result, fail};
-use crate::runtime::registry;
+use crate::runtime::check_name;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl Need {
             Some((name, version)) => (name.trim_end(), Some(version.trim_start())),
             None => (text, None),
         };
-        registry::check_name("environment", name)?;
+        check_name("environment", name)?;
         version.map_or(Ok(()), |version| check(name, version))?;
         Ok(Need { name: name.to_owned(), at_least: version.map(str::to_owned) })
     }

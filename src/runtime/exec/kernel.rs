@@ -14,19 +14,15 @@ use crate::abi::status::*;
 use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
 use crate::error::{Error, Result, fail};
 use crate::last_error::Mark;
+use crate::runtime::component::KernelFn;
 use crate::runtime::registry::Backend;
 use crate::sys::compute::kernel_args::ArgPack;
 use crate::sys::memory::buf::{Addr, Scratch};
 use crate::sys::sync::clock::now_ns;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Work below this much is finished by one thread: waking others costs as long.
 const WORTH_WAKING_NS: u64 = 20_000;
-
-/// A kernel's function, never NULL.
-pub type KernelFn =
-    extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
 
 /// Most bytes that the threads of a block share here.
 const SHARED_MOST: u32 = 64 << 20;

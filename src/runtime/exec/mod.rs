@@ -11,7 +11,6 @@
 //! - `fence`: completion of one piece of work
 //! - `stream`: streams: the library's queue or a backend's
 //! - `event`: events: the library's or a backend's
-//! - `copy`: copies and fills in stream order
 //! - `deferred_errors`: failures of work that the library does in a backend's stream
 //! - `executor`: host functions and loops
 //! - `host`: the library's own threads
@@ -22,7 +21,6 @@
 //! - `handles`: handles of all of these, and their shutdown
 //! - `mock`: fake backends for the tests
 
-pub mod copy;
 mod deferred_errors;
 pub mod event;
 pub mod executor;

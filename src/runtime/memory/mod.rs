@@ -18,7 +18,6 @@
 //! - `device_only`: memory that the host cannot access
 //! - `ipc_handle`: export and import between processes
 //! - `stats`: properties and use
-//! - `usage`: limits of use
 
 pub mod device_only;
 pub mod drivers;
@@ -32,9 +31,7 @@ pub mod registered;
 mod stats;
 pub mod stream_ordered;
 pub mod transfer;
-mod usage;
-
-pub use usage::Usage;
+pub use super::usage::Usage;
 
 pub use self::foreign_owner::{adopt, discard};
 pub use self::stats::{alignment, kind_info, stats, trim};
@@ -43,8 +40,8 @@ pub use located::{Located, locate, locate_around};
 
 use super::component::{Extent, Memory};
 use super::device;
-use super::dispatch::library_ops;
 use super::enums::{describe, schedule::check_memory_kind};
+use super::library_ops;
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
 use crate::abi::devices::device::*;

@@ -3,13 +3,13 @@
 //! (`dtl_mem_adopt`).
 
 use super::external::{self, Entry};
-use super::usage::RangeUser;
 use super::{Allocation, device_only, drivers, kind_info, overlapping};
 use crate::abi::word::{DTL_MEMORY_PINNED, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::runtime::component::Found;
 use crate::runtime::enums::describe as name_of;
 use crate::runtime::registry::Backend;
+use crate::runtime::usage::RangeUser;
 use crate::runtime::{device, log};
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::memory::heap;

@@ -7,9 +7,7 @@
 
 use super::component::{Availability, Comm, Device, Exec, Memory, Modules, Presence, Transfer};
 use super::environment::{self, Need};
-use super::memory::drivers;
-use super::memory::host_alloc;
-use super::{explain, plugins, settings};
+use super::{backend_events, explain, settings};
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -22,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod names;
-pub use names::{check_name, put_back};
+pub use names::put_back;
 
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;
@@ -133,7 +131,7 @@ impl Backend {
         // What needs nothing is as good as used.
         self.available.store(is_yes && self.needs.is_empty(), Ordering::Relaxed);
         if is_yes {
-            drivers::add(self);
+            backend_events::available(self);
         }
         answer
     }
@@ -265,9 +263,7 @@ pub fn add_in_place(
         return fail!(DTL_ERROR_LIMIT, "no handle left for another backend");
     };
     backend.id.store(id, Ordering::Relaxed);
-    if backend.plain_memory {
-        host_alloc::settle(dtl_backend_t { id });
-    }
+    backend_events::adding(&backend);
     let before = taken.and_then(|place| named.get_mut(place).map(|known| (place, known)));
     let replaced = match before {
         Some((place, known)) => {
@@ -280,11 +276,8 @@ pub fn add_in_place(
     };
     drop(named);
     choose_again();
-    if let Some(Replaced { backend, .. }) =
-        replaced.as_ref().filter(|replaced| !replaced.backend.builtin)
-    {
-        let old = backend.handle();
-        epoch::until_done(Box::new(move || plugins::end_replaced(old)));
+    if let Some(old) = replaced.as_ref().filter(|replaced| !replaced.backend.builtin) {
+        backend_events::replaced(old.backend.handle());
     }
     Ok((dtl_backend_t { id }, replaced))
 }
@@ -303,10 +296,9 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     let backend = pin(inside, handle)?;
     let usage = &backend.memory_use;
     let (allocations, ranges) = (usage.live_count(), usage.range_count());
-    let handler = super::dispatch::text::handler_of(inside, &backend)
-        .map_or(String::new(), |name| {
-            format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
-        });
+    let handler = backend_events::handler_of(inside, &backend).map_or(String::new(), |name| {
+        format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
+    });
     fail!(
         DTL_ERROR_BUSY,
         "backend {} is in use ({handler}{allocations} live allocations, {ranges} ranges of adopted \
@@ -335,7 +327,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
         + others
         + usize::from(chosen)
         + usize::from(listed)
-        + super::exec::handles::default_shares(inside, &backend);
+        + backend_events::default_shares(inside, &backend);
     if Arc::strong_count(&backend) > expected || !backend.memory_use.close() {
         return Ok(false);
     }
@@ -344,8 +336,7 @@ pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Re
     }
     names::take_out(inside, &mut named, &mut default, &backend);
     drop((default, named));
-    drivers::remove(handle);
-    super::exec::handles::drop_defaults(inside, &backend);
+    backend_events::removed(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
     Ok(true)
 }
@@ -384,7 +375,7 @@ fn stale(handle: dtl_backend_t) -> Error {
 /// `dtl_backend_unregister` fail with BUSY.
 #[must_use]
 pub fn all(inside: &Guard) -> Vec<&Backend> {
-    plugins::search();
+    backend_events::search_plugins();
     let handles: Vec<_> = NAMED.read().iter().map(|known| known.handle()).collect();
     handles.into_iter().filter_map(|handle| find(inside, handle).ok()).collect()
 }
@@ -395,7 +386,7 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
     let look =
         || NAMED.read().iter().find(|known| known.name() == name).map(|known| known.handle());
     look().or_else(|| {
-        plugins::search();
+        backend_events::search_plugins();
         look()
     })
 }
@@ -451,7 +442,7 @@ fn named<'g>(inside: &'g Guard, name: &str) -> Result<&'g Backend> {
         DTL_ERROR_NOT_FOUND,
         "no backend is named \"{name}\"; known: {}{}",
         known.join(", "),
-        plugins::advice(name)
+        backend_events::advice(name)
     )
 }
 
@@ -511,7 +502,7 @@ pub fn detect_driver_use() {
 
 /// At finalize: every backend goes; destroy slots run here.
 pub fn clear() {
-    drivers::forget_all();
+    backend_events::all_removed();
     *DEFAULT.write() = None;
     NAMED.write().clear();
     let inside = epoch::enter();

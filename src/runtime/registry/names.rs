@@ -3,21 +3,9 @@
 
 use super::{Backend, NAMED, Replaced, TABLE, choose_again, pin};
 use crate::error::{Result, fail};
-use crate::runtime::settings;
+use crate::runtime::{check_name, settings};
 use crate::sys::handles::epoch::Guard;
 use std::sync::Arc;
-
-/// The rule for names of backends and plugins.
-pub fn check_name(noun: &str, name: &str) -> Result<()> {
-    let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || name.len() > 63 || !name.chars().all(good) || name == "auto" {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{noun} name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
-        );
-    }
-    Ok(())
-}
 
 /// The rule for a backend to be added: a lookup of an alias leads to another backend, so no backend
 /// with that name would ever be found.

@@ -99,7 +99,6 @@ pub fn current() -> Settings {
 /// Puts settings in force.
 pub fn install(settings: Settings) {
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
-    super::memory::host_alloc::configure(&settings);
     *CURRENT.write() = Some(settings);
 }
 

@@ -3,7 +3,7 @@
 use super::names::Name;
 use crate::abi::status::dtl_status_t;
 use crate::abi::trace::*;
-use crate::runtime::comm::types;
+use crate::runtime::types;
 use crate::sys::sync::spsc_queue::Record;
 use std::fmt::{self, Write};
 

@@ -8,7 +8,7 @@ use super::names::Name;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::trace::*;
 use crate::error::{Result, fail, status_name};
-use crate::runtime::comm::types;
+use crate::runtime::types;
 use crate::sys::os::process;
 use crate::sys::sync::clock;
 use std::fmt::Write;

@@ -4,16 +4,16 @@
 //! displacements from the first of them in memory. What `int` does not count is in `large_count`.
 
 use super::large_count;
-use super::reduce_op;
 use crate::backend::mpi::ids::id_of;
 use crate::backend::mpi::library::functions::{Count, Handle};
 use crate::backend::mpi::message::{self, Bytes};
 use crate::backend::mpi::op_extras::Odd;
+use crate::backend::mpi::reduce_op;
 use crate::backend::mpi::transport::Endpoint;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Extent, Kind};
-use crate::runtime::comm::types::Reduction;
 use crate::runtime::component::{Named, NativeCollectives, OpId, Reductions, Transport};
+use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

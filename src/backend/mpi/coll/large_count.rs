@@ -6,9 +6,9 @@
 //! a larger unit.
 
 use super::collective::{Call, Item, MOST, at, bytes};
-use super::reduce_op;
 use crate::backend::mpi::library::functions::{Count, Handle};
 use crate::backend::mpi::library::mpi_library::Mpi;
+use crate::backend::mpi::reduce_op;
 use crate::backend::mpi::transport::Endpoint;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::{Buffer, CollArgs, Kind};

@@ -3,8 +3,6 @@
 //! In reading order:
 //! - `collective`: arguments in MPI's terms
 //! - `large_count`: counts above INT_MAX
-//! - `reduce_op`: reduction operations
 
 pub(super) mod collective;
 pub(super) mod large_count;
-pub(super) mod reduce_op;

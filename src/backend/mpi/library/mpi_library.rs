@@ -513,7 +513,7 @@ unsafe extern "C" fn note_end(
 ) -> c_int {
     // SAFETY: the value is the `Mpi` that set the attribute; it lives for ever.
     let mpi = unsafe { &*value.cast::<Mpi>().cast_const() };
-    crate::backend::mpi::coll::reduce_op::release_all(mpi);
+    crate::backend::mpi::reduce_op::release_all(mpi);
     crate::backend::mpi::window::release_all(mpi);
     mpi.state.store(OVER, Ordering::Release);
     0

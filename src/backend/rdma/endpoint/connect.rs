@@ -8,7 +8,7 @@ use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::backend::rdma::bootstrap::oob::Event;
 use crate::backend::rdma::config::Config;
-use crate::backend::rdma::protocol::engine::State;
+use crate::backend::rdma::engine::State;
 use crate::backend::rdma::verbs::errors::here;
 use crate::backend::rdma::verbs::qp::{End, Remote};
 use crate::error::{Error, Result, fail};

@@ -8,10 +8,10 @@
 use super::qp_state::{Flying, Lane, What, WorkId};
 use super::reconnect::Repair;
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
+use crate::backend::rdma::atomics::Results;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::protocol::eager_slots::{Kind, Message, Note, Slab};
 use crate::backend::rdma::protocol::header_cache::Heads;
-use crate::backend::rdma::rma::atomics::Results;
 use crate::backend::rdma::verbs::qp::{Piece, Queue, Remote, SENDS, Work};
 use crate::backend::rdma::verbs::rail::{Completions, Registration};
 use crate::error::{Error, Result, fail};

@@ -1,8 +1,8 @@
 //! A queue pair of a peer's, what is under way on it, and how its work requests are named.
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
-use crate::backend::rdma::protocol::watchdog::Watched;
 use crate::backend::rdma::verbs::qp::{Piece, Queue, Work};
+use crate::backend::rdma::watchdog::Watched;
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;

@@ -6,8 +6,8 @@
 //! not be those that the device has: that memory is moved through slots.
 
 use super::device_mr::Registrations;
+use crate::backend::rdma::engine::State;
 use crate::backend::rdma::protocol::eager_slots::RAILS;
-use crate::backend::rdma::protocol::engine::State;
 use crate::backend::rdma::verbs::rail::{Rail, Registration};
 use crate::error::Result;
 use crate::sys::memory::buf::Region;

@@ -7,14 +7,10 @@
 //! - `discovery`: which library, which devices
 //! - `port_select`: which ports and addresses
 //! - `rail`: an open port
-//! - `cq`: completion queues
 //! - `qp`: queue pairs
-//! - `events`: asynchronous events
 
-pub(super) mod cq;
 pub mod discovery;
 pub(super) mod errors;
-pub(super) mod events;
 pub mod functions;
 pub mod port_select;
 pub(super) mod qp;

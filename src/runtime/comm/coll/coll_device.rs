@@ -8,14 +8,14 @@
 //! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives
 //! such a library has.
 
+use super::coll_start::allgather_words;
 use super::schedule::Advance;
 use super::{Begun, CollArgs};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::diagnostics::op_desc::Kind;
-use crate::runtime::comm::open::group::allgather_words;
+use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::component::{DeviceComm, Invitation};
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;

@@ -9,7 +9,7 @@
 use super::{Buffer, CollArgs, Extent, Root};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::p2p_staging::{copy_out, host_memory, is_hidden};
 use crate::runtime::memory::transfer;
 use crate::sys::memory::buf::{Region, Scratch};

@@ -8,10 +8,11 @@ use super::coll_staging::Stage;
 use super::{Buffer, CollArgs, Root, coll_device, coll_native, coll_staging};
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
+use crate::runtime::comm::op_desc::{Call, Kind};
+use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
-use crate::sys::memory::buf::Region;
+use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::Ordering;
 
 /// How the caller completes a collective.
@@ -227,4 +228,23 @@ impl Comm {
         let text = format!("first used with {bytes} bytes over {} ranks ({kind})", self.size);
         explain::chose(&topic, &text);
     }
+}
+
+/// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring
+/// would take as many rounds, and as long a list of steps, as there are ranks.
+pub(in crate::runtime::comm) fn allgather_words(
+    comm: &Comm,
+    kind: Kind,
+    mine: &[u64],
+) -> Result<Vec<u64>> {
+    let memory =
+        |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");
+    let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;
+    let mine = memory(Scratch::of_words(mine))?;
+    let (send, recv) = (mine.region(), all.region());
+    let begun = comm.prepare(Call::new(kind), None, |s, g| {
+        algorithm::allgather(s, g, Algorithm::Bruck, (send, recv))
+    });
+    wait(comm, begun)?;
+    Ok(all.words())
 }

@@ -1,7 +1,7 @@
 //! Collectives as operations in records and reports.
 
 use super::CollArgs;
-use crate::runtime::comm::diagnostics::op_desc::Call;
+use crate::runtime::comm::op_desc::Call;
 
 impl Call {
     /// Describes a collective.

@@ -28,6 +28,6 @@ pub use self::algorithms::args::{Buffer, CollArgs, Neighbors};
 pub(super) use self::algorithms::table::rows;
 pub use self::algorithms::table::{Extent, Root, Row};
 pub use self::coll_native::allreduce as native_allreduce;
-pub(super) use self::coll_start::meet;
 pub use self::coll_start::{Begun, CallMode, begin, wait};
-pub use super::diagnostics::op_kind::Kind;
+pub(super) use self::coll_start::{allgather_words, meet};
+pub use crate::runtime::op_kind::Kind;

@@ -5,7 +5,6 @@
 //! For programs that report how cost grows (`dtl-bench model`). Not here: the collectives of a few
 //! bytes over a board (`small_coll`), which send no messages, and those of an MPI.
 
-use super::flight_recorder::Recorder;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
@@ -16,8 +15,9 @@ use crate::runtime::comm::coll::schedule;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::comm::coll::small_coll;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Row};
-use crate::runtime::comm::open::rank_map::Members;
-use crate::runtime::comm::types;
+use crate::runtime::comm::flight_recorder::Recorder;
+use crate::runtime::comm::rank_map::Members;
+use crate::runtime::types;
 use crate::sys::memory::buf::{Addr, Region};
 
 /// Arguments of a collective, and the number of ranks.

@@ -13,17 +13,17 @@
 //! stay posted and its words stay valid, and the next call on this rank continues it. So a late
 //! rank adopts the decision that the others reached with its words, and attempts need no numbers.
 
-use super::absence;
-use super::comm_handles::check_outside;
-use super::comm_state::State;
 use super::group::{Seat, derive};
-use super::shared_transport::Class;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::runtime::comm::absence;
+use crate::runtime::comm::comm_handles::check_outside;
+use crate::runtime::comm::comm_state::State;
 use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
+use crate::runtime::comm::op_desc::{Call, Kind};
 use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, coll, insert, progress};
 use crate::runtime::component::Done;
 use crate::sys::sync::backoff::Backoff;

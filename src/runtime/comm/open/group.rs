@@ -2,41 +2,18 @@
 //! context of their own keeps their messages apart.
 
 use super::attribute;
-use super::comm_handles::put;
-use super::rank_map::Members;
-use super::shared_transport::Link;
 use crate::abi::comm::communicator::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::coll::algorithms as algorithm;
-use crate::runtime::comm::coll::algorithms::choice::Algorithm;
-use crate::runtime::comm::coll::{self, coll_device};
+use crate::runtime::comm::coll::{allgather_words, coll_device};
+use crate::runtime::comm::comm_handles::put;
 use crate::runtime::comm::diagnostics::hang_report;
-use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
-use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::op_desc::Kind;
+use crate::runtime::comm::rank_map::Members;
+use crate::runtime::comm::shared_transport::Link;
 use crate::runtime::comm::{Comm, insert, progress};
-use crate::sys::memory::buf::Scratch;
 use crate::sys::os::hwinfo;
 use std::sync::Arc;
-
-/// Allgather of a few words of each rank, in the order of ranks. Uses Bruck's algorithm, as a ring
-/// would take as many rounds, and as long a list of steps, as there are ranks.
-pub(in crate::runtime::comm) fn allgather_words(
-    comm: &Comm,
-    kind: Kind,
-    mine: &[u64],
-) -> Result<Vec<u64>> {
-    let memory =
-        |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");
-    let all = memory(Scratch::new(size_of_val(mine) * comm.size as usize))?;
-    let mine = memory(Scratch::of_words(mine))?;
-    let (send, recv) = (mine.region(), all.region());
-    let begun = comm.prepare(Call::new(kind), None, |s, g| {
-        algorithm::allgather(s, g, Algorithm::Bruck, (send, recv))
-    });
-    coll::wait(comm, begun)?;
-    Ok(all.words())
-}
 
 /// The context that rank 0 proposes; 0 if it has none left.
 fn proposal(comm: &Comm) -> u64 {

@@ -1,6 +1,5 @@
 //! Opening: which kind, with which ranks, and the two predefined communicators.
 
-use super::shared_transport::Link;
 use super::{group, open_over};
 use crate::abi::comm::communicator::{
     DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE, dtl_comm_desc_t,
@@ -8,7 +7,8 @@ use crate::abi::comm::communicator::{
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::runtime::comm::coll::coll_device::{self, Wanted};
-use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::op_desc::Kind;
+use crate::runtime::comm::shared_transport::Link;
 use crate::runtime::comm::{Comm, TABLE, insert, progress};
 use crate::runtime::component::{OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
@@ -99,7 +99,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not in the list of those to move on: there is nothing to move.
-        match comm.and_then(|comm| super::comm_handles::put(&Arc::new(comm))) {
+        match comm.and_then(|comm| crate::runtime::comm::comm_handles::put(&Arc::new(comm))) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
                 handles

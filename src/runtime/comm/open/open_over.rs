@@ -4,12 +4,13 @@
 //! Not here: kinds that stay beside the communicator that they are opened over
 //! (`coll::coll_device`).
 
-use super::group::{self, allgather_words};
+use super::group;
 use super::open_kind;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::error::{Result, fail, status_name};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::coll::allgather_words;
+use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::component::{Exchange, OpenArgs};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;

@@ -4,7 +4,7 @@ use super::send_recv::Started;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::shared_transport::Link;
+use crate::runtime::comm::shared_transport::Link;
 use crate::runtime::component::{Done, OpId};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;

@@ -13,7 +13,7 @@ use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{DeviceMemory, Direct, SendMode, Twin};
 use crate::runtime::memory::{self, Allocation, device_only};
 use crate::runtime::registry;

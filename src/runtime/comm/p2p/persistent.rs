@@ -6,7 +6,7 @@ use super::send_recv::Started;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_PROC_NULL};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::shared_transport::{Class, Link};
+use crate::runtime::comm::shared_transport::{Class, Link};
 use crate::runtime::component::{OpId, PersistentOps};
 use crate::sys::handles::owning_ref::Within;
 use crate::sys::memory::buf::Region;

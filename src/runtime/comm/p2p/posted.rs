@@ -4,7 +4,7 @@
 use super::send_recv::Started;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::shared_transport::{Class, Link};
+use crate::runtime::comm::shared_transport::{Class, Link};
 use crate::runtime::component::{Done, OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;

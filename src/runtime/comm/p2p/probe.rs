@@ -3,9 +3,9 @@
 use super::send_recv;
 use crate::abi::comm::communicator::*;
 use crate::error::{Result, fail};
-use crate::runtime::comm::diagnostics::op_desc::{Call, Kind};
-use crate::runtime::comm::open::absence;
-use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::absence;
+use crate::runtime::comm::op_desc::{Call, Kind};
+use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::Done;
 use crate::sys::sync::backoff::Backoff;

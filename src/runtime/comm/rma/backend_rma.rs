@@ -7,13 +7,13 @@
 //! is a flush of all targets and a barrier.
 
 use super::active_messages::Active;
-use super::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT};
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Error, Result};
-use crate::runtime::comm::types::reduction;
+use crate::runtime::comm::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{self, OpId};
+use crate::runtime::types::reduction;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::Mutex;
 use std::ops::Range;

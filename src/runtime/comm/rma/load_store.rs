@@ -6,8 +6,8 @@
 //! afterwards sees it. Locks are in the words of the target's part; those of ranks that have died
 //! are taken over. No rank has to serve others.
 
-use super::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::error::{Error, Result, fail};
+use crate::runtime::comm::rma_path::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{PART_WORDS, Part, PartKey};
 use crate::sys::compute::shared_atomics;

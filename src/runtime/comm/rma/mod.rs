@@ -6,7 +6,6 @@
 //!
 //! In reading order:
 //! - `select`: the memory of a window and its path
-//! - `rma_path`: interface of a path
 //! - `epoch`: what may be called when
 //! - `sync`: fences, locks, flushes
 //! - `rma_ops`: checked operations
@@ -22,18 +21,17 @@ mod epoch;
 pub mod fast;
 mod load_store;
 pub mod rma_ops;
-pub(super) mod rma_path;
 pub(super) mod rma_progress;
 mod select;
 pub mod sync;
 
 use self::load_store::Direct;
-use self::rma_path::Way;
 use self::select::{Chosen, Had, Kept};
+use super::absence::HERE;
 use super::diagnostics::hang_report;
-use super::diagnostics::op_desc::Kind;
-use super::open::absence::HERE;
+use super::op_desc::Kind;
 use super::open::group;
+use super::rma_path::Way;
 use super::{Comm, coll};
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::dtl_win_t;

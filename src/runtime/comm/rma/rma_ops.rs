@@ -1,19 +1,19 @@
 //! Operations on targets: checked against the target's part and this rank's epochs, then handed to
 //! the window's way. Errors are found before anything moves.
 
-use super::rma_path::{Begun, Change, Spot};
 use super::{Part, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_TYPE};
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::p2p::request;
-use crate::runtime::comm::types;
+use crate::runtime::comm::rma_path::{Begun, Change, Spot};
 use crate::runtime::component::Swap;
 use crate::runtime::memory::device_only;
 use crate::runtime::trace::{self, Args};
+use crate::runtime::types;
 use crate::sys::compute::shared_atomics;
 use crate::sys::memory::buf::Region;
 

@@ -5,9 +5,9 @@
 //! it for a request, so it looks by the clock: often for a while after it has found something, then
 //! more and more seldom.
 
-use super::rma_path::Way;
 use crate::error::{Result, fail};
 use crate::runtime::comm::progress::{List, TURNS};
+use crate::runtime::comm::rma_path::Way;
 use crate::sys::handles::epoch;
 use crate::sys::os::thread::spawn;
 use crate::sys::sync::lock::Mutex;

@@ -4,13 +4,13 @@
 use super::active_messages::Active;
 use super::backend_rma::Own;
 use super::load_store::{self, Direct};
-use super::rma_path::Way;
 use super::{Offer, Part, no_memory};
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{self, Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::diagnostics::op_desc::Kind;
-use crate::runtime::comm::open::group;
+use crate::runtime::comm::coll;
+use crate::runtime::comm::op_desc::Kind;
+use crate::runtime::comm::rma_path::Way;
 use crate::runtime::component::{self, WindowPart};
 use crate::runtime::explain;
 use crate::sys::memory::buf::{Region, Scratch};
@@ -261,7 +261,7 @@ fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<
     let why = failure(own, &says)?;
     match (window, says) {
         (Ok(window), Ok(says)) if why.is_none() && !says.is_empty() => {
-            let said = group::allgather_words(own, Kind::WinCreate, &says)?;
+            let said = coll::allgather_words(own, Kind::WinCreate, &says)?;
             failure(own, &window.hears(&said))
         }
         _ => Ok(why),
@@ -281,7 +281,7 @@ fn failure<T>(own: &Comm, outcome: &Result<T>) -> Result<Option<String>> {
 
 fn gather_status<T>(own: &Comm, outcome: &Result<T>) -> Result<Vec<u64>> {
     let status = outcome.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
-    group::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])
+    coll::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])
 }
 
 /// By rank, the status with which each did something: the first failure is that of all.

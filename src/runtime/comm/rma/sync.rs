@@ -1,13 +1,13 @@
 //! Fences, locks and flushes: epochs checked, then what the window's way does.
 
 use super::Window;
-use super::rma_path::Reach;
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::comm::window::{DTL_LOCK_EXCLUSIVE, DTL_LOCK_SHARED};
 use crate::abi::status::{DTL_ERROR_TIMEOUT, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::coll;
-use crate::runtime::comm::diagnostics::op_desc::Kind;
+use crate::runtime::comm::op_desc::Kind;
+use crate::runtime::comm::rma_path::Reach;
 use crate::runtime::trace::{self, Args};
 use std::ops::Range;
 

@@ -2,15 +2,17 @@
 //! the host where it can reach both, through a host buffer between two foreign devices.
 //!
 //! In reading order:
+//! - `async_copy`: copies and fills in stream order
 //! - `strided`: copies of strided elements
 
+pub mod async_copy;
 pub mod strided;
 
 use super::{Located, locate};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Place, Transfer};
-use crate::runtime::dispatch::library_ops::{self, Axes};
+use crate::runtime::library_ops::{self, Axes};
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::runtime::{enums, explain};

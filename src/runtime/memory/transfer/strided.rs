@@ -13,7 +13,7 @@
 use super::{carry_out, row_of, rows_of};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
-use crate::runtime::dispatch::library_ops::{self, Axes};
+use crate::runtime::library_ops::{self, Axes};
 use crate::runtime::memory::{Located, locate_around};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};

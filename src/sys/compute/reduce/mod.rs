@@ -5,7 +5,7 @@
 //!
 //! `ops` defines the operations, on `arithmetic` (integers, floats), `half` (16-bit floats) and
 //! `pair_types` (complex numbers, pairs). `simd` makes loops of them, one for each instruction set.
-//! `user` calls C. The dtypes that a program made itself are in `runtime::comm::types`.
+//! `user` calls C. The dtypes that a program made itself are in `runtime::types`.
 
 mod arithmetic;
 mod half;

@@ -1,5 +1,5 @@
 //! Call of a program's own operation. The rules for it are documented at dtl_op_fn_t;
-//! `runtime::comm::types` stores it.
+//! `runtime::types` stores it.
 
 use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t};
 use crate::sys::memory::buf::{Addr, Region};

@@ -3,8 +3,8 @@
 use super::Folding;
 use super::table::{Extent, Root, Row};
 use crate::abi::word::dtl_dtype_t;
-use crate::runtime::comm::diagnostics::op_kind::Kind;
-use crate::runtime::comm::types::Reduction;
+use crate::runtime::op_kind::Kind;
+use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::Region;
 use std::slice;
 

@@ -5,7 +5,7 @@
 //! ranks share a node. The kind of communicator does not: a sum is bitwise the same on all kinds of
 //! one node, and over several nodes if the communicator is deterministic.
 
-use crate::runtime::comm::diagnostics::op_kind::Kind;
+use crate::runtime::op_kind::Kind;
 
 /// An algorithm; what it costs is in the table at the top of `algorithms`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

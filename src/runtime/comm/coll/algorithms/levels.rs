@@ -4,7 +4,7 @@
 use super::Group;
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
-use crate::runtime::comm::diagnostics::op_kind::Kind;
+use crate::runtime::op_kind::Kind;
 use std::collections::BTreeMap;
 
 /// Ranks on more than one node, some with more than one of them.

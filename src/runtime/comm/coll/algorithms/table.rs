@@ -4,7 +4,7 @@ use super::args::CollArgs;
 use super::{Group, Way, two_level};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
-use crate::runtime::comm::diagnostics::op_kind::Kind;
+use crate::runtime::op_kind::Kind;
 
 /// How much memory a buffer is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

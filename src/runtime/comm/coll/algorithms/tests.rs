@@ -13,8 +13,8 @@ use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::comm::coll::{Buffer, CollArgs};
-use crate::runtime::comm::diagnostics::op_desc::{KINDS, Kind};
-use crate::runtime::comm::types::reduction;
+use crate::runtime::comm::op_desc::{KINDS, Kind};
+use crate::runtime::types::reduction;
 use crate::sys::memory::buf::{Addr, Region};
 use std::fmt::Write;
 

@@ -7,7 +7,7 @@ use super::levels::Levels;
 use super::{Folding, Group, allgatherv, gatherv, scatterv};
 use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
-use crate::runtime::comm::diagnostics::op_kind::Kind;
+use crate::runtime::op_kind::Kind;
 use crate::sys::memory::buf::Region;
 
 /// The algorithm for a part.

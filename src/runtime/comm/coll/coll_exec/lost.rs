@@ -5,8 +5,8 @@ use super::{Run, Work, report_on};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
+use crate::runtime::comm::absence::Gone;
 use crate::runtime::comm::diagnostics::hang_report::{GivenUp, Inquiry};
-use crate::runtime::comm::open::absence::Gone;
 use crate::sys::sync::clock::now_ns;
 
 /// How long a collective may go on after a death was seen: what the dead rank sent may complete it.

@@ -5,7 +5,7 @@ use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report::{self, Inquiry};
-use crate::runtime::comm::diagnostics::op_desc::Call;
+use crate::runtime::comm::op_desc::Call;
 use crate::sys::sync::clock::now_ns;
 
 /// Timer of a long wait's queries whether the other ranks are in the same collective.

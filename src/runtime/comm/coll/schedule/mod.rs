@@ -12,10 +12,10 @@ use super::schedule_builder::Steps;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::shared_transport::Class;
 use crate::runtime::comm::p2p::send_recv::Started;
-use crate::runtime::comm::types::Reduction;
+use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Done, SendMode};
+use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Region, Scratch};
 
 /// Scratch buffers that a schedule keeps from one collective to the next, and the bytes of all of

@@ -9,7 +9,7 @@ use crate::runtime::comm::coll::algorithms::choice::Algorithm;
 use crate::runtime::comm::coll::algorithms::{self, Folding, Group};
 use crate::runtime::comm::coll::schedule::Schedule;
 use crate::runtime::comm::coll::schedule::simulation::simulate;
-use crate::runtime::comm::types::reduction;
+use crate::runtime::types::reduction;
 
 /// Elements of each rank.
 const COUNT: usize = 5;

@@ -7,14 +7,14 @@ use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_SUM};
 use crate::runtime::comm::coll::coll_exec::Run;
 use crate::runtime::comm::coll::schedule::Advance;
 use crate::runtime::comm::coll::{Begun, CallMode};
-use crate::runtime::comm::diagnostics::op_desc::KINDS;
-use crate::runtime::comm::open::shared_transport::Link;
-use crate::runtime::comm::types::reduction;
+use crate::runtime::comm::op_desc::KINDS;
+use crate::runtime::comm::shared_transport::Link;
 use crate::runtime::component::{
     Done, Groups, Matched, OpId, Presence, Properties, RecvMode, Selector, SendMode, Transport,
     poll_of,
 };
 use crate::runtime::registry::Backend;
+use crate::runtime::types::reduction;
 use crate::sys::memory::buf::Scratch;
 use crate::sys::sync::lock::Mutex;
 use std::collections::{BTreeSet, HashMap, VecDeque};

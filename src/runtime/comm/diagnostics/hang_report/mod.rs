@@ -12,14 +12,14 @@
 mod notice;
 mod retired;
 
-use super::op_desc::Call;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::{DTL_ERROR_RANK_FAILURE, DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::absence::{self, Absences, Gone};
-use crate::runtime::comm::open::shared_transport::{self, Class};
+use crate::runtime::comm::absence::{self, Absences, Gone};
+use crate::runtime::comm::op_desc::Call;
 use crate::runtime::comm::p2p::posted::Posted;
+use crate::runtime::comm::shared_transport::{self, Class};
 use crate::runtime::component::{Done, Selector, SendMode};
 use crate::sys::memory::buf::Scratch;
 use crate::sys::sync::backoff::Backoff;

@@ -1,8 +1,8 @@
 //! Message in which a rank reports its operations to another, and its encoding in words.
 
 use crate::abi::status::dtl_status_t;
-use crate::runtime::comm::diagnostics::op_desc::Call;
-use crate::runtime::comm::open::absence::Gone;
+use crate::runtime::comm::absence::Gone;
+use crate::runtime::comm::op_desc::Call;
 use std::fmt::Write;
 
 /// Operations reported in one notice.
@@ -127,7 +127,7 @@ fn parse_gone(words: &[u64; NAMED]) -> Gone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::comm::diagnostics::op_desc::Kind;
+    use crate::runtime::comm::op_desc::Kind;
 
     #[test]
     fn notices_survive_being_words() {

@@ -9,8 +9,8 @@
 
 use super::{next_message, read_absences};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::absence::Absences;
-use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::absence::Absences;
+use crate::runtime::comm::shared_transport::Class;
 use crate::sys::sync::lock::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;

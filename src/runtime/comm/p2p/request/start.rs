@@ -4,7 +4,7 @@ use super::{Plan, TABLE, kept, non_p2p, not_begun, of_message, started};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::diagnostics::op_desc::{Kind, Tagged};
+use crate::runtime::comm::op_desc::{Kind, Tagged};
 use crate::runtime::comm::p2p::p2p_staging::BufferPath;
 use crate::runtime::comm::p2p::send_recv::{Data, Found, Started};
 use crate::runtime::component::{RecvMode, Selector, SendMode};

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::open::absence;
+use crate::runtime::comm::absence;
 use crate::runtime::comm::p2p::cancel;
 use crate::runtime::comm::{Comm, destroyed};
 use crate::sys::handles::epoch;

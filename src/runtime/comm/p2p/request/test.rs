@@ -4,7 +4,7 @@ use super::{Life, Operation, Outcome, Request, Standing, TABLE, at_rest, outcome
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
-use crate::runtime::comm::diagnostics::flight_recorder::Ticket;
+use crate::runtime::comm::flight_recorder::Ticket;
 use crate::runtime::comm::p2p::send_recv::Started;
 use crate::runtime::comm::{Comm, progress};
 use crate::runtime::component::{Done, OpId};

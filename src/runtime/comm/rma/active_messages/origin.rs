@@ -4,9 +4,9 @@
 use super::wire_format::{HEAD, Head, REQUEST, ROOM};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
-use crate::runtime::comm::open::shared_transport::Class;
 use crate::runtime::comm::p2p::send_recv::Started;
-use crate::runtime::comm::rma::rma_path::{Asked, Begun, Ticket};
+use crate::runtime::comm::rma_path::{Asked, Begun, Ticket};
+use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;

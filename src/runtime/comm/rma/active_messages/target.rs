@@ -8,11 +8,12 @@ use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::error::{Result, fail};
-use crate::runtime::comm::open::shared_transport::Class;
+use crate::runtime::comm::Comm;
 use crate::runtime::comm::p2p::posted::Posted;
 use crate::runtime::comm::p2p::send_recv::Started;
-use crate::runtime::comm::{Comm, types};
+use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Done, OpId, SendMode};
+use crate::runtime::types;
 use crate::sys::memory::buf::{Region, Scratch};
 
 /// Requests that are done in one turn.

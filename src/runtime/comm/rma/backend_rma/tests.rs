@@ -7,16 +7,16 @@ use crate::abi::word::{
     DTL_DTYPE_FLOAT64, DTL_DTYPE_INT64, DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_SUM, dtl_dtype_t,
 };
 use crate::error::fail;
-use crate::runtime::comm::open::shared_transport::Link;
 use crate::runtime::comm::rma::rma_ops::change;
 use crate::runtime::comm::rma::select::{Chosen, Had, choose};
 use crate::runtime::comm::rma::{Offer, Part, rma_progress as serving};
-use crate::runtime::comm::types::Reduction;
+use crate::runtime::comm::shared_transport::Link;
 use crate::runtime::component::{
     Done, Groups, Matched, Offer as Memory, Presence, Properties, RecvMode, Rma, Selector,
     SendMode, Transport, WindowPart, poll_of,
 };
 use crate::runtime::registry::Backend;
+use crate::runtime::types::Reduction;
 use std::collections::VecDeque;
 use std::task::Poll;
 

@@ -1,7 +1,7 @@
 //! Models of the flight recorder and of the life of a request.
 
-use super::diagnostics::flight_recorder::Recorder;
-use super::diagnostics::op_desc::{Call, Kind};
+use super::flight_recorder::Recorder;
+use super::op_desc::{Call, Kind};
 use super::p2p::request::state::{Life, Standing};
 use crate::Model;
 use crate::sys::sync::lock::Mutex;

@@ -5,7 +5,7 @@ use super::*;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
 use crate::runtime::comm::coll::schedule::Schedule;
 use crate::runtime::comm::coll::schedule::simulation::simulate;
-use crate::runtime::comm::types::{Reduction, reduction};
+use crate::runtime::types::{Reduction, reduction};
 use crate::sys::memory::buf::Scratch;
 
 /// Words that go in several pieces, the last of them short.

@@ -4,13 +4,13 @@
 //! copy_async slot is used where one side is the backend's memory; without one the caller waits for
 //! the stream and then copies (a backend's callbacks may not call the backend again).
 
-use super::handles;
-use super::stream::Stream;
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
 use crate::runtime::component::Token;
-use crate::runtime::dispatch::library_ops;
+use crate::runtime::exec::handles;
+use crate::runtime::exec::stream::Stream;
+use crate::runtime::library_ops;
 use crate::runtime::memory::transfer;
 use crate::runtime::memory::{Located, locate};
 use crate::runtime::registry::Backend;

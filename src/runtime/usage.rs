@@ -1,6 +1,6 @@
 //! How much of a backend's memory there is, and whether more may be taken.
 
-use super::host_alloc;
+use super::memory::host_alloc;
 use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::heap;

@@ -1,10 +1,10 @@
 //! The operations of a communicator that are in flight.
 
-use super::eager_slots::Note;
+use super::atomics::Atomic;
+use super::protocol::eager_slots::Note;
+use super::window;
 use crate::backend::op_table::Operations;
 use crate::backend::rdma::memory::reg_cache::Registered;
-use crate::backend::rdma::rma::atomics::Atomic;
-use crate::backend::rdma::rma::window;
 use crate::runtime::component::{Done, OpId, Twin};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;

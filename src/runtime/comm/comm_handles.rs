@@ -1,7 +1,8 @@
 //! Communicators under their handles: found, kept for a call, put there, destroyed.
 
+use super::absence;
 use super::comm_state::State;
-use super::{absence, attribute, open_kind};
+use super::open::{attribute, open_kind};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result, fail};

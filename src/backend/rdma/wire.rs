@@ -1,8 +1,8 @@
 //! RDMA verbs as a wire, from which `frames` makes complete communication.
 
-use super::eager_slots::DATA;
 use super::engine::{Arrived, State};
 use super::operation::Operation;
+use super::protocol::eager_slots::DATA;
 use crate::abi::status::*;
 use crate::backend::p2p_protocol::{
     Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireDevices, WireFrames, WireWindows,

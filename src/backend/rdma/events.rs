@@ -6,15 +6,15 @@
 //! between. It sleeps without the lock, on one descriptor for all: those of the completion queues,
 //! of the devices and of the control sockets.
 
-use super::errors::last_failed;
-use super::functions::*;
-use super::rail::{Completions, Rail};
-use super::types::*;
+use super::engine::State;
+use super::verbs::errors::last_failed;
+use super::verbs::functions::*;
+use super::verbs::rail::{Completions, Rail};
+use super::verbs::types::*;
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
 use crate::backend::p2p_protocol::Doze;
 use crate::backend::rdma::bootstrap::oob::Oob;
-use crate::backend::rdma::protocol::engine::State;
 use crate::error::{Result, fail};
 use crate::runtime::log;
 use crate::sys::os::fd;

@@ -1,7 +1,10 @@
 //! State of a communicator of this kind, and its progress.
 
-use super::eager_slots::{About, DATA, Kind, Message, Note};
+use super::cq::Polling;
+use super::events;
 use super::operation::{Operation, part_over};
+use super::protocol::eager_slots::{About, DATA, Kind, Message, Note};
+use super::window;
 use crate::abi::status::*;
 use crate::backend::op_table::Operations;
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_head};
@@ -11,12 +14,10 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::endpoint::peer::{Peer, Stage, gone};
 use crate::backend::rdma::endpoint::qp_state::WorkId;
 use crate::backend::rdma::memory::reg_cache::Cache;
-use crate::backend::rdma::rma::window;
-use crate::backend::rdma::verbs::cq::Polling;
+use crate::backend::rdma::verbs::errors;
 use crate::backend::rdma::verbs::functions::*;
 use crate::backend::rdma::verbs::rail::Rail;
 use crate::backend::rdma::verbs::types::Wc;
-use crate::backend::rdma::verbs::{errors, events};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Done, OpId};
 use crate::sys::memory::buf::Region;

@@ -5,14 +5,14 @@
 //! flush has nothing to request. Of accumulating operations, those on elements of 8 bytes are in
 //! `atomics`; the others are those of the library, by messages.
 
+use super::engine::State;
+use super::operation::{OneSided, Operation};
+use super::wire::{OVER, RdmaWire};
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Change, WireWindows};
 use crate::backend::rdma::endpoint::qp_state::What;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
-use crate::backend::rdma::protocol::engine::State;
-use crate::backend::rdma::protocol::operation::{OneSided, Operation};
-use crate::backend::rdma::protocol::wire::{OVER, RdmaWire};
 use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Spot, Swap};

@@ -25,22 +25,22 @@ kinds! {
 }
 
 impl Kind {
-    pub(in crate::runtime::comm) fn name(self) -> &'static str {
+    pub(in crate::runtime) fn name(self) -> &'static str {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
     }
 
     /// The kind of a number: they stand in their order.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn of(number: u64) -> Option<Kind> {
+    pub(in crate::runtime) fn of(number: u64) -> Option<Kind> {
         KINDS.get(usize::try_from(number).ok()?).map(|(kind, _)| *kind)
     }
 
-    pub(in crate::runtime::comm) fn is_collective(self) -> bool {
+    pub(in crate::runtime) fn is_collective(self) -> bool {
         self as u8 >= Kind::Barrier as u8
     }
 
     /// Whether a communicator comes of it, for the program or the library.
-    pub(in crate::runtime::comm) fn makes_comm(self) -> bool {
+    pub(in crate::runtime) fn makes_comm(self) -> bool {
         matches!(
             self,
             Kind::Dup

@@ -1,6 +1,10 @@
 //! Where ranks and threads run. Local: the machine's own files, the transport, the launcher's
 //! environment; nothing is queried over a network.
+//!
+//! In reading order:
+//! - `cart`: arithmetic of Cartesian grids
 
+pub mod cart;
 use super::comm::Comm;
 use super::launch;
 use crate::abi::comm::topology::*;

@@ -1,8 +1,8 @@
 //! Queries of the default dispatcher by the library's own operations. Without registered handlers a
 //! query is one load and a branch.
 
-use super::bitmap_index::Slots;
-use super::{Action, DEFAULT, Query, Registration, find_quickly};
+use super::dispatch::bitmap_index::Slots;
+use super::dispatch::{Action, DEFAULT, Query, Registration, find_quickly};
 use crate::abi::devices::dispatch::*;
 use crate::abi::enums::DTL_ENUM_SCHEDULE;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
@@ -233,7 +233,7 @@ pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
             fail!(
                 DTL_ERROR_NOT_FOUND,
                 "no handler for {}; dtl_dispatch_register adds one to the default dispatcher",
-                super::text::of_query(&query(
+                super::dispatch::text::of_query(&query(
                     DTL_OPERATION_LAUNCH,
                     [0, 0, schedule],
                     std::ptr::null_mut()

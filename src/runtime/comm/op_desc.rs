@@ -1,10 +1,10 @@
 //! Descriptions of operations by their callers: for the recorder, for reports, and for ranks to
 //! compare.
 
-pub(in crate::runtime::comm) use super::op_kind::{KINDS, Kind};
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_ANY_TAG};
-use crate::runtime::comm::{id_table, types};
+pub(in crate::runtime::comm) use crate::runtime::op_kind::{KINDS, Kind};
 use crate::runtime::trace::Args;
+use crate::runtime::{id_table, types};
 use std::fmt;
 
 /// Bit of `op` that equals the sign in all numbers of operations; inverted on device memory.

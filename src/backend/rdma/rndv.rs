@@ -6,9 +6,9 @@
 //! are copied to first. An empty payload, which means that there is none, is a last piece without
 //! bytes.
 
-use super::eager_slots::{About, DATA, Kind, Note, RAILS};
 use super::engine::State;
 use super::operation::{Operation, Receive, Send, Way};
+use super::protocol::eager_slots::{About, DATA, Kind, Note, RAILS};
 use crate::abi::status::*;
 use crate::backend::rdma::endpoint::peer::Stage;
 use crate::backend::rdma::endpoint::qp_state::What;

@@ -1,9 +1,9 @@
 //! Completion queues, which the queue pairs of several peers share, and polling them.
 
-use super::qp::SENDS;
-use super::rail::Completions;
-use super::types::{Wc, Zeroed};
-use crate::backend::rdma::protocol::engine::State;
+use super::engine::State;
+use super::verbs::qp::SENDS;
+use super::verbs::rail::Completions;
+use super::verbs::types::{Wc, Zeroed};
 use crate::error::{Result, fail};
 use std::sync::Arc;
 

@@ -16,6 +16,9 @@
 //! nothing begins on elements that a loop is still about, nor on those of an operation of which
 //! only a part has begun.
 
+use super::engine::State;
+use super::operation::Operation;
+use super::rndv::done;
 use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t};
 use crate::backend::op_table::Operations;
@@ -24,9 +27,6 @@ use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{Flying, What};
 use crate::backend::rdma::protocol::eager_slots::RESULTS;
-use crate::backend::rdma::protocol::engine::State;
-use crate::backend::rdma::protocol::operation::Operation;
-use crate::backend::rdma::protocol::rndv::done;
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{Piece, Remote, Work};
 use crate::error::{Result, fail};
