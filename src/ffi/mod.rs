@@ -9,6 +9,7 @@
 //! In reading order:
 //! - `guard`: the wrappers that every entry runs in
 //! - `args`: conversion of C arguments
+//! - `elements`: size and bounds of elements in the caller's memory
 //! - `blocks`: counts and displacements of collectives
 //! - `library`: init, backends, devices
 //! - `memory`: allocation, copies, arrays
@@ -23,6 +24,7 @@
 
 mod args;
 mod blocks;
+mod elements;
 mod guard;
 pub mod host;
 

@@ -4,7 +4,7 @@ use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
 use crate::ffi::args::is_in_place;
 use crate::ffi::blocks::{Blocks, array};
-use crate::ffi::dispatch::elements::{elements, usual_data};
+use crate::ffi::elements::{elements, usual_data};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
 use crate::runtime::types::{builtin, element_size, reduction};

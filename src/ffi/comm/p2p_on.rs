@@ -4,7 +4,7 @@ use crate::abi::handle::{dtl_comm_t, dtl_event_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
 use crate::ffi::args::Out;
-use crate::ffi::dispatch::elements::data;
+use crate::ffi::elements::data;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm;
 use crate::runtime::comm::p2p::request;

@@ -5,7 +5,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
 use crate::error::Result;
 use crate::ffi::args::Out;
-use crate::ffi::dispatch::elements::{data, usual_data};
+use crate::ffi::elements::{data, usual_data};
 use crate::ffi::guard::{self, Entry, Open};
 use crate::runtime::comm::p2p::request::{self, Tagged};
 use crate::runtime::comm::p2p::send_recv::{self, Data};

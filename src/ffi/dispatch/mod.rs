@@ -6,7 +6,6 @@
 //! - `library_ops`: dispatchers: register and call operations
 //! - `builtin_ops`: adapters of the library's own operations for handlers; exports no symbol
 //! - `query`: convert queries of dispatchers
-//! - `elements`: size and bounds of elements; exports no symbol
 
 pub mod policy;
 
@@ -17,5 +16,3 @@ pub mod library_ops;
 pub(super) mod builtin_ops;
 
 pub(super) mod query;
-
-pub(super) mod elements;

@@ -5,7 +5,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
 use crate::ffi::args::Out;
-use crate::ffi::dispatch::elements;
+use crate::ffi::elements;
 use crate::ffi::guard::{self, Entry, Open};
 use crate::runtime::comm::rma::rma_ops::{self, Place};
 use crate::runtime::comm::rma::{self, fast};
