@@ -8,7 +8,7 @@ use super::transport::Endpoint;
 use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::component::{Done, OpId};
-use crate::sys::compute::foreign_test::{Answer, Heard, SEND};
+use crate::sys::compute::foreign_test::{Heard, SEND};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::task::Poll;
@@ -24,19 +24,6 @@ pub(super) fn said() -> Option<String> {
 }
 
 impl Endpoint {
-    /// Tests an operation; once it is over its outcome is written to `told`.
-    pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
-        let mut heard = Heard::nothing();
-        match self.asking.ask(op.0, &mut heard, false) {
-            Answer::Over => {
-                self.tell(op, &heard, told);
-                Poll::Ready(Ok(()))
-            }
-            Answer::Pending => Poll::Pending,
-            Answer::Unasked => self.ask_with_care(op, told),
-        }
-    }
-
     /// Writes the outcome of a finished operation to `told`: a failure always, a success if
     /// requested.
     pub(super) fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
@@ -51,12 +38,9 @@ impl Endpoint {
         }
     }
 
-    /// Tests an operation on the general path: it may have side state beyond MPI's request, may be
-    /// persistent, or MPI may not be called without a turn. Once it is over its outcome is written
-    /// to `told`.
-    #[cold]
-    #[inline(never)]
-    fn ask_with_care(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    /// Tests any operation: it may have side state beyond MPI's request, may be persistent, or MPI
+    /// may not be called without a turn. Once it is over its outcome is written to `told`.
+    pub(super) fn test_one(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         let (mut request, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else {
             *told = self.gone(request);

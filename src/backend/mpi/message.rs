@@ -1,7 +1,7 @@
 //! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which
 //! tag, and of which memory.
 
-use super::library::functions::{Count, Handle};
+use super::library::functions::{Count, Handle, Status};
 use super::library::mpi_library::Mpi;
 use crate::error::{Result, fail};
 use crate::runtime::component::SendMode;
@@ -11,6 +11,38 @@ use std::ptr::null_mut;
 
 /// Most bytes that MPI's older calls take.
 pub(super) const LARGE: usize = c_int::MAX as usize;
+
+/// Sends a region of at most `LARGE` bytes. In a turn.
+#[inline(always)]
+pub(super) fn send(
+    mpi: &Mpi,
+    comm: Handle,
+    data: Region,
+    dest: c_int,
+    tag: c_int,
+    mode: SendMode,
+) -> Result<()> {
+    let (at, count) = (data.addr().ptr().cast_const(), data.len() as c_int);
+    let send = if mode == SendMode::Synchronous { mpi.call.MPI_Ssend } else { mpi.call.MPI_Send };
+    // SAFETY: the region is valid during the call; its length fits, by this function's contract.
+    let code = unsafe { send(at, count, mpi.byte, dest, tag, comm) };
+    mpi.check("MPI_Send", code)
+}
+
+/// Receives into a region of at most `LARGE` bytes; returns MPI's code. In a turn.
+#[inline(always)]
+pub(super) fn recv(
+    mpi: &Mpi,
+    comm: Handle,
+    data: Region,
+    source: c_int,
+    tag: c_int,
+    status: &mut Status,
+) -> c_int {
+    let (at, count) = (data.addr().ptr(), data.len() as c_int);
+    // SAFETY: the region is valid during the call; its length fits, by this function's contract.
+    unsafe { (mpi.call.MPI_Recv)(at, count, mpi.byte, source, tag, comm, status) }
+}
 
 /// Starts a send of a region that stays valid until the request is over. In a turn.
 #[inline(always)]
@@ -80,7 +112,8 @@ pub(super) fn start_recv(
     // SAFETY: the region stays valid until the request is over, by this function's contract.
     let code =
         unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, source, tag, comm, &raw mut request) };
-    mpi.check("MPI_Irecv", code).map(|()| request)
+    mpi.check("MPI_Irecv", code)?;
+    Ok(request)
 }
 
 #[cold]

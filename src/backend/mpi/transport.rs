@@ -23,11 +23,11 @@ use super::window;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::component::{
-    Diagnostics, Done, ForeignTest, Groups, Matched, Named, OpId, PersistentOps, Properties,
-    RecvMode, Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
+    Diagnostics, Done, ForeignTest, Groups, Matched, OpId, PersistentOps, Properties, RecvMode,
+    Rma, Selector, SendMode, ThreadCheck, Transport, Window, WindowPart,
 };
 use crate::sys::compute::foreign_test::{Asking, Heard};
-use crate::sys::memory::buf::{Addr, Region, Scratch};
+use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::Mutex;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -114,8 +114,7 @@ impl Endpoint {
         })
     }
 
-    /// Where a message of this word travels.
-    #[inline(always)]
+    /// Communicator and tag of MPI's for a match word.
     pub(super) fn place(&self, word: u64) -> Result<(Handle, c_int)> {
         let tag = (word & DTL_TAG_MAX as u64) as c_int;
         // As many bits as every tag has.
@@ -136,23 +135,20 @@ impl Endpoint {
         }
     }
 
-    /// The tag of a message that goes to MPI as it is: the program's own, not too long, while MPI
-    /// may be called at any time. `None`: look closer.
+    /// Whether a message goes to MPI as it is, with its word as tag: the program's own, not too
+    /// long, while all threads may call MPI.
     #[inline(always)]
-    fn plain_tag(&self, data: Region, word: u64) -> Option<c_int> {
+    fn is_plain(&self, data: Region, word: u64) -> bool {
         // In the upper bits of a word's half is its class, 0 of the program's.
-        let is_plain =
-            word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple();
-        is_plain.then_some(word as c_int)
+        word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple()
     }
 
     /// What MPI looks for.
-    #[inline(always)]
     pub(super) fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
-        let (comm, tag) = self.place(select.word)?;
-        let any_tag = select.ignore != 0 && select.word >> 28 & 0xF == USER;
-        let source =
-            if select.source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { select.source };
+        let Selector { source, word, ignore } = select;
+        let (comm, tag) = self.place(word)?;
+        let any_tag = ignore != 0 && word >> 28 & 0xF == USER;
+        let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
         Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
     }
 
@@ -200,109 +196,71 @@ impl Endpoint {
         Ok(comm)
     }
 
-    #[inline(always)]
-    fn send_now(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<()> {
-        match self.plain_tag(data, word) {
-            Some(tag) => self.send_on(self.user, data, dest, tag, mode),
-            None => self.send_with_care(data, dest, word, mode),
-        }
+    #[cold]
+    #[inline(never)]
+    fn send_checked(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+        may_block: bool,
+    ) -> Result<OpId> {
+        let place = self.place(word)?;
+        let _turn = self.mpi.enter()?;
+        self.send_on(place, data, dest, mode, may_block)
     }
 
+    #[cold]
     #[inline(never)]
-    fn send_with_care(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<()> {
-        let (comm, tag) = self.place(word)?;
+    fn recv_checked(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
+        let wanted = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
-        self.send_on(comm, data, dest, tag, mode)
+        self.recv_on(wanted, data, mode)
     }
 
     /// In a turn.
     #[inline(always)]
     fn send_on(
         &self,
-        comm: Handle,
+        (comm, tag): (Handle, c_int),
         data: Region,
         dest: i32,
-        tag: c_int,
         mode: SendMode,
-    ) -> Result<()> {
-        let (at, count) = (data.addr().ptr().cast_const(), data.len() as c_int);
-        let send = if mode == SendMode::Synchronous {
-            self.mpi.call.MPI_Ssend
-        } else {
-            self.mpi.call.MPI_Send
-        };
-        // SAFETY: the region is valid during the call; its length fits (checked by the caller).
-        let code = unsafe { send(at, count, self.mpi.byte, dest, tag, comm) };
-        self.mpi.check("MPI_Send", code)
-    }
-
-    #[inline(never)]
-    pub(super) fn allreduce_with_care(
-        &self,
-        from: Addr,
-        into: Addr,
-        count: c_int,
-        by: Named,
-    ) -> Result<()> {
-        let _turn = self.mpi.enter()?;
-        self.allreduce_on(from, into, count, by)
+        may_block: bool,
+    ) -> Result<OpId> {
+        if data.len() <= LARGE && may_block {
+            return message::send(self.mpi, comm, data, dest, tag, mode).map(|()| OpId::COMPLETED);
+        }
+        let request = message::start_send(self.mpi, comm, data, dest, tag, mode)?;
+        if request == self.over_at_once {
+            return message::wait(self.mpi, request).map(|()| OpId::COMPLETED);
+        }
+        Ok(id_of(request, true))
     }
 
     /// In a turn.
     #[inline(always)]
-    pub(super) fn allreduce_on(
+    fn recv_on(
         &self,
-        from: Addr,
-        into: Addr,
-        count: c_int,
-        (datatype, op): Named,
-    ) -> Result<()> {
-        let from = if from == Addr::NULL { self.mpi.k.in_place } else { from }.ptr();
-        // SAFETY: `count` elements of the datatype at either address, which are valid during the
-        // call.
-        let code = unsafe {
-            (self.mpi.call.MPI_Allreduce)(from, into.ptr(), count, datatype, op, self.user)
-        };
-        self.mpi.check("MPI_Allreduce", code)
-    }
-
-    #[inline(never)]
-    fn isend_with_care(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        let (comm, tag) = self.place(word)?;
-        let _turn = self.mpi.enter()?;
-        message::start_send(self.mpi, comm, data, dest, tag, mode)
-            .map(|request| id_of(request, true))
-    }
-
-    #[inline(never)]
-    fn irecv_with_care(&self, data: Region, select: Selector) -> Result<OpId> {
-        let (source, tag, comm) = self.wanted(select)?;
-        let _turn = self.mpi.enter()?;
-        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
-    }
-
-    #[inline(never)]
-    fn recv_with_care(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
-        let (source, tag, comm) = self.wanted(select)?;
-        let _turn = self.mpi.enter()?;
-        self.recv_on(comm, data, source, tag, told);
-        Ok(())
-    }
-
-    /// In a turn.
-    #[inline(always)]
-    fn recv_on(&self, comm: Handle, data: Region, source: c_int, tag: c_int, told: &mut Done) {
-        let (at, count, mut status) = (data.addr().ptr(), data.len() as c_int, Status::new());
-        // SAFETY: the region is valid during the call; its length fits (checked by the caller).
-        let code = unsafe {
-            (self.mpi.call.MPI_Recv)(at, count, self.mpi.byte, source, tag, comm, &raw mut status)
-        };
-        if code == 0 {
-            if !told.is_unasked() {
-                self.reader.tell(self.mpi, &status, told);
+        (source, tag, comm): (c_int, c_int, Handle),
+        data: Region,
+        mode: RecvMode<'_>,
+    ) -> Result<OpId> {
+        match mode {
+            RecvMode::Block(told) if data.len() <= LARGE => {
+                let mut status = Status::new();
+                match message::recv(self.mpi, comm, data, source, tag, &mut status) {
+                    0 if told.is_unasked() => {}
+                    0 => self.reader.tell(self.mpi, &status, told),
+                    code => *told = self.failed("MPI_Recv", code, &status),
+                }
+                Ok(OpId::COMPLETED)
             }
-        } else {
-            *told = self.failed("MPI_Recv", code, &status);
+            _ => {
+                let request = message::start_recv(self.mpi, comm, data, source, tag)?;
+                Ok(id_of(request, false))
+            }
         }
     }
 }
@@ -350,35 +308,19 @@ impl Transport for Endpoint {
         mode: SendMode,
         may_block: bool,
     ) -> Result<OpId> {
-        if may_block && data.len() <= LARGE {
-            return self.send_now(data, dest, word, mode).map(|()| OpId::COMPLETED);
+        if mode != SendMode::Synchronous && self.is_plain(data, word) {
+            return self.send_on((self.user, word as c_int), data, dest, mode, may_block);
         }
-        let Some(tag) = self.plain_tag(data, word).filter(|_| mode == SendMode::Standard) else {
-            return self.isend_with_care(data, dest, word, mode);
-        };
-        let request = message::start_send(self.mpi, self.user, data, dest, tag, mode)?;
-        if request == self.over_at_once {
-            return message::wait(self.mpi, request).map(|()| OpId::COMPLETED);
-        }
-        Ok(id_of(request, true))
+        self.send_checked(data, dest, word, mode, may_block)
     }
 
     #[unsafe(link_section = ".text.hot.dtl")]
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
         let Selector { source, word, ignore } = select;
-        let tag = self.plain_tag(data, word).filter(|_| source >= 0 && ignore == 0);
-        match (mode, tag) {
-            (RecvMode::Block(told), Some(tag)) => {
-                self.recv_on(self.user, data, source, tag, told);
-                Ok(OpId::COMPLETED)
-            }
-            (RecvMode::Block(told), None) if data.len() <= LARGE => {
-                self.recv_with_care(data, select, told).map(|()| OpId::COMPLETED)
-            }
-            (_, Some(tag)) => message::start_recv(self.mpi, self.user, data, source, tag)
-                .map(|request| id_of(request, false)),
-            (_, None) => self.irecv_with_care(data, select),
+        if source >= 0 && ignore == 0 && self.is_plain(data, word) {
+            return self.recv_on((source, word as c_int, self.user), data, mode);
         }
+        self.recv_checked(data, select, mode)
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {
@@ -438,7 +380,7 @@ impl Transport for Endpoint {
     }
 
     fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
-        self.ask(op, told)
+        self.test_one(op, told)
     }
 
     fn progress(&self) {

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::ffi::args::Out;
 use crate::ffi::elements::{data, usual_data};
 use crate::ffi::guard::{self, Entry, Open};
+use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::p2p::{matched_message, probe, request, send_recv};
 use crate::runtime::comm::{self, Comm};
 use crate::runtime::component::{Done, SendMode, recv_info};
@@ -69,20 +70,20 @@ pub unsafe extern "C" fn dtl_comm_send(
         move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { usual_data(buf, count, dtype) }?;
-            let comm = send_recv::keep_for(visit, comm, data.bytes, dest, tag)?;
-            Some(send_recv::send(&comm, data, dest, tag))
+            let comm = comm::keep(visit, comm)?;
+            Some(send_recv::send(&comm, data, dest, tag, SendMode::Standard))
         },
         // SAFETY: the caller's contract.
-        move || unsafe { send_any(comm, buf, count, dtype, dest, tag, SendMode::Standard) },
+        move || unsafe { send_general(comm, buf, count, dtype, dest, tag, SendMode::Standard) },
     )
 }
 
-/// Sends in either mode, with any arguments.
+/// General path of a send, in either mode.
 ///
 /// # Safety
 /// `buf` has `count` elements.
 #[inline(never)]
-unsafe fn send_any(
+unsafe fn send_general(
     comm: dtl_comm_t,
     buf: *const c_void,
     count: u64,
@@ -97,7 +98,7 @@ unsafe fn send_any(
         |comm| {
             // SAFETY: passed on.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
-            send_recv::send_any(comm, data, dest, tag, mode)
+            send_recv::send(comm, data, dest, tag, mode)
         },
     )
 }
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn dtl_comm_ssend(
     tag: i32,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
-    unsafe { send_any(comm, buf, count, dtype, dest, tag, SendMode::Synchronous) }
+    unsafe { send_general(comm, buf, count, dtype, dest, tag, SendMode::Synchronous) }
 }
 
 /// Receives a message: the oldest of `source` (or any) with `tag` (or any).
@@ -146,22 +147,20 @@ pub unsafe extern "C" fn dtl_comm_recv(
         move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { usual_data(buf, count, dtype) }?;
-            let comm = send_recv::keep_for(visit, comm, data.bytes, source, tag)?;
-            let mut done = asked(info);
-            let received = send_recv::recv(&comm, data, source, tag, &mut done);
-            Some(received.and_then(|()| tell(&comm, &done, source, info)))
+            let comm = comm::keep(visit, comm)?;
+            Some(recv(&comm, data, source, tag, info))
         },
         // SAFETY: the caller's contract.
-        move || unsafe { recv_any(comm, buf, count, dtype, source, tag, info) },
+        move || unsafe { recv_general(comm, buf, count, dtype, source, tag, info) },
     )
 }
 
-/// Receives with any arguments.
+/// General path of a receive.
 ///
 /// # Safety
 /// As [`dtl_comm_recv`].
 #[inline(never)]
-unsafe fn recv_any(
+unsafe fn recv_general(
     comm: dtl_comm_t,
     buf: *mut c_void,
     count: u64,
@@ -175,11 +174,16 @@ unsafe fn recv_any(
         |comm| {
             // SAFETY: the caller's contract.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
-            let mut done = Done::NOBODY;
-            send_recv::recv_any(comm, data, source, tag, &mut done)?;
-            tell(comm, &done, source, info)
+            recv(comm, data, source, tag, info)
         },
     )
+}
+
+#[inline(always)]
+fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
+    let mut done = asked(info);
+    send_recv::recv(comm, data, source, tag, &mut done)?;
+    tell(comm, &done, source, info)
 }
 
 /// Checks `info` before a call takes a message: afterwards a failure would lose the message.
@@ -401,7 +405,7 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::imrecv(&*matched_message::claim(inside, message, &data)?, data)?);
+        out.set(request::imrecv(inside, &*matched_message::claim(inside, message, &data)?, data)?);
         Ok(())
     })
 }

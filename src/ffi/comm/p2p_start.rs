@@ -3,13 +3,13 @@
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
-use crate::error::Result;
 use crate::ffi::args::Out;
 use crate::ffi::elements::{data, usual_data};
 use crate::ffi::guard::{self, Entry, Open};
+use crate::runtime::comm;
+use crate::runtime::comm::coll::Kind;
 use crate::runtime::comm::p2p::request::{self, Tagged};
-use crate::runtime::comm::p2p::send_recv::{self, Data};
-use crate::runtime::comm::{self, Comm};
+
 use std::ffi::c_void;
 
 /// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn dtl_comm_isend(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
-    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Tagged::send(tag), out) }
+    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Tagged::new(Kind::Send, tag), out) }
 }
 
 /// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dtl_comm_irecv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
-    unsafe { begin(comm, buf, count, dtype, source, Tagged::recv(tag), out) }
+    unsafe { begin(comm, buf, count, dtype, source, Tagged::new(Kind::Recv, tag), out) }
 }
 
 /// Starts a send or a receive: one function, so that a program that does one after the other has it
@@ -75,23 +75,24 @@ unsafe extern "C" fn begin(
         move |visit| {
             // SAFETY: passed on.
             let (out, data) = (Out::usual(out)?, unsafe { usual_data(buf, count, dtype) }?);
-            let found = send_recv::visit_for(visit, comm, data.bytes, peer, what.tag())?;
-            let begun = request::begin(&found, comm, what, data, peer);
-            Some(begun.map(|request| out.set(request)))
+            let comm = comm::visit(visit, comm)?;
+            Some(request::begin(comm.inside(), &comm, what, (data, peer), |request| {
+                out.set(request)
+            }))
         },
         // SAFETY: passed on.
-        move || unsafe { begin_any(comm, buf, count, dtype, peer, what, out) },
+        move || unsafe { begin_general(comm, buf, count, dtype, peer, what, out) },
     )
 }
 
-/// Starts a send or a receive with any arguments. By C's convention, so that it cannot unwind: the
-/// fast path jumps to it.
+/// General path of [`begin`]. By C's convention, so that it cannot unwind: the fast path jumps to
+/// it.
 ///
 /// # Safety
 /// As [`begin`].
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn begin_any(
+unsafe extern "C" fn begin_general(
     comm: dtl_comm_t,
     buf: *mut c_void,
     count: u64,
@@ -100,32 +101,17 @@ unsafe extern "C" fn begin_any(
     what: Tagged,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let entry = Entry(if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" });
-    // SAFETY: passed on.
-    unsafe {
-        start(entry, (comm, buf, count, dtype), out, |comm, data| {
-            request::begin_any(comm, what, data, peer)
-        })
-    }
-}
-
-/// Starts what `start` starts, with any arguments.
-///
-/// # Safety
-/// As [`begin`].
-unsafe fn start(
-    entry: Entry,
-    (comm, buf, count, dtype): (dtl_comm_t, *mut c_void, u64, dtl_dtype_t),
-    out: *mut dtl_request_t,
-    start: impl FnOnce(&Comm, Data) -> Result<dtl_request_t>,
-) -> dtl_status_t {
-    entry.call(|inside| {
+    let entry = match what.kind() {
+        Kind::Recv => "dtl_comm_irecv",
+        Kind::Ssend => "dtl_comm_issend",
+        _ => "dtl_comm_isend",
+    };
+    Entry(entry).call(|inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
         // SAFETY: passed on.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(start(comm, data)?);
-        Ok(())
+        request::begin(inside, comm, what, (data, peer), |request| out.set(request))
     })
 }
 
@@ -143,11 +129,7 @@ pub unsafe extern "C" fn dtl_comm_issend(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
-    unsafe {
-        start(Entry("dtl_comm_issend"), (comm, buf.cast_mut(), count, dtype), out, |comm, data| {
-            request::issend(comm, data, dest, tag)
-        })
-    }
+    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Tagged::new(Kind::Ssend, tag), out) }
 }
 
 /// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.

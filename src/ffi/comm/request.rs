@@ -59,8 +59,11 @@ pub unsafe extern "C" fn dtl_request_wait(
         Open::Library,
         move |visit| {
             let mut told = (asked(info), Ok(()));
-            let is_over = wait::is_over(&visit, request, timeout_ns, &mut told);
-            is_over.then(|| put_info(info, &told.0).and(told.1))
+            match wait::is_over(&visit, request, timeout_ns, &mut told) {
+                Ok(true) => Some(put_info(info, &told.0).and(told.1)),
+                Ok(false) => None,
+                Err(error) => Some(Err(error)),
+            }
         },
         move || general(request, timeout_ns, info),
     )

@@ -397,7 +397,11 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     guard::quick(
         Open::Library,
         move |visit| match at_hand(&visit, dispatcher, query, out, look)? {
-            Quick::Found(_) => Some(DTL_SUCCESS),
+            Quick::Found(_) => {
+                // Here, so that success shares nothing with the paths that go on.
+                drop(visit);
+                Some(DTL_SUCCESS)
+            }
             Quick::Search => {
                 drop(visit);
                 Some(search(dispatcher, query, out))

@@ -62,9 +62,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     guard::quick(
         Open::Memory(backend),
         move |visit| {
-            let is_usual = alignment == 0 || host_alloc::is_usual(alignment);
             let is_own = kind == DTL_MEMORY_HOST && !library_ops::is_taken(DTL_OPERATION_ALLOC);
-            if !is_own || !is_usual || out.is_null() || !out.is_aligned() {
+            if !is_own || !host_alloc::is_usual(alignment) || out.is_null() || !out.is_aligned() {
                 return None;
             }
             let quick = host_alloc::quick_alloc(size_bytes)?;

@@ -98,8 +98,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     guard::quick(
         Open::Memory(host_alloc::home()),
         move |visit| {
-            let is_usual = alignment == 0 || host_alloc::is_usual(alignment);
-            if !is_usual || out.is_null() || !out.is_aligned() {
+            if !host_alloc::is_usual(alignment) || out.is_null() || !out.is_aligned() {
                 return None;
             }
             let quick = mem_pool::quick_alloc(pool.id, size_bytes)?;

@@ -10,7 +10,7 @@ use crate::runtime::comm::p2p::{cancel, matched_message, request};
 use crate::runtime::comm::{Comm, coll, progress};
 use crate::runtime::{invalid_handle, log};
 use crate::sys::handles::epoch::{self, Guard, Visit};
-use crate::sys::handles::handle_ref::HazardRef;
+use crate::sys::handles::handle_ref::{EpochRef, HazardRef};
 use crate::sys::handles::handle_table::Table;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +65,14 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     };
     drop(pin(&inside, handle)?);
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("communicator", TAG, handle.id))
+}
+
+/// Returns a handle's communicator for a call that will not wait, on the fast path. `None`: the
+/// call needs the general path (`get`).
+#[inline(always)]
+#[must_use]
+pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
+    TABLE.visit(visit, handle.id)
 }
 
 /// Returns a handle's communicator for a call that will wait, on the fast path. `None`: the call

@@ -37,11 +37,21 @@ struct Entry {
     over: AtomicU64,
 }
 
+/// Entries of a list. `Box::default` makes them where they stay; `Box::new` would copy them.
+struct Entries([Entry; KEPT]);
+
+impl Default for Entries {
+    fn default() -> Self {
+        Entries(array::from_fn(|_| Entry::default()))
+    }
+}
+
 /// The last operations of some threads.
+#[derive(Default)]
 #[repr(C)]
 struct List {
     noted: AtomicU64,
-    entries: Box<[Entry; KEPT]>,
+    entries: Box<Entries>,
 }
 
 /// An entry as it was read.
@@ -52,14 +62,11 @@ struct Noted {
 }
 
 impl List {
-    fn new() -> Self {
-        List { noted: AtomicU64::new(0), entries: Box::new(array::from_fn(|_| Entry::default())) }
-    }
-
     #[inline(always)]
     fn entry(&self, number: u64) -> &Entry {
-        let [first, ..] = &*self.entries;
-        self.entries.get(number as usize % KEPT).unwrap_or(first)
+        let Entries(entries) = &*self.entries;
+        let [first, ..] = entries;
+        entries.get(number as usize % KEPT).unwrap_or(first)
     }
 
     #[inline(always)]
@@ -135,27 +142,13 @@ impl Ticket {
     }
 }
 
-/// The usual message while it is under way.
-pub(in crate::runtime::comm) struct Noting<'a> {
-    entry: &'a Entry,
-    number: u64,
-}
-
-impl Noting<'_> {
-    /// Notes that it is over.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn end(self) {
-        self.entry.over.store(self.number, Ordering::Relaxed);
-    }
-}
-
 impl Recorder {
     /// Memory of its lists, in bytes.
-    pub(in crate::runtime::comm) const HEAP_BYTES: usize = 2 * size_of::<[Entry; KEPT]>();
+    pub(in crate::runtime::comm) const HEAP_BYTES: usize = 2 * size_of::<Entries>();
 
     pub(in crate::runtime::comm) fn new() -> Self {
         let (first, comm) = (AtomicUsize::new(NOBODY), AtomicU64::new(0));
-        Recorder { first, comm, own: List::new(), shared: List::new() }
+        Recorder { first, comm, own: List::default(), shared: List::default() }
     }
 
     /// Sets the communicator's handle, for traces.
@@ -170,71 +163,53 @@ impl Recorder {
         self.first.load(Ordering::Relaxed) == mark
     }
 
-    /// Notes an operation that starts.
+    /// Notes an operation that starts, by the words of its call.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn begin(&self, call: &Call) -> Ticket {
-        if trace::is_on() {
-            // The words are at hand below; the call itself need not be in memory.
-            let [first, second, third] = call.words();
-            return self.begin_traced(first, second, third);
+    pub(in crate::runtime::comm) fn begin(&self, words: [u64; 3]) -> Ticket {
+        let me = epoch::thread_mark();
+        if self.is_first(me) && !trace::is_on() {
+            return self.begin_own(words);
         }
-        self.begin_usual(epoch::thread_mark(), call.words())
-    }
-
-    /// Notes an operation that starts while nothing is traced. `mark` is the calling thread's.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn begin_usual(&self, mark: usize, words: [u64; 3]) -> Ticket {
-        if self.is_first(mark) {
-            return Ticket(self.note_own(words).number << 2);
-        }
-        let [first, second, third] = words;
         hints::rarely();
+        // One by one, so that they stay in registers.
+        let [first, second, third] = words;
         self.begin_other(first, second, third)
     }
 
-    /// Notes an untraced message that begins and ends in one call. `mark` is the thread's.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn note(&self, mark: usize, words: [u64; 3]) -> Noting<'_> {
-        if self.is_first(mark) {
-            return self.note_own(words);
-        }
-        let [first, second, third] = words;
-        hints::rarely();
-        self.note_other(first, second, third)
-    }
-
-    #[inline(always)]
-    fn note_own(&self, words: [u64; 3]) -> Noting<'_> {
+    fn begin_own(&self, words: [u64; 3]) -> Ticket {
         let number = self.own.noted.load(Ordering::Relaxed) + 1;
         self.own.noted.store(number, Ordering::Relaxed);
         let entry = self.own.note(number, words, None);
         // By the time that an entry is used again, large messages may have evicted it from the
         // nearer caches. (At the list's end this prefetches beyond it: harmless.)
         hints::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
-        Noting { entry, number }
+        Ticket(number << 2)
     }
 
-    /// Notes the start of a communicator's first operation, or of one by another thread.
+    /// Notes the start of a communicator's first operation, of one by another thread, or of one
+    /// that is traced.
     #[cold]
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {
         let (me, words) = (epoch::thread_mark(), [first, second, third]);
-        let is_first = || {
+        let becomes_first = || {
             self.first.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        if me != 0 && is_first() {
-            return Ticket(self.note_own(words).number << 2);
+        let ticket = if self.is_first(me) || me != 0 && becomes_first() {
+            self.begin_own(words)
+        } else {
+            let number = self.shared.noted.fetch_add(1, Ordering::Relaxed) + 1;
+            self.shared.note(number, words, Some(self.own.noted.load(Ordering::Relaxed)));
+            Ticket(number << 2 | SHARED)
+        };
+        if !trace::is_on() {
+            return ticket;
         }
-        let number = self.shared.noted.fetch_add(1, Ordering::Relaxed) + 1;
-        self.shared.note(number, words, Some(self.own.noted.load(Ordering::Relaxed)));
-        Ticket(number << 2 | SHARED)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_other(&self, first: u64, second: u64, third: u64) -> Noting<'_> {
-        let ticket = self.begin_other(first, second, third);
-        Noting { entry: self.list_of(ticket).entry(ticket.number()), number: ticket.number() }
+        let call = Call::from_words(words).unwrap_or(Call::new(Kind::Send));
+        let args = call.args().comm(self.comm.load(Ordering::Relaxed));
+        trace::operation_begin(self.id_of(ticket), call.kind.name(), &args);
+        Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
     }
 
     fn list_of(&self, ticket: Ticket) -> &List {
@@ -243,8 +218,12 @@ impl Recorder {
 
     /// Notes an operation for as long as `act` takes.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn during<T>(&self, call: &Call, act: impl FnOnce() -> T) -> T {
-        let ticket = self.begin(call);
+    pub(in crate::runtime::comm) fn during<T>(
+        &self,
+        words: [u64; 3],
+        act: impl FnOnce() -> T,
+    ) -> T {
+        let ticket = self.begin(words);
         let done = act();
         self.end(ticket);
         done
@@ -274,16 +253,6 @@ impl Recorder {
         {
             trace::operation_end(self.id_of(ticket), kind.name());
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_traced(&self, first: u64, second: u64, third: u64) -> Ticket {
-        let call = Call::from_words([first, second, third]).unwrap_or(Call::new(Kind::Send));
-        let ticket = self.begin_usual(epoch::thread_mark(), [first, second, third]);
-        let args = call.args().comm(self.comm.load(Ordering::Relaxed));
-        trace::operation_begin(self.id_of(ticket), call.kind.name(), &args);
-        Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
     }
 
     /// Returns an id that is unique among this process' operations that are not over: the
@@ -328,7 +297,9 @@ mod tests {
     fn keeps_the_latest_and_their_state() {
         let recorder = Recorder::new();
         let tickets: Vec<_> = (0..100_u64)
-            .map(|count| recorder.begin(&Call { peer: 1, ..Call::new(Kind::Bcast).with(count, 2) }))
+            .map(|count| {
+                recorder.begin(Call { peer: 1, ..Call::new(Kind::Bcast).with(count, 2) }.words())
+            })
             .collect();
         assert_eq!(recorder.stuck().map(|call| call.count), Some(36), "the oldest of 64");
         recorder.end(tickets[98]);

@@ -38,6 +38,7 @@ use self::coll::algorithms::levels::Levels;
 use self::comm_handles::TABLE;
 pub use self::comm_handles::{
     TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
+    visit,
 };
 use self::comm_state::{Standing, State};
 use self::rank_map::Members;
@@ -241,15 +242,9 @@ impl Comm {
 
     /// Returns a completion with its source as a rank of this communicator.
     #[inline(always)]
-    fn inner(&self, done: Done) -> Done {
-        let Some(members) = &self.members else { return done };
-        Done { source: members.inner(done.source).unwrap_or(done.source), ..done }
-    }
-
-    /// Our rank of one of the link's.
-    #[inline(always)]
-    fn inner_rank(&self, outer: i32) -> i32 {
-        self.members.as_ref().map_or(outer, |members| members.inner(outer).unwrap_or(outer))
+    fn inner(&self, mut done: Done) -> Done {
+        self.tell_inner(&mut done);
+        done
     }
 
     /// Changes a completion's source to a rank of this communicator, in place.
@@ -265,23 +260,11 @@ impl Comm {
         shared_transport::word(self.context, class, tag)
     }
 
-    /// The match bits of a message of the program, whose tag is already checked.
-    #[inline(always)]
-    fn usual_word(&self, tag: i32) -> u64 {
-        u64::from(self.context) << 32 | u64::from(tag as u32)
-    }
-
-    /// Returns the selector of a receive that names a rank and a tag.
-    #[inline(always)]
-    fn exactly(&self, class: Class, source: i32, tag: i32) -> Selector {
-        Selector { source: self.outer(source), word: self.word(class, tag), ignore: 0 }
-    }
-
     #[inline(always)]
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
-        let source = if source == DTL_ANY_SOURCE { source } else { self.outer(source) };
+        // DTL_ANY_SOURCE is no member, so it stays.
         let ignore = if tag == DTL_ANY_TAG { shared_transport::TAG_BITS } else { 0 };
-        Selector { source, word: self.word(class, tag.max(0)), ignore }
+        Selector { source: self.outer(source), word: self.word(class, tag.max(0)), ignore }
     }
 
     #[inline(always)]

@@ -123,22 +123,10 @@ impl Call {
 pub struct Tagged(u64);
 
 impl Tagged {
-    /// A send that is over when its buffer may be used again.
+    /// An operation of a kind.
     #[must_use]
     #[inline(always)]
-    pub fn send(tag: i32) -> Tagged {
-        Tagged::new(Kind::Send, tag)
-    }
-
-    /// A receive.
-    #[must_use]
-    #[inline(always)]
-    pub fn recv(tag: i32) -> Tagged {
-        Tagged::new(Kind::Recv, tag)
-    }
-
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn new(kind: Kind, tag: i32) -> Tagged {
+    pub fn new(kind: Kind, tag: i32) -> Tagged {
         Tagged(u64::from(tag as u32) | (kind as u64) << 32)
     }
 
@@ -149,16 +137,16 @@ impl Tagged {
         self.0 as u32 as i32
     }
 
-    /// Whether a message is a receive.
-    #[must_use]
+    /// Whether it is of that kind.
     #[inline(always)]
-    pub fn is_recv(self) -> bool {
-        self.0 >> 32 != Kind::Send as u64
+    pub(in crate::runtime::comm) fn is(self, kind: Kind) -> bool {
+        self.0 >> 32 == kind as u64
     }
 
     /// The kind.
+    #[must_use]
     #[inline(always)]
-    pub(in crate::runtime::comm) fn kind(self) -> Kind {
+    pub fn kind(self) -> Kind {
         Kind::of(self.0 >> 32).unwrap_or(Kind::Send)
     }
 
@@ -229,7 +217,8 @@ mod tests {
             assert_eq!(Call::from_words(bare.words()), Some(bare));
         }
         assert_eq!(Call::from_words([200 << 32, 0, 0]), None);
-        for (what, kind) in [(Tagged::send(7), Kind::Send), (Tagged::recv(7), Kind::Recv)] {
+        for kind in [Kind::Send, Kind::Recv] {
+            let what = Tagged::new(kind, 7);
             let call = Call { peer: 3, tag: 7, ..Call::new(kind).with(5, 2) };
             assert_eq!((what.words(3, 5, 2), what.kind()), (call.words(), kind));
         }

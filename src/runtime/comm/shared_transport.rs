@@ -37,7 +37,7 @@ pub(in crate::runtime::comm) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 /// The match word of a tag (0 ... DTL_TAG_MAX, checked where it came in).
 #[inline(always)]
 pub(in crate::runtime::comm) fn word(context: u32, class: Class, tag: i32) -> u64 {
-    u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag.unsigned_abs()) & TAG_BITS)
+    u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag as u32) & TAG_BITS)
 }
 
 /// An opened transport. Closes with the last communicator on it.

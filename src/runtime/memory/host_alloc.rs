@@ -67,7 +67,7 @@ pub fn kind(code: u8) -> dtl_enum_word_t {
     }
 }
 
-/// Returns true if every block is aligned to this anyway.
+/// Returns true if every block is aligned to this anyway; 0 asks for no alignment.
 #[inline(always)]
 #[must_use]
 pub fn is_usual(align: u64) -> bool {

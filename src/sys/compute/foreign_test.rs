@@ -137,10 +137,11 @@ impl Asking {
         }
     }
 
-    /// Tests an operation, with `is_patient` repeatedly for some microseconds. Where two ranks take
-    /// turns, as in a large message, each step that is noticed late delays the whole.
+    /// Tests an operation, and if it is not over and `is_patient`, repeatedly for some
+    /// microseconds. Where two ranks take turns, as in a large message, each step that is noticed
+    /// late delays the whole.
     #[inline(always)]
-    pub fn ask(&self, word: u64, heard: &mut Heard, is_patient: bool) -> Answer {
+    pub fn ask(&self, word: u64, heard: &mut Heard, is_patient: impl FnOnce() -> bool) -> Answer {
         let is_open = self.state.load(Ordering::Acquire) == self.open;
         if !crate::sys::sync::hints::usually(word & OTHER == 0 && !self.has_odd() && is_open) {
             return Answer::Unasked;
@@ -149,7 +150,7 @@ impl Asking {
         // The foreign function writes less if nobody needs the status.
         let status =
             if word & SEND == 0 { &raw mut heard.status } else { self.nowhere.ptr().cast() };
-        let (mut over, mut left) = (0, if is_patient { self.often() } else { 1 });
+        let (mut over, mut is_patient, mut left) = (0, Some(is_patient), 0);
         loop {
             // SAFETY: the conditions of `new` hold: the word lacks OTHER, `odd` is 0 and `state` is
             // `open` (all checked above), and callers pass no request that has been reported as
@@ -157,6 +158,10 @@ impl Asking {
             heard.code = unsafe { (self.test)(&raw mut heard.request, &raw mut over, status) };
             if over != 0 || heard.code != 0 {
                 return Answer::Over;
+            }
+            // Only now: most operations are over at the first test.
+            if let Some(is_patient) = is_patient.take() {
+                left = if is_patient() { self.often() } else { 1 };
             }
             left -= 1;
             if left == 0 {
@@ -219,22 +224,22 @@ mod tests {
         // SAFETY: `third` takes any request.
         let asking = unsafe { Asking::new(third, at, &STATE, 4, 200) };
         let mut heard = Heard::nothing();
-        assert_eq!(asking.ask(8 << 2, &mut heard, false), Answer::Pending);
-        assert_eq!(asking.ask(8 << 2, &mut heard, true), Answer::Over);
+        assert_eq!(asking.ask(8 << 2, &mut heard, || false), Answer::Pending);
+        assert_eq!(asking.ask(8 << 2, &mut heard, || true), Answer::Over);
         assert_eq!((heard.request, heard.code, heard.status.0[0], nowhere.0[0]), (8, 0, 7, 0));
         let mut heard = Heard::nothing();
-        assert_eq!(asking.ask(8 << 2 | SEND, &mut heard, true), Answer::Over);
+        assert_eq!(asking.ask(8 << 2 | SEND, &mut heard, || true), Answer::Over);
         assert_eq!((heard.status.0[0], nowhere.0[0]), (0, 7));
-        assert_eq!(asking.ask(9 << 2, &mut heard, true), Answer::Over);
+        assert_eq!(asking.ask(9 << 2, &mut heard, || true), Answer::Over);
         assert_eq!(heard.code, 5);
         asking.limit(0);
-        assert_eq!((asking.often(), asking.ask(8 << 2, &mut heard, true)), (1, Answer::Pending));
-        assert_eq!(asking.ask(8 << 2 | OTHER, &mut heard, true), Answer::Unasked);
+        assert_eq!((asking.often(), asking.ask(8 << 2, &mut heard, || true)), (1, Answer::Pending));
+        assert_eq!(asking.ask(8 << 2 | OTHER, &mut heard, || true), Answer::Unasked);
         asking.set_odd(1);
-        assert_eq!(asking.ask(8 << 2, &mut heard, true), Answer::Unasked);
+        assert_eq!(asking.ask(8 << 2, &mut heard, || true), Answer::Unasked);
         asking.set_odd(0);
         STATE.store(1, Ordering::Relaxed);
-        assert_eq!(asking.ask(8 << 2, &mut heard, true), Answer::Unasked);
+        assert_eq!(asking.ask(8 << 2, &mut heard, || true), Answer::Unasked);
         assert_eq!(request_in(!0xFFF << 2 | 3), !0xFFF);
     }
 }

@@ -94,12 +94,6 @@ struct Waiting {
 }
 
 impl Record {
-    /// [`thread_mark`].
-    #[inline(always)]
-    pub(super) fn mark(&self) -> usize {
-        ptr::from_ref(self).addr()
-    }
-
     /// Whether its thread is inside a call or waits in one.
     fn is_in_call(&self) -> bool {
         self.seq.load(Ordering::Acquire) % 2 == 1
@@ -133,9 +127,10 @@ pub fn thread_mark() -> usize {
     mine().addr()
 }
 
-/// The calling thread's, once it has a record.
+/// The calling thread's free slots of a `slot_map`, once it has a record.
+#[must_use]
 #[inline(always)]
-pub(super) fn spare_slots() -> Option<&'static SpareSlots> {
+pub fn spare_slots() -> Option<&'static SpareSlots> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.map(|record| &record.spare)
 }
@@ -309,17 +304,11 @@ impl Guard {
         self.record.number
     }
 
-    /// [`thread_mark`].
+    /// [`spare_slots`].
     #[must_use]
     #[inline(always)]
-    pub fn mark(&self) -> usize {
-        self.record.mark()
-    }
-
-    /// The calling thread's.
-    #[inline(always)]
-    pub(super) fn spare_slots(&self) -> &'static SpareSlots {
-        &self.record.spare
+    pub fn spare_slots(&self) -> Option<&'static SpareSlots> {
+        Some(&self.record.spare)
     }
 
     /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
@@ -393,12 +382,6 @@ impl HazardPointer {
         record.held.store(object.cast_mut(), Ordering::Release);
         Some(HazardPointer { record })
     }
-
-    /// [`thread_mark`].
-    #[inline(always)]
-    pub(super) fn mark(&self) -> usize {
-        self.record.mark()
-    }
 }
 
 impl Drop for HazardPointer {
@@ -414,13 +397,6 @@ impl Drop for HazardPointer {
 /// A call in flight that is outside the epoch because it waits.
 pub struct Blocking {
     record: &'static Record,
-}
-
-impl Blocking {
-    /// [`thread_mark`].
-    pub(super) fn mark(&self) -> usize {
-        self.record.mark()
-    }
 }
 
 impl Drop for Blocking {

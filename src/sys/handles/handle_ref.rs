@@ -31,7 +31,7 @@ impl<T> EpochRef<T> {
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
         let object = self.object;
         let pointer = self.visit.into_hazard(object.cast())?;
-        Some(HazardRef { object, protection: Protection::Pointer(pointer) })
+        Some(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
     }
 
     /// Ends the visit for a function of the program's that runs before the call is over.
@@ -64,14 +64,15 @@ impl<T> Deref for EpochRef<T> {
 /// Reference to an object that stays alive while its user waits outside the epoch.
 pub struct HazardRef<T> {
     object: *const T,
-    protection: Protection<T>,
+    /// Its drop ends it.
+    _protection: Protection<T>,
 }
 
 /// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer;
 /// calls nested in the call that has it (from a function of the program) count references instead.
 enum Protection<T> {
-    Pointer(HazardPointer),
-    Count { _share: Arc<T>, blocking: Blocking },
+    Pointer { _pointer: HazardPointer },
+    Count { _share: Arc<T>, _blocking: Blocking },
 }
 
 impl<T> HazardRef<T> {
@@ -83,33 +84,25 @@ impl<T> HazardRef<T> {
         pin: impl FnOnce(&Guard) -> Option<Arc<T>>,
     ) -> Result<Self, Guard> {
         match inside.into_hazard(object.cast()) {
-            Ok(pointer) => Ok(HazardRef { object, protection: Protection::Pointer(pointer) }),
+            Ok(pointer) => {
+                Ok(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
+            }
             Err(inside) => match pin(&inside) {
                 Some(share) => {
                     let object = Arc::as_ptr(&share);
-                    let blocking = inside.into_blocking();
-                    let protection = Protection::Count { _share: share, blocking };
-                    Ok(HazardRef { object, protection })
+                    let _blocking = inside.into_blocking();
+                    let _protection = Protection::Count { _share: share, _blocking };
+                    Ok(HazardRef { object, _protection })
                 }
                 None => Err(inside),
             },
         }
     }
 
-    /// The thread's mark (`epoch::thread_mark`).
-    #[must_use]
-    #[inline(always)]
-    pub fn mark(&self) -> usize {
-        match &self.protection {
-            Protection::Pointer(pointer) => pointer.mark(),
-            Protection::Count { blocking, .. } => blocking.mark(),
-        }
-    }
-
     /// Whether the object is kept alive by a counted reference.
     #[cfg(test)]
     pub(super) fn is_counted(&self) -> bool {
-        matches!(self.protection, Protection::Count { .. })
+        matches!(self._protection, Protection::Count { .. })
     }
 }
 
@@ -118,9 +111,9 @@ impl<T> Deref for HazardRef<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: `protection` keeps the object alive. With a hazard pointer, the thread's record
-        // names the object until `protection` is dropped, and `epoch::retire` frees nothing that a
-        // record names. Else `protection` has a share of it.
+        // SAFETY: `_protection` keeps the object alive. With a hazard pointer, the thread's record
+        // names the object until `_protection` is dropped, and `epoch::retire` frees nothing that
+        // a record names. Else `_protection` has a share of it.
         unsafe { &*self.object }
     }
 }

@@ -169,16 +169,6 @@ impl<T: Send + Sync + 'static> Table<T> {
         Some(EpochRef { object, visit })
     }
 
-    /// The object, for as long as the visit lasts, and its slot.
-    #[must_use]
-    #[inline(always)]
-    pub fn visit_at(&'static self, visit: Visit, handle: u64) -> Option<(EpochRef<T>, SlotRef<T>)> {
-        let slot = self.slot(index_of(handle))?;
-        // Alive as long as the visit, as in `get`.
-        let object = slot.object_of(handle)?;
-        Some((EpochRef { object, visit }, SlotRef::new(Some(slot))))
-    }
-
     /// Whether a handle names an object, at this moment.
     #[must_use]
     pub fn is_live(&self, handle: u64) -> bool {

@@ -27,7 +27,7 @@
 //! Its read of that slot is complete, and is then discarded with the head. Chunks of slots are
 //! published as in `handle_table`. `tests/models` tries all of it.
 
-use super::epoch::{self, Guard};
+use super::epoch;
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::sync::hints;
 use crate::sys::sync::lock::Mutex;
@@ -107,7 +107,7 @@ pub enum Missed {
 }
 
 /// Free slots of one of the tables that a thread keeps for itself, in its record (`epoch`).
-pub(super) struct SpareSlots {
+pub struct SpareSlots {
     table: AtomicPtr<()>,
     first: AtomicPtr<()>,
     count: AtomicU32,
@@ -202,11 +202,11 @@ impl<T: Send + 'static> Locked<T> {
         self.slot.owner.store(epoch::thread_mark(), Ordering::Relaxed);
     }
 
-    /// Ends the object: its handle is stale.
+    /// Ends the object: its handle is stale. `own`: the thread's free slots.
     #[inline(always)]
-    pub fn end(self) {
+    pub fn end(self, own: Option<&SpareSlots>) {
         self.slot.owner.store(0, Ordering::Relaxed);
-        self.end_by(epoch::spare_slots(), |object| {
+        self.end_by(own, |object| {
             // SAFETY: it was there, and is not touched again.
             unsafe { object.assume_init_drop() };
         });
@@ -214,12 +214,12 @@ impl<T: Send + 'static> Locked<T> {
 
     /// Ends an object that owns nothing, and whose owner was not set: it is not dropped.
     #[inline(always)]
-    pub fn forget(self, inside: &Guard) {
-        self.end_by(Some(inside.spare_slots()), |_| ());
+    pub fn forget(self, own: Option<&SpareSlots>) {
+        self.end_by(own, |_| ());
     }
 
     #[inline(always)]
-    fn end_by(self, own: Option<&'static SpareSlots>, clear: impl FnOnce(&mut MaybeUninit<T>)) {
+    fn end_by(self, own: Option<&SpareSlots>, clear: impl FnOnce(&mut MaybeUninit<T>)) {
         let Locked { slot, handle, pool } = *ManuallyDrop::new(self);
         // First: what goes with the object may use the table, which does not list it any more.
         slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
@@ -293,27 +293,15 @@ impl<T: Send + 'static> Pool<T> {
 
     /// Gives the slot of a handle back; one that has had its last retires.
     #[inline(always)]
-    fn give_back(
-        &'static self,
-        own: Option<&'static SpareSlots>,
-        handle: u64,
-        slot: &'static Slot<T>,
-    ) {
-        if handle & LAST_GENERATION != LAST_GENERATION {
-            self.push(own, slot);
+    fn give_back(&'static self, own: Option<&SpareSlots>, handle: u64, slot: &'static Slot<T>) {
+        if handle & LAST_GENERATION == LAST_GENERATION {
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn push(&'static self, own: Option<&'static SpareSlots>, slot: &'static Slot<T>) {
-        let has_room =
-            |own: &&SpareSlots| own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT;
-        match own.filter(has_room) {
-            Some(own) => self.keep(own, slot),
-            None => {
-                hints::rarely();
-                self.push_elsewhere(own, slot);
+        match own {
+            Some(own) if own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT => {
+                self.keep(own, slot);
             }
+            own => self.push_elsewhere(own, slot),
         }
     }
 
@@ -329,7 +317,7 @@ impl<T: Send + 'static> Pool<T> {
     /// from now on.
     #[cold]
     #[inline(never)]
-    fn push_elsewhere(&'static self, own: Option<&'static SpareSlots>, slot: &'static Slot<T>) {
+    fn push_elsewhere(&'static self, own: Option<&SpareSlots>, slot: &'static Slot<T>) {
         match own.filter(|own| own.count.load(Ordering::Relaxed) == 0 && KEPT > 0) {
             Some(own) => {
                 own.table.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
@@ -370,26 +358,10 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// Puts an object of a group under a fresh handle. `make` builds it in place: a copy would cost
-    /// as much as the rest of the call. `Err`: no slot is left; `make` was not called.
+    /// as much as the rest of the call. `own`: the thread's free slots. `Err`: no slot is left;
+    /// `make` was not called.
     #[inline(always)]
-    pub fn put<F: FnOnce() -> T>(&'static self, group: u64, make: F) -> Result<u64, F> {
-        self.put_by(epoch::spare_slots(), group, make)
-    }
-
-    /// Puts an object of a group under a fresh handle, for a caller inside the epoch: its guard has
-    /// the thread's free slots. `Err`: no slot is left; `make` was not called.
-    #[inline(always)]
-    pub fn put_inside<F: FnOnce() -> T>(
-        &'static self,
-        inside: &Guard,
-        group: u64,
-        make: F,
-    ) -> Result<u64, F> {
-        self.put_by(Some(inside.spare_slots()), group, make)
-    }
-
-    #[inline(always)]
-    fn put_by<F: FnOnce() -> T>(
+    pub fn put<F: FnOnce() -> T>(
         &'static self,
         own: Option<&SpareSlots>,
         group: u64,
@@ -462,7 +434,7 @@ impl<T: Send + 'static> Pool<T> {
         Ok(match look(&mut locked) {
             Then::Keep(result) => result,
             Then::End(result) => {
-                locked.end();
+                locked.end(epoch::spare_slots());
                 result
             }
         })
@@ -478,13 +450,35 @@ impl<T: Send + 'static> Pool<T> {
     /// The handles of all objects.
     #[must_use]
     pub fn handles(&'static self) -> Vec<u64> {
-        let end = *self.used.lock();
-        (0..end)
-            .filter_map(|index| {
-                let word = self.slot(index)?.word.load(Ordering::Acquire);
-                [word, word ^ BUSY].into_iter().find(|handle| index_of(*handle) == index)
-            })
-            .collect()
+        self.handles_where(|_| true)
+    }
+
+    /// The handles of a group's objects. Takes few instructions for each slot of another group.
+    #[must_use]
+    pub fn handles_of(&'static self, group: u64) -> Vec<u64> {
+        let mut handles = self.handles_where(|other| other == group);
+        // Between the two reads of a slot, its object may have made room for another group's.
+        handles.retain(|handle| self.group_of(*handle) == Some(group));
+        handles
+    }
+
+    #[inline(always)]
+    fn handles_where(&'static self, is_meant: impl Fn(u64) -> bool) -> Vec<u64> {
+        let used = *self.used.lock();
+        let mut handles = Vec::new();
+        for first in (0..used).step_by(CHUNK) {
+            let chunk = self.chunks.get(first >> CHUNK_BITS).map(|at| at.load(Ordering::Acquire));
+            // SAFETY: null, or a chunk that is published once and never freed.
+            let Some(chunk) = chunk.and_then(|chunk| unsafe { chunk.as_ref() }) else { break };
+            for (index, slot) in (first..used).zip(chunk) {
+                if is_meant(slot.group.load(Ordering::Relaxed)) {
+                    let word = slot.word.load(Ordering::Acquire);
+                    handles
+                        .extend([word, word ^ BUSY].into_iter().find(|it| index_of(*it) == index));
+                }
+            }
+        }
+        handles
     }
 
     /// In a forked child: forgets all objects. The slot of one that another thread looked at when

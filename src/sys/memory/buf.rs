@@ -244,13 +244,21 @@ impl Region {
     }
 }
 
-/// Scratch memory of the library's own, 64-byte aligned.
+/// Scratch memory of the library's own, 64-byte aligned unless it is a short copy.
 pub struct Scratch {
-    lines: Vec<MaybeUninit<Line>>,
+    memory: Lines,
     len: usize,
 }
 
-#[derive(Clone, Copy)]
+enum Lines {
+    Whole(Vec<MaybeUninit<Line>>),
+    /// With the alignment of malloc, which has such memory at hand.
+    Quarters(Vec<MaybeUninit<Quarter>>),
+}
+
+#[repr(align(16))]
+struct Quarter(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 16]);
+
 #[repr(align(64))]
 struct Line(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 64]);
 
@@ -264,7 +272,7 @@ impl Scratch {
     /// No bytes.
     #[must_use]
     pub fn empty() -> Self {
-        Scratch { lines: Vec::new(), len: 0 }
+        Scratch { memory: Lines::Whole(Vec::new()), len: 0 }
     }
 
     /// `len` zeroed bytes, or `None` without memory.
@@ -279,19 +287,19 @@ impl Scratch {
     /// no more than their addresses until then.
     #[must_use]
     pub fn unwritten(len: usize) -> Option<Self> {
-        let count = len.div_ceil(64);
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(count).ok()?;
-        // SAFETY: there is room for `count` lines, and an uninitialised line is a valid
-        // MaybeUninit.
-        unsafe { lines.set_len(count) };
-        Some(Scratch { lines, len })
+        Some(Scratch { memory: Lines::Whole(room(len)?), len })
     }
 
-    /// A copy of a region's bytes.
+    /// A copy of a region's bytes, aligned as any type of that size.
     #[must_use]
     pub fn copy_of(source: Region) -> Option<Self> {
-        let scratch = Self::unwritten(source.len())?;
+        let len = source.len();
+        // A type's size is a multiple of its alignment.
+        let scratch = if len < size_of::<Line>() && len != 2 * size_of::<Quarter>() {
+            Scratch { memory: Lines::Quarters(room(len)?), len }
+        } else {
+            Self::unwritten(len)?
+        };
         scratch.region().copy_from(source);
         Some(scratch)
     }
@@ -327,8 +335,23 @@ impl Scratch {
     /// Its bytes. They live as long as the scratch does: keep it until the operation has ended.
     #[must_use]
     pub fn region(&self) -> Region {
-        Region { addr: Addr::new(self.lines.as_ptr().cast_mut().cast()), len: self.len }
+        let at = match &self.memory {
+            Lines::Whole(lines) => lines.as_ptr().cast_mut().cast(),
+            Lines::Quarters(quarters) => quarters.as_ptr().cast_mut().cast(),
+        };
+        Region { addr: Addr::new(at), len: self.len }
     }
+}
+
+/// Memory for `len` bytes, or `None` without.
+fn room<T>(len: usize) -> Option<Vec<MaybeUninit<T>>> {
+    let count = len.div_ceil(size_of::<T>());
+    let mut room = Vec::new();
+    room.try_reserve_exact(count).ok()?;
+    // SAFETY: there is room for `count` of them, and what is not initialised is a valid
+    // MaybeUninit.
+    unsafe { room.set_len(count) };
+    Some(room)
 }
 
 /// Zeroed memory of any alignment that belongs to this object; a null address if it is of no bytes.

@@ -86,11 +86,14 @@ impl NativeCollectives for Endpoint {
 
     #[unsafe(link_section = ".text.hot.dtl")]
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
-        if self.mpi.is_multiple() {
-            self.allreduce_on(from, into, count, by)
-        } else {
-            self.allreduce_with_care(from, into, count, by)
-        }
+        let (_turn, (datatype, op)) = (self.mpi.enter()?, by);
+        let from = if from == Addr::NULL { self.mpi.k.in_place } else { from }.ptr();
+        // SAFETY: `count` elements of the datatype at either address, which are valid during the
+        // call.
+        let code = unsafe {
+            (self.mpi.call.MPI_Allreduce)(from, into.ptr(), count, datatype, op, self.user)
+        };
+        self.mpi.check("MPI_Allreduce", code)
     }
 
     fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>> {

@@ -297,18 +297,18 @@ impl Mpi {
         )
     }
 
-    /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns
-    /// (else it costs a load).
+    /// Checks that this thread may call MPI now, and waits for its turn if threads take turns (else
+    /// it costs a load).
     #[inline(always)]
     pub fn enter(&self) -> Result<Turn<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
             return Ok(Turn { _others_wait: None });
         }
-        self.enter_with_care()
+        self.enter_by_level()
     }
 
     #[cold]
-    fn enter_with_care(&self) -> Result<Turn<'_>> {
+    fn enter_by_level(&self) -> Result<Turn<'_>> {
         let turn = self.admit(self.state.load(Ordering::Acquire))?;
         // It may have ended while this thread waited.
         if self.is_over() {

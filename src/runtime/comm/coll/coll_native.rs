@@ -75,19 +75,17 @@ pub fn allreduce(
     if !usually(is_apart && !device_only::is_any() && progress::is_idle()) {
         return None;
     }
-    let turn = comm.try_enter(comm.mark())?;
+    let turn = comm.try_enter()?;
     let call = Call { op, ..Call::new(Kind::Allreduce).with(recv.count, recv.dtype) };
-    let call = comm.numbered(call);
-    let ticket = comm.recorder.begin_usual(comm.mark(), call.words());
+    let begun = comm.begin(call, turn);
     let from = send.map_or(Addr::NULL, Region::addr);
     let ended = native.allreduce(from, recv.bytes.addr(), count, by);
-    comm.recorder.end(ticket);
+    comm.recorder.end(begun.ticket);
     if let Err(error) = ended {
         hints::rarely();
-        let begun = Beginning { ticket, call, turn };
         return Some(allreduce_failed(comm, begun, (send, recv.bytes), error));
     }
-    comm.leave(turn);
+    comm.leave(begun.turn);
     Some(Ok(()))
 }
 

@@ -135,7 +135,7 @@ fn continue_shrink(
         Some(suspended) => suspended,
         None => agreement.insert(Box::new(Agreement::new(comm, completed)?)),
     };
-    let ticket = comm.recorder.begin(&Call::new(Kind::Shrink));
+    let ticket = comm.recorder.begin(Call::new(Kind::Shrink).words());
     let reached = agreement.reach(comm);
     comm.recorder.end(ticket);
     reached?;

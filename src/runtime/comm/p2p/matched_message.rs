@@ -81,7 +81,7 @@ pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<M
 /// Receives a matched message. The status in `Ok(done)` may be TRUNCATED.
 pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
     let comm = &message.comm;
-    let done = comm.recorder.during(&data.call(Kind::Recv, message.source, message.tag), || {
+    let done = comm.recorder.during(data.words(Kind::Recv, message.source, message.tag), || {
         if device_only::is_any() {
             start_staged(message, data)?.complete(comm, message.source, comm.deadline())
         } else {

@@ -13,7 +13,7 @@ use crate::sys::sync::backoff::Backoff;
 /// Waits for a message that a receive would take; it stays.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
     let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
-    comm.recorder.during(&call, || until(comm, || iprobe(comm, source, tag)))
+    comm.recorder.during(call.words(), || until(comm, || iprobe(comm, source, tag)))
 }
 
 /// Looks for a message that a receive would take; it stays.

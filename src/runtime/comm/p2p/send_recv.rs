@@ -4,17 +4,13 @@ use super::cancel;
 use super::p2p_staging::{self, BufferPath, Staged};
 use super::posted::Posted;
 use crate::abi::comm::communicator::*;
-use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::op_desc::{Call, Kind, Tagged};
+use crate::runtime::comm::op_desc::{Kind, Tagged};
 use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{Done, Filling, OpId, RecvMode, Selector, SendMode};
+use crate::runtime::component::{Done, Filling, OpId, RecvMode, SendMode};
 use crate::runtime::memory::device_only;
-use crate::sys::handles::epoch::Visit;
-use crate::sys::handles::handle_ref::{EpochRef, HazardRef};
-use crate::sys::handles::slot_ref::SlotRef;
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
@@ -37,10 +33,16 @@ pub(in crate::runtime::comm) enum Started {
 }
 
 impl Started {
-    /// Returns an operation that a transport has begun.
+    /// Returns a send that a transport has begun.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn of(begun: OpId) -> Started {
+    pub(super) fn send(begun: OpId) -> Started {
         if begun == OpId::COMPLETED { Started::Sent } else { Started::Op(begun) }
+    }
+
+    /// Returns a receive that a transport has begun.
+    #[inline(always)]
+    pub(super) fn recv(begun: OpId, source: i32) -> Started {
+        if source == DTL_ANY_SOURCE { Started::FromAny(begun) } else { Started::Op(begun) }
     }
 
     /// Returns the operation marked as one of a persistent request.
@@ -61,11 +63,10 @@ impl Started {
 }
 
 impl Comm {
-    /// Whether a message is of the usual kind: with a rank and a tag that are numbers in their
-    /// ranges, of memory that the host reaches, while the communicator is open. All others are
-    /// looked at in turn, out of the way of these.
+    /// Whether a message needs no check: its rank and tag are numbers in their ranges, the host
+    /// reaches its memory, and the communicator is open.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn is_usual(&self, data: Region, peer: i32, tag: i32) -> bool {
+    pub(super) fn is_plain(&self, data: Region, peer: i32, tag: i32) -> bool {
         // Neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do
         // not exist.
         let is_known = (peer | tag) as u32 <= DTL_TAG_MAX as u32 && self.standing.admits(peer);
@@ -84,21 +85,8 @@ impl Comm {
         if dest == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        self.send_to(class, data, dest, tag, mode)
-    }
-
-    /// Starts a send to a rank, which is not DTL_PROC_NULL.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn send_to(
-        &self,
-        class: Class,
-        data: Region,
-        dest: i32,
-        tag: i32,
-        mode: SendMode,
-    ) -> Result<Started> {
         let (transport, dest, word) = (self.link.part(), self.outer(dest), self.word(class, tag));
-        transport.start_send(data, dest, word, mode, false).map(Started::of)
+        transport.start_send(data, dest, word, mode, false).map(Started::send)
     }
 
     /// Starts a standard send of bytes that are still being written. `None`: the transport cannot.
@@ -126,8 +114,9 @@ impl Comm {
         if source == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        let op = self.link.transport.irecv(data, self.selector(class, source, tag))?;
-        Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
+        let select = self.selector(class, source, tag);
+        let op = self.link.part().start_recv(data, select, RecvMode::Request)?;
+        Ok(Started::recv(op, source))
     }
 
     /// Sends a message: within the transport, if nothing else needs progress meanwhile.
@@ -149,24 +138,21 @@ impl Comm {
     /// Receives a message: within the transport, if nothing else needs progress meanwhile, or if it
     /// is there.
     #[inline(always)]
-    fn receive(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
+    fn receive(&self, data: Region, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+        let select = self.selector(Class::User, source, tag);
         let mode = if progress::may_block() { RecvMode::Block(told) } else { RecvMode::Poll(told) };
         match self.link.part().start_recv(data, select, mode)? {
             OpId::COMPLETED => {
                 self.tell_inner(told);
                 Ok(())
             }
-            op => self.wait_for_receive(op, select.source, told),
+            op => self.wait_for_receive(op, source, told),
         }
     }
 
     #[inline(never)]
     fn wait_for_receive(&self, op: OpId, source: i32, told: &mut Done) -> Result<()> {
-        let (started, peer) = match source {
-            DTL_ANY_SOURCE => (Started::FromAny(op), source),
-            _ => (Started::Op(op), self.inner_rank(source)),
-        };
-        *told = self.complete(started, peer, self.deadline())?;
+        *told = self.complete(Started::recv(op, source), source, self.deadline())?;
         Ok(())
     }
 
@@ -340,9 +326,10 @@ pub struct Data {
 }
 
 impl Data {
+    /// The recorder's words of an operation on it.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn call(&self, kind: Kind, peer: i32, tag: i32) -> Call {
-        Call { peer, tag, ..Call::new(kind).with(self.count, self.dtype) }
+    pub(super) fn words(&self, kind: Kind, peer: i32, tag: i32) -> [u64; 3] {
+        Tagged::new(kind, tag).words(peer, self.count, self.dtype)
     }
 }
 
@@ -354,54 +341,26 @@ fn send_kind(mode: SendMode) -> Kind {
     }
 }
 
-/// Finds a handle's communicator and its slot for a message of the fast path (see
-/// [`Comm::is_usual`]) to or from `peer`. `None`: take the general path.
+/// Sends a message in either mode and returns when the buffer may be used again.
 #[inline(always)]
-#[must_use]
-pub fn visit_for(
-    visit: Visit,
-    handle: dtl_comm_t,
-    data: Region,
-    peer: i32,
-    tag: i32,
-) -> Option<Found> {
-    crate::runtime::comm::TABLE
-        .visit_at(visit, handle.id)
-        .filter(|(comm, _)| comm.is_usual(data, peer, tag))
-}
-
-/// A communicator for as long as a visit lasts, and its slot.
-pub type Found = (EpochRef<Comm>, SlotRef<Comm>);
-
-/// Finds a handle's communicator for a message of the fast path, in a call that may wait.
-#[inline(always)]
-#[must_use]
-pub fn keep_for(
-    visit: Visit,
-    handle: dtl_comm_t,
-    data: Region,
-    peer: i32,
-    tag: i32,
-) -> Option<HazardRef<Comm>> {
-    visit_for(visit, handle, data, peer, tag)?.0.into_hazard()
-}
-
-/// Sends a message of the fast path and returns when the buffer may be used again.
-#[inline(always)]
-pub fn send(comm: &HazardRef<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
-    let noting =
-        comm.recorder.note(comm.mark(), Tagged::send(tag).words(dest, data.count, data.dtype));
-    let sent = comm.send_message(data.bytes, dest, tag, SendMode::Standard);
-    noting.end();
+pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+    if !comm.is_plain(data.bytes, dest, tag) {
+        return send_checked(comm, data, dest, tag, mode);
+    }
+    let ticket = comm.recorder.begin(data.words(send_kind(mode), dest, tag));
+    let sent = comm.send_message(data.bytes, dest, tag, mode);
+    comm.recorder.end(ticket);
     sent
 }
 
-/// Sends any message in either mode. It may go to DTL_PROC_NULL, its memory may be out of the
-/// host's reach, and its arguments may be wrong.
-pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+/// Sends a message that may go to DTL_PROC_NULL, whose memory may be out of the host's reach, and
+/// whose arguments may be wrong.
+#[cold]
+#[inline(never)]
+fn send_checked(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
     let path = BufferPath::of_send(comm, data.bytes, dest, mode)?;
-    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || match path {
+    comm.recorder.during(data.words(send_kind(mode), dest, tag), || match path {
         BufferPath::Host if dest == DTL_PROC_NULL => Ok(()),
         BufferPath::Host => comm.send_message(data.bytes, dest, tag, mode),
         path => {
@@ -412,34 +371,30 @@ pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) ->
     })
 }
 
-/// Receives a message of the fast path; its status may be TRUNCATED or RANK_FAILURE.
+/// Receives a message; its status may be TRUNCATED or RANK_FAILURE.
 #[inline(always)]
-pub fn recv(
-    comm: &HazardRef<Comm>,
-    data: Data,
-    source: i32,
-    tag: i32,
-    told: &mut Done,
-) -> Result<()> {
-    let noting =
-        comm.recorder.note(comm.mark(), Tagged::recv(tag).words(source, data.count, data.dtype));
-    let received = comm.receive(data.bytes, comm.exactly(Class::User, source, tag), told);
-    noting.end();
+pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+    if !comm.is_plain(data.bytes, source, tag) {
+        return recv_checked(comm, data, source, tag, told);
+    }
+    // Not by `during`: its closure would be a function of its own.
+    let ticket = comm.recorder.begin(data.words(Kind::Recv, source, tag));
+    let received = comm.receive(data.bytes, source, tag, told);
+    comm.recorder.end(ticket);
     received
 }
 
-/// Receives any message. It may come from any rank or DTL_PROC_NULL, with any tag, its memory may
-/// be out of the host's reach, and its arguments may be wrong.
-pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+/// Receives a message that may come from any rank or DTL_PROC_NULL, with any tag, whose memory may
+/// be out of the host's reach, and whose arguments may be wrong.
+#[cold]
+#[inline(never)]
+fn recv_checked(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
     check_recv(comm, source, tag)?;
     let path = BufferPath::of_recv(comm, data.bytes)?;
-    comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
+    comm.recorder.during(data.words(Kind::Recv, source, tag), || {
         match path {
             BufferPath::Host if source == DTL_PROC_NULL => *told = Done::NOBODY,
-            BufferPath::Host => {
-                let select = comm.selector(Class::User, source, tag);
-                return comm.receive(data.bytes, select, told);
-            }
+            BufferPath::Host => return comm.receive(data.bytes, source, tag, told),
             path => {
                 let mut staged = Staged::recv(comm, path, data.bytes, source, tag)?;
                 *told = staged.complete(comm, source, comm.deadline())?;
@@ -482,7 +437,7 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
         return exchange_staged(comm, (out, dest, stag), (into, source, rtag));
     }
     let deadline = comm.deadline();
-    comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
+    comm.recorder.during(out.words(Kind::Sendrecv, dest, stag), || {
         let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
         let sent = comm
             .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
@@ -509,7 +464,7 @@ fn exchange_staged(
     (into, source, rtag): Side,
 ) -> Result<Done> {
     let deadline = comm.deadline();
-    comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
+    comm.recorder.during(out.words(Kind::Sendrecv, dest, stag), || {
         let path = BufferPath::of_recv(comm, into.bytes)?;
         let mut receiving = Staged::recv(comm, path, into.bytes, source, rtag)?;
         let mode = SendMode::Standard;

@@ -6,13 +6,13 @@ use super::*;
 fn a_handle_dies_with_its_object() {
     static POOL: Pool<u64> = Pool::new(5);
     let pool = &POOL;
-    let handle = pool.put(1, || 7).ok().unwrap();
+    let handle = pool.put(epoch::spare_slots(), 1, || 7).ok().unwrap();
     assert_eq!(pool.with(handle, |n| Then::Keep(**n)), Ok(7));
     assert!(pool.is_live(handle) && !pool.is_live(handle ^ 1 << 56));
     assert_eq!(pool.with(handle, |n| Then::End(**n)), Ok(7));
     assert!(!pool.is_live(handle));
     assert_eq!(pool.with(handle, |n| Then::Keep(**n)), Err(Missed::Stale));
-    let again = pool.put(2, || 8).ok().unwrap();
+    let again = pool.put(epoch::spare_slots(), 2, || 8).ok().unwrap();
     assert_ne!(again, handle);
     assert_eq!(pool.try_look(handle).err(), Some(Missed::Stale));
     assert_eq!(*pool.try_look(again).ok().unwrap(), 8);
@@ -22,8 +22,9 @@ fn a_handle_dies_with_its_object() {
         (Some(2), None, 2)
     );
     drop(looked_at);
-    assert_eq!(pool.handles(), [again]);
-    pool.try_look(again).ok().unwrap().forget(&epoch::enter());
+    assert_eq!((pool.handles(), pool.handles_of(2)), (vec![again], vec![again]));
+    assert!(pool.handles_of(1).is_empty());
+    pool.try_look(again).ok().unwrap().forget(epoch::spare_slots());
     assert!(!pool.is_live(again) && pool.handles().is_empty());
 }
 
@@ -39,8 +40,8 @@ fn an_object_that_is_looked_at_is_busy_and_may_use_the_table_at_its_end() {
         }
     }
     drop(epoch::enter()); // so that the thread has a mark, as in every call
-    let other = POOL.put(0, || Ends(None)).ok().unwrap();
-    let handle = POOL.put(0, || Ends(Some(other))).ok().unwrap();
+    let other = POOL.put(epoch::spare_slots(), 0, || Ends(None)).ok().unwrap();
+    let handle = POOL.put(epoch::spare_slots(), 0, || Ends(Some(other))).ok().unwrap();
     let busy = POOL.with(handle, |_| Then::Keep(POOL.try_look(handle).err() == Some(Missed::Busy)));
     assert_eq!(busy, Ok(true));
     let again = POOL.with(handle, |_| Then::Keep(POOL.with(handle, |_| Then::Keep(())).err()));
@@ -57,7 +58,7 @@ fn many_threads_put_and_end() {
             scope.spawn(move || {
                 for round in 0..if cfg!(miri) { 30 } else { 5000 } {
                     let number = thread << 32 | round;
-                    let handle = POOL.put(number, || number).ok().unwrap();
+                    let handle = POOL.put(epoch::spare_slots(), number, || number).ok().unwrap();
                     assert_eq!(POOL.with(handle, |n| Then::End(**n)), Ok(number));
                 }
             });

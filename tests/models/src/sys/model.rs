@@ -390,7 +390,7 @@ fn put(pool: &'static Pool<Object>, number: u64) -> u64 {
     let object = numbered(0);
     // SAFETY: nobody else has it yet.
     object.number.with_mut(|at| unsafe { *at = number });
-    pool.put(number, || object).ok().unwrap()
+    pool.put(None, number, || object).ok().unwrap()
 }
 
 fn pool_ends_once() {

@@ -202,22 +202,21 @@ impl Comm {
     /// Collectives are called one at a time, by threads that may call the transport.
     #[inline]
     pub(in crate::runtime::comm) fn enter(&self, call: &Call) -> Result<Taken> {
-        let mark = epoch::thread_mark();
-        self.try_enter(mark).map_or_else(|| self.enter_with_care(call.kind.name(), mark), Ok)
+        self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
-    /// Enters a collective on the fast path, by the thread of `mark`. `None`: `enter_with_care`.
+    /// Enters a collective while nothing is in the way. `None`: `enter_checked`.
     #[inline(always)]
-    pub(in crate::runtime::comm) fn try_enter(&self, mark: usize) -> Option<Taken> {
+    pub(in crate::runtime::comm) fn try_enter(&self) -> Option<Taken> {
         let is_well =
             self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
-        if usually(is_well) { self.in_collective.try_take(mark) } else { None }
+        if usually(is_well) { self.in_collective.try_take(epoch::thread_mark()) } else { None }
     }
 
     /// A thread that is refused has not begun one: those of the others are not disturbed.
     #[cold]
     #[inline(never)]
-    fn enter_with_care(&self, name: &str, mark: usize) -> Result<Taken> {
+    fn enter_checked(&self, name: &str) -> Result<Taken> {
         self.check_open()?;
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(self.refuse(name));
@@ -226,7 +225,7 @@ impl Comm {
             check.admit().map_err(|error| error.within(name))?;
         }
         check_outside(self, name)?;
-        match self.in_collective.try_take(mark) {
+        match self.in_collective.try_take(epoch::thread_mark()) {
             Some(turn) => Ok(turn),
             None => fail!(
                 DTL_ERROR_BUSY,
@@ -245,11 +244,11 @@ impl Comm {
     #[inline]
     pub(in crate::runtime::comm) fn begin(&self, call: Call, turn: Taken) -> Beginning {
         let call = self.numbered(call);
-        Beginning { ticket: self.recorder.begin(&call), call, turn }
+        Beginning { ticket: self.recorder.begin(call.words()), call, turn }
     }
 
     #[inline(always)]
-    pub(in crate::runtime::comm) fn numbered(&self, call: Call) -> Call {
+    fn numbered(&self, call: Call) -> Call {
         // One thread at a time is here (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);

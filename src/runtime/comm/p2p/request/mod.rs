@@ -22,14 +22,14 @@ pub mod wait;
 
 use self::non_p2p::Other;
 pub use self::non_p2p::isend_on;
-pub use self::start::{begin, begin_any, issend};
+pub use self::start::begin;
 use self::state::Life;
 pub(in crate::runtime::comm) use self::state::Standing;
 pub(in crate::runtime::comm) use self::teardown::{
     check_revocable, end_all, end_if_absent, end_with_comm, withdraw_all,
 };
 pub use self::teardown::{destroy, destroy_all, forget_all};
-pub(in crate::runtime::comm) use self::test::{Asked, ask, is_over};
+pub(in crate::runtime::comm) use self::test::{Asked, ask};
 use super::matched_message;
 use super::p2p_staging::BufferPath;
 use super::persistent::Persistent;
@@ -50,8 +50,9 @@ use crate::runtime::component::{Done, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::device_only;
 use crate::sys::handles::epoch::{self, Guard};
-use crate::sys::handles::slot_map::{Locked, Missed, Pool, Then};
+use crate::sys::handles::slot_map::{Locked, Missed, Pool, SpareSlots, Then};
 use crate::sys::handles::slot_ref::SlotRef;
+use crate::sys::sync::hints;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -83,13 +84,12 @@ struct Again {
     made: Option<Persistent>,
 }
 
-/// A persistent operation's arguments.
+/// A message's arguments.
 #[derive(Clone, Copy)]
 struct Plan {
     data: Data,
     peer: i32,
-    tag: i32,
-    kind: Kind,
+    what: Tagged,
 }
 
 /// Operation in flight.
@@ -102,18 +102,14 @@ enum Operation {
 /// Completion of a finished request, and its error if it failed.
 pub type Outcome = (Done, Result<()>);
 
+/// Puts a request under a handle.
 #[inline(always)]
-fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> {
-    kept(comm, TABLE.put(comm.slot.handle(), make))
-}
-
-/// The handle of a request that has got one.
-#[inline(always)]
-fn kept(
+fn insert(
+    own: Option<&SpareSlots>,
     comm: &Comm,
-    put: std::result::Result<u64, impl FnOnce() -> Request>,
+    make: impl FnOnce() -> Request,
 ) -> Result<dtl_request_t> {
-    match put {
+    match TABLE.put(own, comm.slot.handle(), make) {
         Ok(id) => Ok(dtl_request_t { id }),
         Err(make) => Err(refuse(comm, make)),
     }
@@ -128,33 +124,27 @@ fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
-/// Starts the operation of a plan under a handle. It is recorded before it starts: otherwise a
-/// trace could show that the other rank has the message before this one has sent it.
-fn started(
-    comm: &Comm,
-    plan: &Plan,
-    start: impl FnOnce() -> Result<Started>,
-) -> Result<dtl_request_t> {
-    let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    let place = comm.slot.get();
-    match start() {
-        Ok(begun) => insert(comm, || {
-            of_message(place, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer))
-        }),
-        Err(error) => Err(not_begun(comm, ticket, error)),
-    }
-}
-
-/// A message that was started.
+/// Puts a message under a handle that has begun, or fails as its start did. (It was recorded before
+/// it began: otherwise a trace could show that the other rank has the message before this one has
+/// sent it.)
 #[inline(always)]
-fn of_message(
-    place: SlotRef<Comm>,
-    begun: Started,
-    ticket: Ticket,
+fn started(
+    inside: &Guard,
+    comm: &Comm,
     (what, peer): (Tagged, i32),
-) -> Request {
-    let life = Life::Active(Operation::Started(begun, ticket));
-    Request { place, what, peer, again: None, life }
+    ticket: Ticket,
+    begun: Result<Started>,
+) -> Result<dtl_request_t> {
+    match begun {
+        Ok(begun) => insert(inside.spare_slots(), comm, move || {
+            let life = Life::Active(Operation::Started(begun, ticket));
+            Request { place: comm.slot.get(), what, peer, again: None, life }
+        }),
+        Err(error) => {
+            hints::rarely();
+            Err(not_begun(comm, ticket, error))
+        }
+    }
 }
 
 #[cold]
@@ -165,74 +155,95 @@ fn not_begun(comm: &Comm, ticket: Ticket, error: Error) -> Error {
 }
 
 impl Plan {
-    #[inline(always)]
     fn check(&self, comm: &Comm) -> Result<()> {
-        if self.kind == Kind::Recv {
-            send_recv::check_recv(comm, self.peer, self.tag)
+        if self.is_recv() {
+            send_recv::check_recv(comm, self.peer, self.what.tag())
         } else {
-            send_recv::check_send(comm, self.peer, self.tag)
+            send_recv::check_send(comm, self.peer, self.what.tag())
         }
     }
 
     #[inline(always)]
     fn start(&self, comm: &Comm) -> Result<Started> {
-        let (bytes, peer, tag) = (self.data.bytes, self.peer, self.tag);
-        match self.kind {
-            Kind::Recv => comm.start_recv(Class::User, bytes, peer, tag),
-            _ => comm.start_send(Class::User, bytes, peer, tag, self.mode()),
+        let (bytes, peer, tag) = (self.data.bytes, self.peer, self.what.tag());
+        if self.is_recv() {
+            comm.start_recv(Class::User, bytes, peer, tag)
+        } else {
+            comm.start_send(Class::User, bytes, peer, tag, self.mode())
         }
+    }
+
+    #[inline(always)]
+    fn is_recv(&self) -> bool {
+        self.what.is(Kind::Recv)
     }
 
     /// Mode of a send.
+    #[inline(always)]
     fn mode(&self) -> SendMode {
-        if self.kind == Kind::Ssend { SendMode::Synchronous } else { SendMode::Standard }
+        if self.what.is(Kind::Ssend) { SendMode::Synchronous } else { SendMode::Standard }
     }
 
     /// How the bytes of its buffer travel.
-    #[inline(always)]
     fn path(&self, comm: &Comm) -> Result<BufferPath> {
-        match self.kind {
-            Kind::Recv => BufferPath::of_recv(comm, self.data.bytes),
-            _ => BufferPath::of_send(comm, self.data.bytes, self.peer, self.mode()),
+        if self.is_recv() {
+            BufferPath::of_recv(comm, self.data.bytes)
+        } else {
+            BufferPath::of_send(comm, self.data.bytes, self.peer, self.mode())
         }
+    }
+
+    /// The recorder's words of its operation.
+    #[inline(always)]
+    fn words(&self) -> [u64; 3] {
+        self.what.words(self.peer, self.data.count, self.data.dtype)
     }
 }
 
 /// Starts the receive of a probed message.
-pub fn imrecv(message: &matched_message::Message, data: Data) -> Result<dtl_request_t> {
-    let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
-    if device_only::may_be(data.bytes) && p2p_staging::is_hidden(message.comm(), data.bytes)? {
-        return non_p2p::insert_staged(
-            message.comm(),
-            &plan,
-            matched_message::start_staged(message, data)?,
-        );
+pub fn imrecv(
+    inside: &Guard,
+    message: &matched_message::Message,
+    data: Data,
+) -> Result<dtl_request_t> {
+    let (comm, peer, what) = (message.comm(), message.source(), Tagged::new(Kind::Recv, 0));
+    let plan = Plan { data, peer, what };
+    if device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)? {
+        return non_p2p::insert_staged(comm, &plan, matched_message::start_staged(message, data)?);
     }
-    started(message.comm(), &plan, || matched_message::start(message, data.bytes))
+    let ticket = comm.recorder.begin(plan.words());
+    started(inside, comm, (what, peer), ticket, matched_message::start(message, data.bytes))
 }
 
 /// Makes a persistent send (standard) at rest.
 pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, Plan { data, peer: dest, tag, kind: Kind::Send })
+    persistent(comm, Plan { data, peer: dest, what: Tagged::new(Kind::Send, tag) })
 }
 
 /// Makes a persistent receive at rest.
 pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, Plan { data, peer: source, tag, kind: Kind::Recv })
+    persistent(comm, Plan { data, peer: source, what: Tagged::new(Kind::Recv, tag) })
 }
 
 fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
-    let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
+    let (bytes, what, peer) = (plan.data.bytes, plan.what, plan.peer);
     let was_hidden = device_only::may_be(bytes) && p2p_staging::is_hidden(comm, bytes)?;
-    let made = match kind {
-        _ if was_hidden && p2p_staging::is_staged(comm, bytes)? => None,
-        Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
-        _ => comm.make_send(bytes, peer, plan.tag)?,
+    let made = if was_hidden && p2p_staging::is_staged(comm, bytes)? {
+        None
+    } else if plan.is_recv() {
+        comm.make_recv(bytes, peer, what.tag())?
+    } else {
+        comm.make_send(bytes, peer, what.tag())?
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
-    let what = Tagged::new(kind, plan.tag);
-    insert(comm, || Request { place: comm.slot.get(), what, peer, again, life: Life::AtRest })
+    insert(epoch::spare_slots(), comm, || Request {
+        place: comm.slot.get(),
+        what,
+        peer,
+        again,
+        life: Life::AtRest,
+    })
 }
 
 /// Starts a persistent request.
@@ -259,8 +270,13 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
         }
     };
     let what = Tagged::new(kind, 0);
-    let handle =
-        insert(comm, || Request { place: comm.slot.get(), what, peer: -1, again: None, life })?;
+    let handle = insert(epoch::spare_slots(), comm, || Request {
+        place: comm.slot.get(),
+        what,
+        peer: -1,
+        again: None,
+        life,
+    })?;
     if runs {
         progress::add_running(handle);
     }
@@ -274,7 +290,7 @@ pub(in crate::runtime::comm) fn of_window(
     way: &Arc<dyn rma_path::Way>,
     begun: rma_path::Begun,
 ) -> Result<dtl_request_t> {
-    insert(comm, || {
+    insert(epoch::spare_slots(), comm, || {
         let life = match begun {
             rma_path::Begun::Over => Life::Over(at_rest()),
             rma_path::Begun::Pending(ticket) => {
@@ -388,11 +404,6 @@ pub(in crate::runtime::comm) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)
 }
 
-/// Whether a request belongs to a communicator. Does not take the request's lock.
-fn is_of(id: u64, comm: &Comm) -> bool {
-    comm.slot.handle() != 0 && TABLE.group_of(id) == Some(comm.slot.handle())
-}
-
 impl Locked<Request> {
     /// Its communicator, unless that is destroyed.
     #[inline(always)]
@@ -421,7 +432,7 @@ impl Request {
                 }
                 None => plan.start(comm)?,
             };
-            let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+            let ticket = comm.recorder.begin(plan.words());
             Ok(Operation::Started(operation.kept(), ticket))
         };
         self.life.start(begin).unwrap_or_else(|| {
@@ -438,13 +449,6 @@ impl Request {
     fn settle(&mut self, comm: &Comm) -> Result<Standing> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
-    }
-
-    /// Moves the request on without waiting, and takes its outcome if it is over.
-    #[inline(always)]
-    fn hear(&mut self, comm: &Comm, told: &mut Outcome) -> Result<Standing> {
-        let (kind, peer) = (self.what.kind(), self.peer);
-        self.life.hear(told, |operation| poll(comm, (kind, peer), operation))
     }
 
     /// Cancels the operation; `None` = cancelled. A collective is given up, for all ranks. Pending:

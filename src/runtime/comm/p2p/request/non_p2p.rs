@@ -17,6 +17,7 @@ use crate::runtime::component::Done;
 use crate::runtime::exec::event::{Event, Gate};
 use crate::runtime::id_table;
 use crate::runtime::memory::device_only;
+use crate::sys::handles::epoch;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -81,10 +82,11 @@ enum Begun {
 
 /// Starts the message of a plan by a path.
 fn stage(comm: &Comm, plan: &Plan, path: BufferPath) -> Result<Staged> {
-    let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.tag);
-    match plan.kind {
-        Kind::Recv => Staged::recv(comm, path, bytes, peer, tag),
-        _ => Staged::send(comm, path, bytes, (peer, tag, plan.mode())),
+    let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.what.tag());
+    if plan.is_recv() {
+        Staged::recv(comm, path, bytes, peer, tag)
+    } else {
+        Staged::send(comm, path, bytes, (peer, tag, plan.mode()))
     }
 }
 
@@ -96,7 +98,7 @@ pub(super) fn begin_staged(comm: &Comm, plan: &Plan) -> Result<Operation> {
 }
 
 fn operation(comm: &Comm, plan: &Plan, mut staged: Staged) -> Operation {
-    staged.ticket = Some(comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag)));
+    staged.ticket = Some(comm.recorder.begin(plan.words()));
     Operation::Other(Box::new(Other::Staged(staged)))
 }
 
@@ -114,9 +116,10 @@ pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<
 
 /// Puts it into a request. Calls that wait for others move it on as well, as they copy its parts.
 fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
-    let (place, what, peer) = (comm.slot.get(), Tagged::new(plan.kind, plan.tag), plan.peer);
+    let (place, what, peer) = (comm.slot.get(), plan.what, plan.peer);
     let life = Life::Active(operation);
-    let handle = insert(comm, || Request { place, what, peer, again: None, life })?;
+    let handle =
+        insert(epoch::spare_slots(), comm, || Request { place, what, peer, again: None, life })?;
     // Unless another thread's calls are not welcome, as over an MPI that is not for several.
     if comm.link.transport.properties().allows_progress_thread {
         progress::add_running(handle);
@@ -132,13 +135,13 @@ pub fn isend_on(
     tag: i32,
     event: &Arc<Event>,
 ) -> Result<dtl_request_t> {
-    let plan = Plan { data, peer: dest, tag, kind: Kind::Send };
+    let plan = Plan { data, peer: dest, what: Tagged::new(Kind::Send, tag) };
     plan.check(comm)?;
     let was_hidden = device_only::may_be(data.bytes) && p2p_staging::is_hidden(comm, data.bytes)?;
     if was_hidden {
         check_home(data, event)?;
     }
-    let ticket = comm.recorder.begin(&data.call(plan.kind, dest, tag));
+    let ticket = comm.recorder.begin(plan.words());
     let gated = Gated { gate: event.gate(), plan, was_hidden, ticket, is_canceled: false };
     put(comm, &plan, Operation::Other(Box::new(Other::Gated(gated))))
 }

@@ -56,25 +56,6 @@ impl<A, O> Life<A, O> {
         Ok(Standing::Over)
     }
 
-    /// Moves the request on without waiting, and takes its outcome if it is over: it is then at
-    /// rest, and no other caller gets that. If `poll` fails, the request stays active.
-    #[inline(always)]
-    pub(in crate::runtime::comm) fn hear<E>(
-        &mut self,
-        told: &mut O,
-        poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
-    ) -> Result<Standing, E> {
-        let outcome = match self {
-            Life::AtRest => return Ok(Standing::AtRest),
-            Life::Over(_) => self.take_outcome(),
-            Life::Active(operation) => poll(operation)?,
-        };
-        let Some(outcome) = outcome else { return Ok(Standing::Active) };
-        *self = Life::AtRest;
-        *told = outcome;
-        Ok(Standing::Over)
-    }
-
     /// Takes the outcome of a request that is over. It is then at rest: no other caller gets it.
     #[inline]
     pub(in crate::runtime::comm) fn take_outcome(&mut self) -> Option<O> {

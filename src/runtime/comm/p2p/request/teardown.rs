@@ -5,8 +5,8 @@
 //! time: a search for another communicator's requests would wait, too.
 
 use super::{
-    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, is_of, missed_by,
-    outcome, stale,
+    Life, Operation, Outcome, Request, TABLE, comm_of, in_own_hands, is_alive, missed_by, outcome,
+    stale,
 };
 use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
@@ -17,9 +17,17 @@ use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{Missed, Then};
 use std::task::Poll;
 
+/// The handles of a communicator's requests. Does not take their locks.
+fn handles_of(comm: &Comm) -> Vec<u64> {
+    match comm.slot.handle() {
+        0 => Vec::new(),
+        group => TABLE.handles_of(group),
+    }
+}
+
 /// Fails while a collective of the communicator runs that cannot be cancelled.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
-    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
+    for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {
             let is_stuck = match &request.life {
                 Life::Active(Operation::Other(other)) => other.is_irrevocable(),
@@ -46,7 +54,7 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 /// its requests become stale. Pending: some have been matched and are not over.
 pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
-    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
+    for id in handles_of(comm) {
         let withdrawn = TABLE.with(id, |request| match request.take_back(comm) {
             Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
             Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
@@ -157,15 +165,15 @@ const PATIENCE: usize = 64;
 /// one on and holds its last reference. So the wait for a polling call is bounded. A call that
 /// polls a request of this one finds no communicator and returns at once.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
-    for id in TABLE.handles().into_iter().filter(|id| is_of(*id, comm)) {
+    for id in handles_of(comm) {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {
-                Ok(mut request) if is_of(id, comm) => {
+                Ok(mut request) => {
                     drop(cancel::until(&comm.link, || request.take_back(comm)));
-                    request.end();
+                    request.end(epoch::spare_slots());
                     break;
                 }
-                Ok(_) | Err(Missed::Stale) => break,
+                Err(Missed::Stale) => break,
                 Err(_) => std::thread::yield_now(),
             }
         }

@@ -1,4 +1,4 @@
-//! Polling of a request. Its fast path, a message, is as short as possible.
+//! Polling of a request.
 
 use super::{Life, Operation, Outcome, Request, Standing, TABLE, at_rest, outcome};
 use crate::abi::handle::dtl_request_t;
@@ -34,40 +34,31 @@ impl Asked {
     }
 }
 
-/// Polls a request without waiting, and writes its outcome to `told` if it is over. Does not wait
-/// for another thread that polls it at the same time. On entry, `told` is empty (`wait::untold`).
+/// Polls a request, and writes its outcome to `told` if it is over. Does not wait for another
+/// thread that polls it at the same time. A caller that `waits` for nothing else may spend some
+/// microseconds on a message. On entry, `told` is empty (`wait::untold`).
+#[inline(always)]
 pub(in crate::runtime::comm) fn ask(
     inside: &Guard,
     handle: dtl_request_t,
     told: &mut Outcome,
+    waits: bool,
 ) -> Result<Asked> {
     let request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
-        Err(Missed::Stale) => return Ok(Asked::Stale),
-        Err(_) => return Ok(Asked::Active),
+        Err(missed) => {
+            hints::rarely();
+            return Ok(if missed == Missed::Stale { Asked::Stale } else { Asked::Active });
+        }
     };
     let Some(comm) = request.comm(inside) else { return Ok(Asked::Closed) };
-    let Some(message) = request.message() else { return ask_other(request, comm, told) };
-    Ok(match end_message(inside, request, comm, message, told, false)? {
+    let Some(message) = hints::usual(request.message()) else {
+        return ask_other(inside, request, comm, told);
+    };
+    Ok(match end_message(inside, request, comm, message, told, waits)? {
         Poll::Ready(()) => Asked::Over,
         Poll::Pending => Asked::active(comm),
     })
-}
-
-/// Fast path of test and wait: true if the request is a message that is over, or is over within
-/// some microseconds if the caller `waits` for nothing else. Its outcome is then in `told`. False:
-/// call `ask`.
-#[inline(always)]
-pub(in crate::runtime::comm) fn is_over(
-    inside: &Guard,
-    handle: dtl_request_t,
-    told: &mut Outcome,
-    waits: bool,
-) -> bool {
-    let Some(request) = hints::usual(TABLE.try_look(handle.id).ok()) else { return false };
-    let Some(comm) = request.comm(inside) else { return false };
-    let Some(message) = hints::usual(request.message()) else { return false };
-    matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
 }
 
 /// Polls a message; its request ends with it. Inlined into the caller, as returning outcomes by
@@ -83,10 +74,16 @@ fn end_message(
 ) -> Poll<Result<()>> {
     match op {
         Some(op) => {
-            let asked = comm.hear(op, &mut told.0, waits);
-            if !matches!(asked, Poll::Ready(Ok(()))) {
-                hints::rarely();
-                return asked;
+            match comm.ask_foreign_test(op, &mut told.0, waits) {
+                Answer::Over => {}
+                Answer::Pending => return Poll::Pending,
+                Answer::Unasked => {
+                    let tested = comm.link.part().test(op, &mut told.0);
+                    if !matches!(tested, Poll::Ready(Ok(()))) {
+                        hints::rarely();
+                        return tested;
+                    }
+                }
             }
             comm.tell_inner(&mut told.0);
         }
@@ -97,55 +94,57 @@ fn end_message(
         hints::rarely();
         request.tell_failure(comm, told);
     }
-    request.forget(inside);
+    request.forget(inside.spare_slots());
     Poll::Ready(Ok(()))
 }
 
 impl Comm {
-    /// Polls an operation; a caller that `waits` and has nothing else to do gets its end at once.
+    /// Polls an operation by the transport's foreign test function, if it has one. A caller that
+    /// `waits` and has nothing else to do gets its end at once.
     #[inline(always)]
-    fn hear(&self, op: OpId, told: &mut Done, waits: bool) -> Poll<Result<()>> {
-        let Some(asking) = &self.asking else { return self.link.part().test(op, told) };
+    fn ask_foreign_test(&self, op: OpId, told: &mut Done, waits: bool) -> Answer {
+        let Some(asking) = &self.asking else { return Answer::Unasked };
         let mut heard = Heard::nothing();
-        match asking.ask(op.0, &mut heard, waits & progress::is_idle()) {
-            Answer::Over => {
-                if !hints::usually(heard.code == 0 && told.is_unasked()) {
-                    if let Some(test) = &self.link.foreign_test {
-                        test.part().tell(op, &heard, told);
-                    }
-                }
-                Poll::Ready(Ok(()))
-            }
-            Answer::Pending => {
-                hints::rarely();
-                Poll::Pending
-            }
-            Answer::Unasked => {
-                hints::rarely();
-                self.link.part().test(op, told)
-            }
+        let answer = asking.ask(op.0, &mut heard, || waits && progress::is_idle());
+        if answer == Answer::Over && !hints::usually(heard.code == 0 && told.is_unasked()) {
+            self.tell_tested(op, &heard, told);
+        }
+        answer
+    }
+
+    /// Fills the completion of an operation that the foreign test function reports as over.
+    #[cold]
+    #[inline(never)]
+    fn tell_tested(&self, op: OpId, heard: &Heard, told: &mut Done) {
+        if let Some(test) = &self.link.foreign_test {
+            test.part().tell(op, heard, told);
         }
     }
 }
 
-/// Asks after all that is not the usual case.
+/// Polls a request that is more than a message.
 #[cold]
 #[inline(never)]
-fn ask_other(mut request: Locked<Request>, comm: &Comm, told: &mut Outcome) -> Result<Asked> {
+fn ask_other(
+    inside: &Guard,
+    mut request: Locked<Request>,
+    comm: &Comm,
+    told: &mut Outcome,
+) -> Result<Asked> {
     request.set_owner();
-    match request.hear(comm, told)? {
-        Standing::Over => {
-            if request.again.is_none() {
-                request.end();
-            }
-            Ok(Asked::Over)
-        }
-        Standing::Active => Ok(Asked::active(comm)),
-        Standing::AtRest => {
-            *told = at_rest();
-            Ok(Asked::AtRest)
-        }
+    let is_active = matches!(request.life, Life::Active(_));
+    if is_active && request.settle(comm)? == Standing::Active {
+        return Ok(Asked::active(comm));
     }
+    let Some(outcome) = request.life.take_outcome() else {
+        *told = at_rest();
+        return Ok(Asked::AtRest);
+    };
+    *told = outcome;
+    if request.again.is_none() {
+        request.end(inside.spare_slots());
+    }
+    Ok(Asked::Over)
 }
 
 impl Request {
@@ -155,8 +154,8 @@ impl Request {
         told.1 = outcome(comm, (self.what.kind(), self.peer), &told.0);
     }
 
-    /// The usual case: a message by itself and not from any rank, in the transport's hands, or a
-    /// send that was over at once (`None`). Such a request owns nothing.
+    /// A message from or to one rank that is no persistent one: its operation, or `None` for a send
+    /// that was over at once. Such a request owns nothing.
     #[inline(always)]
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match self.life {

@@ -27,17 +27,23 @@ pub fn untold() -> Outcome {
 /// A wait that lasts as long as this does not look at the clock first.
 const SHORT_NS: u64 = 100_000;
 
-/// Fast path of test and wait: true if the request is a message that is over, or is over within
-/// some microseconds. Its outcome is then in `told`, and its handle is stale. False: call `test`.
+/// Polls a request, for some microseconds if the caller waits long enough. True: it is over, its
+/// outcome is in `told`, and its handle is stale unless it is persistent.
 #[inline(always)]
-pub fn is_over(inside: &Guard, handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> bool {
-    request::is_over(inside, handle, told, timeout_ns >= SHORT_NS)
+pub fn is_over(
+    inside: &Guard,
+    handle: dtl_request_t,
+    timeout_ns: u64,
+    told: &mut Outcome,
+) -> Result<bool> {
+    let asked = request::ask(inside, handle, told, timeout_ns >= SHORT_NS)?;
+    Ok(matches!(asked, Asked::Over | Asked::AtRest))
 }
 
 /// Polls a request. True: it is over, its outcome is in `told`, and its handle is stale unless it
 /// is persistent.
 pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
-    match request::ask(inside, handle, told)? {
+    match request::ask(inside, handle, told, false)? {
         Asked::Over | Asked::AtRest => Ok(true),
         Asked::Active | Asked::Closed => {
             progress::running();
@@ -56,7 +62,7 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     let mut told = untold();
     let inside = epoch::enter();
-    if is_over(&inside, handle, timeout_ns, &mut told) || test(&inside, handle, &mut told)? {
+    if is_over(&inside, handle, timeout_ns, &mut told)? || test(&inside, handle, &mut told)? {
         return Ok(told);
     }
     drop(inside);
@@ -99,7 +105,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
                 inquiry.ask(&comm, None);
             }
         }
-        let asked = request::ask(&epoch::enter(), handle, told)?;
+        let asked = request::ask(&epoch::enter(), handle, told, false)?;
         match asked {
             Asked::Over | Asked::AtRest => return Ok(()),
             Asked::Active | Asked::Closed => {}
@@ -230,7 +236,7 @@ pub fn test_all(
             continue;
         }
         let mut told = untold();
-        let (done, result) = match request::ask(&inside, handle, &mut told) {
+        let (done, result) = match request::ask(&inside, handle, &mut told, false) {
             Ok(Asked::Over) => told,
             Ok(Asked::AtRest | Asked::Active | Asked::Closed) => continue,
             // It was listed twice, or another thread has completed it meanwhile.
@@ -260,7 +266,8 @@ fn take_over(
             continue;
         }
         let mut outcome = untold();
-        let asked = request::ask(&epoch::enter(), handle, &mut outcome).map_err(at(index))?;
+        let asked =
+            request::ask(&epoch::enter(), handle, &mut outcome, false).map_err(at(index))?;
         let outcome = match asked {
             Asked::AtRest => continue,
             Asked::Active => {

@@ -42,7 +42,7 @@ fn reader_against_writer() {
         }
     });
     for number in 1..=2 {
-        let ticket = recorder.begin(&call(number));
+        let ticket = recorder.begin(call(number).words());
         if number == 1 {
             recorder.end(ticket);
         }
@@ -56,11 +56,11 @@ fn two_writers() {
     let recorder = Arc::new(Recorder::new());
     let other = Arc::clone(&recorder);
     let writing = thread::spawn(move || {
-        let ticket = other.begin(&call(1));
+        let ticket = other.begin(call(1).words());
         other.end(ticket);
     });
     drop(crate::sys::handles::epoch::enter());
-    let _runs = recorder.begin(&call(2));
+    let _runs = recorder.begin(call(2).words());
     writing.join().unwrap();
     let mut kept: Vec<_> = recorder.latest().map(|(call, over)| (call.tag, over)).collect();
     kept.sort_unstable();
@@ -140,16 +140,17 @@ impl Transport {
 /// asked again.
 fn wait((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
     loop {
-        let mut told = 0;
-        let standing = match life.try_lock() {
-            None => Ok(Standing::Active),
-            Some(mut life) => life.hear(&mut told, |operation| transport.poll(operation)),
+        let Some(mut life) = life.try_lock() else {
+            thread::yield_now();
+            continue;
         };
-        match standing {
-            Ok(Standing::Active) => thread::yield_now(),
-            Ok(Standing::Over) => return transport.hear(told),
+        match life.settle(|operation| transport.poll(operation)) {
+            Ok(Standing::Active) => {}
+            Ok(Standing::Over) => return life.take_outcome().map_or((), |it| transport.hear(it)),
             Ok(Standing::AtRest) | Err(()) => return,
         }
+        drop(life);
+        thread::yield_now();
     }
 }
 
