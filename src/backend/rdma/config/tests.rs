@@ -140,7 +140,7 @@ fn what_the_struct_sets_wins() {
         ..of_all()
     };
     assert_eq!(resolve(&given, &ALL).unwrap(), wanted);
-    // A bad variable that is not asked for its value does no harm.
+    // A bad variable does no harm where the field is set.
     assert!(resolve(&given, &[("DTL_RDMA_TIMEOUT", "soon")]).is_ok());
 }
 

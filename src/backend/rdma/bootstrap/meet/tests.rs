@@ -34,7 +34,7 @@ fn record(rank: i32) -> Vec<u64> {
     (0..WORDS as u64).map(|word| rank as u64 * 10 + word).collect()
 }
 
-/// Ranks come in an order that the seed says.
+/// Delays a rank, so that the seed determines the order of arrival.
 fn come(seed: u64, rank: i32) {
     let drawn = fnv::of(seed.to_le_bytes().iter().chain(&rank.to_le_bytes()));
     std::thread::sleep(Duration::from_millis(drawn % 15));
@@ -179,7 +179,7 @@ fn the_automatic_way_follows_the_rules() {
     }
 }
 
-/// A communicator of threads that says words as one does.
+/// An exchange over a communicator of threads.
 struct Over(Box<dyn Transport>);
 
 impl Exchange for Over {
@@ -347,7 +347,7 @@ fn who_cannot_go_on_says_so() {
         });
         let error = met[1].as_ref().expect_err("rank 0 cannot");
         assert!(error.text().contains("rank 0 could not prepare its part"), "{error}");
-        // Ranks that were told different numbers.
+        // Ranks that were started with different sizes of the job.
         let met = all(3, |rank| {
             let size = if rank == 2 { 4 } else { 3 };
             meet(&how, &args("sizes", rank, size, 20_000), WORDS, Ok(record(rank)))
@@ -542,7 +542,7 @@ fn strangers_do_not_disturb() {
     });
 }
 
-/// The same rank twice: who comes second hears of it, the others go on.
+/// A rank that comes twice: the second attempt is refused, the others go on.
 #[test]
 fn doubles_are_sent_away() {
     let folder = Folder::new("double");

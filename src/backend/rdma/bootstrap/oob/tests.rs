@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const COOKIE: u64 = 0x1234_5678;
 
-/// Ranks, what they have been told, and a source of orders.
+/// Ranks, the events that they have received, and random numbers for the orders.
 struct Job {
     ranks: Vec<Option<Oob>>,
     told: Vec<Vec<Event>>,
@@ -94,7 +94,7 @@ impl Job {
         oob.send(to as i32, text.as_bytes()).expect("sent");
     }
 
-    /// Who a rank has been told of, and whether that one left.
+    /// Ranks whose end a rank has been notified of, each with whether it left.
     fn gone(&self, rank: usize) -> Vec<(i32, bool)> {
         let of = |event: &Event| match event {
             Event::Gone(rank, left, _) => Some((*rank, *left)),
@@ -421,7 +421,7 @@ fn the_next_way_is_tried() {
 
 #[test]
 fn who_is_not_there_has_died_and_a_silent_machine_too() {
-    // Its queue is full, so that nothing is heard of who connects.
+    // Its queue is full, so that a connection attempt gets no answer.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     // SAFETY: takes integers; the socket listens already.
     assert_eq!(unsafe { libc::listen(silent.as_raw_fd(), 0) }, 0);
@@ -452,7 +452,7 @@ fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
     busy.set_nonblocking(true).expect("set");
     let at = busy.local_addr().expect("bound");
     let (mut zero, of_zero) = Oob::listen(&Options::default()).expect("listens");
-    // The ring has rank 0 watch the last, which lives and says nothing.
+    // In the ring rank 0 watches the last rank, which lives and sends nothing.
     let last = TcpListener::bind("127.0.0.1:0").expect("a port");
     let of = |at: SocketAddr| said_to_be(&[[127, 0, 0, 1]], at.port());
     zero.know(0, [of_zero, of(at), of(last.local_addr().expect("bound"))].concat(), COOKIE);

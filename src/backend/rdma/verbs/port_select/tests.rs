@@ -172,7 +172,7 @@ mod library {
     unsafe extern "C" fn port(_: *mut c_void, port: u8, out: *mut PortAttr) -> c_int {
         // SAFETY: room for the answer.
         unsafe { (*out).state = if port == 1 { PORT_ACTIVE } else { 1 } };
-        // SAFETY: as above.
+        // SAFETY: `out` is the caller's PortAttr, which the write above has used too.
         unsafe { (*out).link_layer = LINK_ETHERNET as u8 };
         0
     }

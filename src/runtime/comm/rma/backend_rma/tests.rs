@@ -20,7 +20,7 @@ use crate::runtime::types::Reduction;
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// What the window was asked for.
+/// Calls that the window received.
 #[derive(Default)]
 struct Log {
     calls: Vec<&'static str>,
