@@ -3287,8 +3287,8 @@ typedef struct dtl_plugin_info_t {
  * Library-wide entries: init, finalize, versions, texts, log.
  * -------------------------------------------------------------------------------------------- */
 
-/// Initialises the library. Counted: each call wants a dtl_finalize. Optional before the first
-/// finalize (the first use initialises with what the environment says), required after it.
+/// Initialises the library. Counted: each call needs a dtl_finalize. Optional before the first
+/// finalize (the first use initialises with the settings of the environment), required after it.
 /// The first call's configuration holds; later ones are counted only.
 ///
 /// @param config  NULL = everything from the environment. Read during the call only.
@@ -3348,9 +3348,9 @@ const char *dtl_status_name(dtl_status_t status);
 /// Equivalent: MPI_Error_string.
 const char *dtl_status_message(dtl_status_t status);
 
-/// What went wrong in this thread's last failed call: names the offender and says what to do.
-/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every
-/// state.
+/// Returns the error text of this thread's last failed call, which names the offending value and
+/// the remedy. Successful calls leave it unchanged. Empty before the first failure. Never NULL.
+/// Works in every state.
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before
 /// the thread's second failure after this call (two buffers alternate); copy a text to keep it
@@ -3385,15 +3385,15 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
 
 /// Writes a file with what the library does from now on in this process, and how long it takes:
 /// every call, what is within, operations of communicators from start to end. Open it with Perfetto
-/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md says what is in it and what it
-/// costs. DTL_TRACE=path does the same from the first use on, without a change of the program; a
-/// file that cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises
-/// the library and initialises it again, each further life has a file of its own: trace.json is
+/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes its content and its cost.
+/// DTL_TRACE=path does the same from the first use on, without a change of the program; a file that
+/// cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises the
+/// library and initialises it again, each further life has a file of its own: trace.json is
 /// trace-2.json, then trace-3.json.
 ///
-/// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id,
-///              %% for a %. In a job of several ranks without %r or %p, the rank goes before the
-///              ending: trace.json is trace.3.json. Copied.
+/// @param path  a new file; %r stands for the rank that the launcher assigned, %p for the process
+///              id, %% for a %. In a job of several ranks without %r or %p, the rank goes before
+///              the ending: trace.json is trace.3.json. Copied.
 /// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error:
 ///         dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is there; remove it, or take
 ///         another name. DTL_ERROR_NOT_FOUND: its folder is not there.
@@ -3401,9 +3401,9 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
 ///         folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written (the text has the
 ///         system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
 ///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
-/// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end
-/// the trace with a warning, and the program goes on, untraced; dtl_trace_stop then says why. A
-/// forked child does not write to it.
+/// Threads: any. Calls of other threads that have begun before are not in it. If the disk fills up
+/// later, the trace ends with a warning, and the program goes on, untraced; dtl_trace_stop then
+/// returns the reason. A forked child does not write to it.
 DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
 
 /// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in
@@ -3420,9 +3420,9 @@ DTL_NODISCARD dtl_status_t dtl_trace_stop(void);
 /// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens,
 /// whether a file is written or not. One tool at a time: the last one given. Until dtl_finalize.
 ///
-/// @param callbacks  copied; NULL = nobody is told any more. `user` stays valid until it is
-///                   replaced, and one call longer: another thread may be inside. See
-///                   dtl_trace_fn_t for what the functions may do.
+/// @param callbacks  copied; NULL = no callbacks any more. `user` stays valid until it is replaced,
+///                   and one call longer: another thread may be inside. See dtl_trace_fn_t for what
+///                   the functions may do.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
 /// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
 /// interface.
@@ -3474,9 +3474,8 @@ DTL_NODISCARD dtl_status_t dtl_enum_register(dtl_enum_t enumeration, const char 
 ///
 /// @param value  1 to 65534; in a built-in enumeration at least 256.
 /// @param out    the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text says by
-///         what.
-///         DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
+///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const char *name,
     uint32_t value, dtl_enum_word_t *out);
 
@@ -3596,13 +3595,13 @@ DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint6
 ///                     instance of Undefined that keeps the text, matches Undefined and writes the
 ///                     text back (numbers digit by digit, exponents as e+5, without blanks
 ///                     between). Once there is a member of that name, what is written reads as that
-///                     member. Or 0. Of a key that an object has twice the last one counts.
+///                     member. Or 0. If an object has a key twice, the last one counts.
 /// @param out          the word.
 /// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
 ///         Undefined.
 ///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
-///         says where), "type" is of another enumeration, a field without a default is missing,
-///         flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
+///         gives the position), "type" is of another enumeration, a field without a default is
+///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_from_json(dtl_enum_t enumeration, const char *text,
     uint32_t flags, dtl_enum_word_t *out);
@@ -3673,10 +3672,10 @@ DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 
 /// Finds a backend.
 ///
-/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda);
-///              "auto" = the available one with device and memory of the highest priority;
-///              NULL = what dtl_init, DTL_BACKEND or STEPMESH_BACKEND says, else "auto", decided at
-///              the first use. Only "auto" chooses: a name never falls back to another.
+/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda); "auto" = the
+///              available one with device and memory of the highest priority; NULL = the one set by
+///              dtl_init, DTL_BACKEND or STEPMESH_BACKEND, else "auto", decided at the first use.
+///              Only "auto" chooses: a name never falls back to another.
 /// @param out   its handle. Nothing to free.
 /// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
 /// "auto"; once.
@@ -3746,7 +3745,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
 /// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
 ///              copied.
 /// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
-///         another one has the name (the text says what differs). DTL_ERROR_INVALID_ARGUMENT: a
+///         another one has the name (the text names the difference). DTL_ERROR_INVALID_ARGUMENT: a
 ///         name, a version, a path, alignment; the text has it.
 ///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
 ///         than 2^30 bytes.
@@ -3777,7 +3776,7 @@ DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 /// @param name  "name", or "name>=version".
 /// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
 ///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
-///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe says that it cannot be used
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that it cannot be used
 ///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
 ///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
 ///         the state. Else the status of the probe or init that failed. The text names the members:
@@ -3842,8 +3841,8 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
 /// long (posix_spawn, no fork handlers); it may ignore SIGCHLD or wait for any child.
 ///
 /// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
-/// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
-/// known, by "auto", or when backends are listed.
+/// (dtl/backends beside libdtl.so): those are loaded when an unknown backend is requested, by
+/// "auto", or when backends are listed.
 ///
 /// @param path  a shared object; how it is named does not matter. File, folder and symbolic links
 ///              in the path must belong to the user or root, and nobody else may be able to write
@@ -3853,8 +3852,8 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
 ///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
 ///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed
-///         the probe that DTL_PLUGIN_PROBE asks for, or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or says nonsense of itself.
+///         the probe that DTL_PLUGIN_PROBE requests, or could not be probed.
+///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or describes itself wrongly.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
 ///         in the text), or a struct is laid out differently (its name, the field, both offsets).
 ///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.
@@ -3894,7 +3893,7 @@ DTL_NODISCARD dtl_status_t dtl_plugin_at(uint64_t index, dtl_plugin_info_t *out_
 
 /// Number of devices of a backend.
 ///
-/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text says why).
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text gives the reason).
 /// Equivalent: cudaGetDeviceCount.
 DTL_NODISCARD dtl_status_t dtl_backend_device_count(dtl_backend_t backend, int32_t *out_count);
 
@@ -4049,8 +4048,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_export(const void *ptr, dtl_mem_handle_t *out
 ///
 /// @param backend         the backend that the memory was exported from, in this process.
 /// @param handle          what dtl_mem_export wrote; read during the call only.
-/// @param out             the first byte, aligned as the exporter's allocation was asked to be
-///                        (host: to a page at least).
+/// @param out             the first byte, with the alignment that the exporter requested (host: of
+///                        a page at least).
 /// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
 /// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
 ///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
@@ -4073,8 +4072,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
 /// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
 /// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
-/// locks the pages where the limit allows (else `dtl_explain` says so), and a lock of the program's
-/// own on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// locks the pages where the limit allows (`dtl_explain` reports if not), and a lock of the
+/// program's own on them ends with dtl_mem_unregister_host; "opencl" cannot.
 ///
 /// @param backend     for its current device, and with "cuda" for all.
 /// @param ptr         first byte; the memory stays the program's and must not go before
@@ -4387,8 +4386,8 @@ DTL_NODISCARD dtl_status_t dtl_array_view(dtl_array_t array, dtl_dlpack_tensor_t
 /// @param out  the tensor; cast it to DLManagedTensorVersioned*.
 /// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
 ///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
-///         consumers could use (the text says which and what to do). *out is written on success
-///         only.
+///         consumers could use (the text names the cause and the remedy). *out is written on
+///         success only.
 /// Equivalent: __dlpack__ of the Python array API.
 DTL_NODISCARD dtl_status_t dtl_array_export(dtl_array_t array, dtl_dlpack_versioned_t **out);
 
@@ -4418,7 +4417,7 @@ DTL_NODISCARD dtl_status_t dtl_array_export_unversioned(dtl_array_t array,
 ///         than one lane), or a stride is below 0;
 ///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
 ///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
-///         or its data. The text names it and says what to do.
+///         or its data. The text names it and the remedy.
 /// Equivalent: numpy.from_dlpack.
 DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_versioned_t *tensor,
     dtl_array_t *out);
@@ -4457,9 +4456,9 @@ DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 DTL_NODISCARD dtl_status_t dtl_stream_create(dtl_backend_t backend, int32_t device,
     uint64_t flags, dtl_stream_t *out);
 
-/// Destroys a stream after its work is finished (it waits for that; called by the stream's own
-/// work it does not wait). A failure nobody has asked for is dropped. The null stream and default
-/// streams: nothing happens. A wrapped stream: only the handle goes.
+/// Destroys a stream after its work is finished. The call waits for that, except where the stream's
+/// own work makes the call. A failure that no call has returned is dropped. The null stream and
+/// default streams: nothing happens. A wrapped stream: only the handle is destroyed.
 ///
 /// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
 /// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
@@ -4567,8 +4566,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, ui
 DTL_NODISCARD dtl_status_t dtl_event_create(dtl_backend_t backend, uint64_t flags,
     dtl_event_t *out);
 
-/// Destroys an event at once, recorded or not; streams that were told to wait for it still do.
-/// The null event: nothing happens.
+/// Destroys an event at once, recorded or not. Waits for it that are queued on streams stay in
+/// effect. The null event: nothing happens.
 ///
 /// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
 /// own wait return when it does). Equivalent: cudaEventDestroy.
@@ -4584,7 +4583,7 @@ DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stre
 
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
-/// @return the first failure of that work that nobody had asked for before the record.
+/// @return the first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
 ///         by a callback or task that the event is recorded behind, for which it would wait for
 ///         ever.
@@ -4720,7 +4719,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
 ///         has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
-///         says what to do.
+///         names the remedy.
 ///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
 ///         an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
@@ -4815,25 +4814,25 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
 ///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
 ///                   opts.capacity tasks; without any, submits wait.
 /// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
-///                   streams on all devices found (see opts.backend), one for inline, what the
-///                   table's default_resources says.
+///                   streams on all devices found (see opts.backend), one for inline, those of the
+///                   table's default_resources.
 /// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
-///                   dtl_policy_initialize gives them later; until then submits answer
-///                   DTL_ERROR_INVALID_STATE. What they are is said now: by opts.kind or opts.ops.
+///                   dtl_policy_initialize gives them later; until then submits return
+///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
 ///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
 ///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
 ///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
-///         fixed_index; the text says why.
+///         fixed_index; the text gives the reason.
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
 DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resource_t *resources,
     uint64_t count, const dtl_policy_opts_t *opts, dtl_policy_t *out);
 
-/// Creates a policy that chooses as the program says.
+/// Creates a policy whose selections are made by a table of the program.
 ///
 /// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
 ///              call fails.
@@ -4910,11 +4909,11 @@ DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_tra
 ///                    dtl_policy_wait_all.
 /// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
 ///         resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the
-///         program's tables said: the task was not taken then, and no longer counts as a task on
-///         its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the task has run, and the
-///         event that it left in out_wait is none. The text says which; the task counts as failed
-///         then, and nobody waits for what it left running.
+///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or the
+///         status that the program's tables returned: the task was not accepted then, and no longer
+///         counts as a task on its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the
+///         task has run, and the event that it left in out_wait is none. The text names which; the
+///         task counts as failed then, and nothing waits for the work that it left running.
 /// Equivalent: oneDPL's submit(policy, f).
 DTL_NODISCARD dtl_status_t dtl_policy_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns, dtl_submission_t *out);
@@ -4979,7 +4978,7 @@ DTL_NODISCARD dtl_status_t dtl_policy_wait_all(dtl_policy_t policy, uint64_t tim
 /// @param status     the task's.
 /// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else
 ///                   ignored.
-/// @return DTL_ERROR_INVALID_HANDLE: told before, or the policy is gone. Nothing happens then.
+/// @return DTL_ERROR_INVALID_HANDLE: reported before, or the policy is gone. Nothing happens then.
 DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
     dtl_status_t status, uint64_t time_ns);
 
@@ -5001,13 +5000,13 @@ DTL_NODISCARD dtl_status_t dtl_dispatcher_create(uint64_t flags, dtl_dispatcher_
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_dispatcher_destroy(dtl_dispatcher_t dispatcher);
 
-/// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles:
-/// what is registered here is used by programs that know nothing of it. What the library does by
-/// itself is the default of each of its operations here (rule 4); dtl_dispatch_explain shows it. It
-/// is there whenever the library is.
+/// The dispatcher that the library itself consults before it allocates, copies, launches or
+/// compiles: handlers that are registered here also serve programs that are unaware of them. The
+/// library's built-in way is the default of each of its operations here (rule 4);
+/// dtl_dispatch_explain shows it. It exists whenever the library does.
 ///
-/// Without handlers here nothing becomes slower. Not asked: pools, fills, memory of communicators
-/// and windows.
+/// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
+/// windows are not dispatched.
 dtl_dispatcher_t dtl_dispatch_default(void);
 
 /// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
@@ -5055,27 +5054,27 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
 DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_registration_t *out);
 
-/// Finds the handler of a query and has it do what is asked for. What the library does by itself
+/// Finds the handler of a query and has it perform the operation. The library's built-in operations
 /// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
 ///
 /// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
 /// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to
 ///                   be destroyed with dtl_event_destroy; null if all is done.
 /// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
-///         run within each other on this thread, so one asks for what it does itself; the handler
-///         is not called. (What the library itself asks, as in dtl_mem_copy, never leads to a
-///         handler that the thread is in.)
+///         run within each other on this thread, so one invokes what it does itself; the handler is
+///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
+///         that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
 DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_event_t *out_event);
 
-/// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of
-/// the rules, with what its predicate says (all of them are asked), then the choice or the refusal.
-/// Of the default dispatcher there is also a line for each thing that the library does by itself
-/// and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory
-/// kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// Describes how the handler of a query is chosen: a line for each one whose key fits, in the order
+/// of the rules, with the result of its predicate (all of them are called), then the choice or the
+/// refusal. For the default dispatcher there is also a line for each built-in operation that fits:
+/// for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it
+/// has (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
 /// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
-/// fits all of these, and the handlers that other values there would lead to follow as lines
+/// fits all of these. The handlers that other values there would lead to follow as lines
 /// "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
@@ -5126,9 +5125,9 @@ DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_byte
 /// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
 DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
 
-/// Makes a reduction operation of the program's own. It goes with every dtype, built-in or not: the
-/// function is told which. Every rank makes its own, of the same function. The numbers may differ
-/// between ranks; the flags must agree.
+/// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
+/// the dtype is passed to the function. Every rank makes its own, of the same function. The numbers
+/// may differ between ranks; the flags must agree.
 ///
 /// @param fn     see dtl_op_fn_t; must be associative.
 /// @param user   handed to each call; must live until the last collective with the operation is
@@ -5168,7 +5167,7 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 /// at the first use: all ranks open it.
 ///
 /// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
-/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text says what is missing). DTL_ERROR_TIMEOUT:
+/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
 ///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
 /// Equivalent: MPI_COMM_WORLD.
 DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
@@ -5180,18 +5179,18 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 /// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
 /// @param out   yours; end it with dtl_comm_destroy.
 /// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
-///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
-///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind
-///         takes, or a limit of the system is reached (open files: "shm" takes one for each other
-///         rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims
-///         this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text
-///         has its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind
-///         "nccl": also two ranks on one device). A failure is one on every rank that was there;
-///         nothing stays open. One exception: over a registered kind, and over an MPI where
-///         messages are the library's own, receives are posted after the ranks have met. A rank
-///         whose transport refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that
-///         status. On the other ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at
-///         the time limit, if this rank cannot send either.
+///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after 30 s, or
+///         desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a
+///         limit of the system is reached (open files: "shm" takes one for each other rank, while
+///         it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims this rank.
+///         DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: NCCL failed (the text has its
+///         number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also
+///         two ranks on one device). A failure is one on every rank that was there; nothing stays
+///         open. One exception: over a registered kind, and over an MPI where messages are the
+///         library's own, receives are posted after the ranks have met. A rank whose transport
+///         refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other
+///         ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if
+///         this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
 
@@ -5321,13 +5320,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 /// @param tag    0 ... DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
 ///         call that made it failed there, or it has destroyed it after a failure).
-///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was withdrawn. A
-///         registered kind may not give a message back that has been matched: then the call ends 5
-///         s after its limit with this status, the text says that the transport has not given the
-///         buffer back, and the buffer must stay valid and unused as long as the process runs (the
-///         same text at another status means the same). DTL_ERROR_CANCELED: the communicator was
-///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy).
-///         DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
+///         registered kind may be unable to cancel a message that has been matched. Then the call
+///         ends 5 s after its limit with this status, the text states that the transport has not
+///         given the buffer back, and the buffer must stay valid and unused as long as the process
+///         runs (the same text at another status means the same). DTL_ERROR_CANCELED: the
+///         communicator was destroyed meanwhile (not over MPI's own messages, see
+///         dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
 ///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
@@ -5404,7 +5403,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int3
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_message_t *out_message, dtl_recv_info_t *info);
 
-/// The same without waiting.
+/// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
+/// `out_message` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
 /// @param out_message  written if found. Equivalent: MPI_Improbe.
@@ -5498,13 +5498,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
 /// one rests afterwards; waiting for one at rest returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time
+/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
 ///                    limit does not count here.
-/// @param info        NULL, or what a receive tells (also of a failed one).
+/// @param info        NULL, or where the outcome of a receive is written (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
-///         it goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more,
-///         the text tells where the other ranks are; they are asked before it passes.
+///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
+///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
+///         the text lists where the other ranks are, as queried before the limit passed.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
     dtl_recv_info_t *info);
@@ -5601,13 +5601,13 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 
 /// Returns once every rank has called it.
 ///
-/// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
-/// and all ranks get the identical result. It is bitwise the same on every kind of communicator if
-/// that is asked for (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the
-/// operands in another way, so that floating-point results may differ in rounding: "hier" (node by
-/// node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where all of this is as good
-/// as the MPI. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
+/// Rules for all collectives. Every rank of the communicator makes the same calls in the same
+/// order, with the same count, dtype, op and root. Results do not depend on the order in which
+/// messages arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is
+/// bitwise the same on every kind of communicator. Without, this holds on all but two, which group
+/// the operands in another way, so that floating-point results may differ in rounding: "hier" (node
+/// by node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines
+/// all of this. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
 /// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
 /// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
 ///
@@ -5616,9 +5616,9 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 /// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
 ///         the call that made the communicator failed on it alone, or if it destroyed the
 ///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
-///         says which rank is in which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a call of a collective on it (requests of collectives do not count),
-///         or this thread is, in a function of the program's that it has called (see dtl_op_fn_t).
+///         names the operation that each rank is in. DTL_ERROR_BUSY: another thread of this process
+///         is in a call of a collective on it (requests of collectives do not count), or this
+///         thread is, in a function of the program's that it has called (see dtl_op_fn_t).
 ///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
 ///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
 ///         MPI's own collectives notice neither this nor deaths.
@@ -5747,7 +5747,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_allgatherv(dtl_comm_t comm, const void *sbuf
 DTL_NODISCARD dtl_status_t dtl_comm_alltoall(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
 
-/// The same with blocks of their own sizes and places.
+/// Sends block r of `sbuf` to rank r, receives block r of `rbuf` from it. Sizes and places vary.
 ///
 /// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
 ///                          read).
@@ -5787,8 +5787,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t
 /// them; a death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when
-///         the request is waited for. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are returned
+///         when the request is waited for. Equivalent: MPI_Ibarrier.
 DTL_NODISCARD dtl_status_t dtl_comm_ibarrier(dtl_comm_t comm, dtl_request_t *out);
 
 /// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
@@ -5931,7 +5931,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 ///
 /// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
-///         time limit (the text says where that rank is); call it again to continue.
+///         time limit (the text reports where that rank is); call it again to continue.
 ///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
 ///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
 ///         further up this thread, in a function of the program's that it has called (see
@@ -6019,7 +6019,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// its calls of this library, and a thread of the library does while there is none, from the first
 /// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
 /// meet the program's own calls of MPI: then a rank serves only within calls of this library, and
-/// dtl_win_info says so.
+/// dtl_win_info reports that.
 ///
 /// @param comm        any kind.
 /// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy;
@@ -6101,7 +6101,7 @@ DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it,
 ///         or operations since the last fence are not over.
-///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more.
+///         DTL_ERROR_TIMEOUT: not granted within the time limit; the request is cancelled.
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
@@ -6165,7 +6165,7 @@ DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any, those of dtl_dtype_create too. It says how many bytes `count` elements have.
+/// @param dtype   any, also one of dtl_dtype_create. It determines the size of `count` elements.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
@@ -6173,7 +6173,7 @@ DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
 ///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
 ///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
 ///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
-///         time limit). A later failure is told by the flush, unlock or fence.
+///         time limit). A later failure is returned by the flush, unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 DTL_NODISCARD dtl_status_t dtl_win_put(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);
@@ -6284,9 +6284,9 @@ DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64
 /// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
 /// it speaks of the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no
-///                      more than local_rank and local_size: node and nodes are then -1.
-/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor a launcher tells (the text says why).
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers provide
+///                      only local_rank and local_size: node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither kind nor launcher has it (the text gives the reason).
 /// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
 DTL_NODISCARD dtl_status_t dtl_comm_topology(dtl_comm_t comm, dtl_comm_topology_t *out_topology);
 

@@ -22,7 +22,7 @@ impl<T> Out<T> {
         Ok(Out(pointer))
     }
 
-    /// The same without a text.
+    /// Returns the output; `None` if the pointer is null or misaligned. Makes no error text.
     #[inline(always)]
     pub(super) fn usual(pointer: *mut T) -> Option<Self> {
         hints::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
@@ -155,7 +155,7 @@ pub(super) unsafe fn put_text(
 /// Lets `fill` complete a zeroed struct and gives the caller as much of it as it has room for.
 ///
 /// # Safety
-/// `pointer` is null or points to a writable struct of at least the size it says.
+/// `pointer` is null or points to a writable struct at least as long as its struct_size.
 pub(super) unsafe fn fill<T: Described>(
     pointer: *mut T,
     fill: impl FnOnce(&mut T) -> Result<()>,

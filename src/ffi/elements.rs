@@ -29,11 +29,11 @@ pub(in crate::ffi) unsafe fn elements(
     }
 }
 
-/// The usual case in few questions: neither NULL nor DTL_IN_PLACE, and with such a count no sum can
-/// be too large.
+/// Fast path of [`elements`]: `pointer` is neither NULL nor DTL_IN_PLACE, and `count` is so small
+/// that the size in bytes cannot overflow.
 ///
 /// # Safety
-/// As [`elements`].
+/// The elements stay valid until the operation that receives the region has ended.
 #[inline(always)]
 unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
@@ -43,10 +43,10 @@ unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t)
         .then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
 }
 
-/// The same with what the caller says of it.
+/// Fast path of [`data`]. `None`: the arguments need the general path.
 ///
 /// # Safety
-/// As [`elements`].
+/// The elements stay valid until the operation that receives the region has ended.
 #[inline(always)]
 pub(in crate::ffi) unsafe fn usual_data(
     pointer: *const c_void,
@@ -57,10 +57,10 @@ pub(in crate::ffi) unsafe fn usual_data(
     Some(Data { bytes: unsafe { usual_elements(pointer, count, dtype) }?, count, dtype })
 }
 
-/// The same of any arguments.
+/// General path of [`elements`], for arguments of any kind.
 ///
 /// # Safety
-/// As [`elements`].
+/// The elements stay valid until the operation that receives the region has ended.
 #[inline(never)]
 unsafe fn elements_checked(
     pointer: *const c_void,
@@ -79,10 +79,10 @@ unsafe fn elements_checked(
     unsafe { args::region(pointer, bytes, name) }
 }
 
-/// The same with what the caller says of it.
+/// Returns the [`elements`] with their count and dtype.
 ///
 /// # Safety
-/// As [`elements`].
+/// The elements stay valid until the operation that receives the region has ended.
 #[inline(always)]
 pub(in crate::ffi) unsafe fn data(
     pointer: *const c_void,

@@ -54,13 +54,13 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 
 /// Returns once every rank has called it.
 ///
-/// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
-/// and all ranks get the identical result. It is bitwise the same on every kind of communicator if
-/// that is asked for (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the
-/// operands in another way, so that floating-point results may differ in rounding: "hier" (node by
-/// node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where all of this is as good
-/// as the MPI. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
+/// Rules for all collectives. Every rank of the communicator makes the same calls in the same
+/// order, with the same count, dtype, op and root. Results do not depend on the order in which
+/// messages arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is
+/// bitwise the same on every kind of communicator. Without, this holds on all but two, which group
+/// the operands in another way, so that floating-point results may differ in rounding: "hier" (node
+/// by node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines
+/// all of this. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
 /// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
 /// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
 ///
@@ -69,9 +69,9 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 /// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
 ///         the call that made the communicator failed on it alone, or if it destroyed the
 ///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
-///         says which rank is in which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a call of a collective on it (requests of collectives do not count),
-///         or this thread is, in a function of the program's that it has called (see dtl_op_fn_t).
+///         names the operation that each rank is in. DTL_ERROR_BUSY: another thread of this process
+///         is in a call of a collective on it (requests of collectives do not count), or this
+///         thread is, in a function of the program's that it has called (see dtl_op_fn_t).
 ///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
 ///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
 ///         MPI's own collectives notice neither this nor deaths.
@@ -388,7 +388,7 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     unsafe { wait(Entry("dtl_comm_alltoall"), comm, &args) }
 }
 
-/// The same with blocks of their own sizes and places.
+/// Sends block r of `sbuf` to rank r, receives block r of `rbuf` from it. Sizes and places vary.
 ///
 /// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
 ///                          read).

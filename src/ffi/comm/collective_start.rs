@@ -44,8 +44,8 @@ unsafe fn start(
 /// them; a death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when
-///         the request is waited for. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are returned
+///         when the request is waited for. Equivalent: MPI_Ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ibarrier(
     comm: dtl_comm_t,

@@ -16,7 +16,7 @@ use crate::sys::handles::epoch::Guard;
 /// at the first use: all ranks open it.
 ///
 /// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
-/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text says what is missing). DTL_ERROR_TIMEOUT:
+/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
 ///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
 /// Equivalent: MPI_COMM_WORLD.
 #[unsafe(no_mangle)]
@@ -37,18 +37,18 @@ pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
 /// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
 /// @param out   yours; end it with dtl_comm_destroy.
 /// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
-///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
-///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind
-///         takes, or a limit of the system is reached (open files: "shm" takes one for each other
-///         rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims
-///         this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text
-///         has its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind
-///         "nccl": also two ranks on one device). A failure is one on every rank that was there;
-///         nothing stays open. One exception: over a registered kind, and over an MPI where
-///         messages are the library's own, receives are posted after the ranks have met. A rank
-///         whose transport refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that
-///         status. On the other ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at
-///         the time limit, if this rank cannot send either.
+///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after 30 s, or
+///         desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a
+///         limit of the system is reached (open files: "shm" takes one for each other rank, while
+///         it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims this rank.
+///         DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: NCCL failed (the text has its
+///         number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also
+///         two ranks on one device). A failure is one on every rank that was there; nothing stays
+///         open. One exception: over a registered kind, and over an MPI where messages are the
+///         library's own, receives are posted after the ranks have met. A rank whose transport
+///         refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other
+///         ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if
+///         this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_open(
@@ -75,7 +75,7 @@ unsafe fn take_description(
     if desc.is_null() {
         return Ok(open_kind::Description::default());
     }
-    // SAFETY: the caller's contract: a struct of the size it says.
+    // SAFETY: the caller's contract: a struct as long as its struct_size.
     let raw = unsafe { args::take(desc) }?;
     // SAFETY: the caller's contract: NULL or a NUL-terminated text.
     let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);

@@ -140,7 +140,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 ///
 /// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
-///         time limit (the text says where that rank is); call it again to continue.
+///         time limit (the text reports where that rank is); call it again to continue.
 ///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
 ///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
 ///         further up this thread, in a function of the program's that it has called (see

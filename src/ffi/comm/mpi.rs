@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
     Entry("dtl_comm_from_mpi_fint").wait(
         |_| Out::new(out, "out"),
         |out| {
-            // MPI knows the ranks: the launcher's environment need not be asked.
+            // MPI provides rank and size: the launcher's environment is not needed.
             let (rank, size) = mpi::place_of(comm)?;
             let mut description =
                 open_kind::Description { kind: Some("mpi".to_owned()), ..Default::default() };

@@ -15,7 +15,7 @@ use crate::runtime::component::{Done, SendMode, recv_info};
 use crate::sys::sync::hints;
 use std::ffi::c_void;
 
-/// Where it is told how a receive ended, for who wants to know as much as `info` says.
+/// Returns a completion to fill in; only the fields that `info` needs are requested.
 #[inline(always)]
 pub(in crate::ffi) fn asked(info: *mut dtl_recv_info_t) -> Done {
     // In pieces: a constant of that size would be read from memory.
@@ -43,13 +43,13 @@ fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Re
 /// @param tag    0 ... DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
 ///         call that made it failed there, or it has destroyed it after a failure).
-///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was withdrawn. A
-///         registered kind may not give a message back that has been matched: then the call ends 5
-///         s after its limit with this status, the text says that the transport has not given the
-///         buffer back, and the buffer must stay valid and unused as long as the process runs (the
-///         same text at another status means the same). DTL_ERROR_CANCELED: the communicator was
-///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy).
-///         DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
+///         registered kind may be unable to cancel a message that has been matched. Then the call
+///         ends 5 s after its limit with this status, the text states that the transport has not
+///         given the buffer back, and the buffer must stay valid and unused as long as the process
+///         runs (the same text at another status means the same). DTL_ERROR_CANCELED: the
+///         communicator was destroyed meanwhile (not over MPI's own messages, see
+///         dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
 ///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
 ///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
@@ -335,7 +335,8 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
     )
 }
 
-/// The same without waiting.
+/// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
+/// `out_message` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
 /// @param out_message  written if found. Equivalent: MPI_Improbe.

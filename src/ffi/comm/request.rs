@@ -15,13 +15,13 @@ use crate::runtime::component::{Done, recv_info};
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
 /// one rests afterwards; waiting for one at rest returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time
+/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
 ///                    limit does not count here.
-/// @param info        NULL, or what a receive tells (also of a failed one).
+/// @param info        NULL, or where the outcome of a receive is written (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
-///         it goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more,
-///         the text tells where the other ranks are; they are asked before it passes.
+///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
+///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
+///         the text lists where the other ranks are, as queried before the limit passed.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]

@@ -74,9 +74,9 @@ pub unsafe extern "C" fn dtl_dtype_name(
     })
 }
 
-/// Makes a reduction operation of the program's own. It goes with every dtype, built-in or not: the
-/// function is told which. Every rank makes its own, of the same function. The numbers may differ
-/// between ranks; the flags must agree.
+/// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
+/// the dtype is passed to the function. Every rank makes its own, of the same function. The numbers
+/// may differ between ranks; the flags must agree.
 ///
 /// @param fn     see dtl_op_fn_t; must be associative.
 /// @param user   handed to each call; must live until the last collective with the operation is

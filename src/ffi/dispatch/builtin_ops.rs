@@ -14,7 +14,7 @@ use crate::runtime::{device, memory};
 use crate::sys::handles::epoch;
 use std::sync::Arc;
 
-/// Does it; `by` a backend that a handler names, else by the one that is asked.
+/// Performs a built-in operation: by the backend `by` of a handler, else by the requested one.
 ///
 /// # Safety
 /// The query's args are null or the operation's struct, with what that promises.

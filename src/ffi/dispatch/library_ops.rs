@@ -50,13 +50,13 @@ pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_st
     Entry("dtl_dispatcher_destroy").call(|inside| dispatch::destroy(inside, dispatcher))
 }
 
-/// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles:
-/// what is registered here is used by programs that know nothing of it. What the library does by
-/// itself is the default of each of its operations here (rule 4); dtl_dispatch_explain shows it. It
-/// is there whenever the library is.
+/// The dispatcher that the library itself consults before it allocates, copies, launches or
+/// compiles: handlers that are registered here also serve programs that are unaware of them. The
+/// library's built-in way is the default of each of its operations here (rule 4);
+/// dtl_dispatch_explain shows it. It exists whenever the library does.
 ///
-/// Without handlers here nothing becomes slower. Not asked: pools, fills, memory of communicators
-/// and windows.
+/// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
+/// windows are not dispatched.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatch_default() -> dtl_dispatcher_t {
     dispatch::DEFAULT
@@ -109,7 +109,7 @@ pub(in crate::ffi) unsafe fn register(
     let found = dispatch::find(inside, dispatcher)?;
     // SAFETY: the caller's contract: `key_count` keys.
     let keys = unsafe { take_keys(keys, key_count) }?;
-    // SAFETY: the caller's contract: a struct of the size it says.
+    // SAFETY: the caller's contract: a struct as long as its struct_size.
     let handler = unsafe { args::take(handler) }?;
     // SAFETY: the caller's contract: its texts are NUL-terminated or NULL.
     let wanted = unsafe { take_handler(inside, &handler, &keys) }?;
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         Entry("dtl_dispatch_find").call(|inside| {
             let out = Out::new(out, "out")?;
             let found = dispatch::find(inside, dispatcher)?;
-            // SAFETY: the caller's contract: a struct of the size it says.
+            // SAFETY: the caller's contract: a struct as long as its struct_size.
             let query = unsafe { take_query(query) }?;
             out.set(found.choose(inside, &query)?.handle());
             Ok(())
@@ -412,16 +412,16 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     )
 }
 
-/// Finds the handler of a query and has it do what is asked for. What the library does by itself
+/// Finds the handler of a query and has it perform the operation. The library's built-in operations
 /// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
 ///
 /// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
 /// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to
 ///                   be destroyed with dtl_event_destroy; null if all is done.
 /// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
-///         run within each other on this thread, so one asks for what it does itself; the handler
-///         is not called. (What the library itself asks, as in dtl_mem_copy, never leads to a
-///         handler that the thread is in.)
+///         run within each other on this thread, so one invokes what it does itself; the handler is
+///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
+///         that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_invoke(
@@ -436,7 +436,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
                 Out::new(out_event, "out_event")?;
             }
             dispatch::find(&inside, dispatcher)?;
-            // SAFETY: the caller's contract: a struct of the size it says.
+            // SAFETY: the caller's contract: a struct as long as its struct_size.
             let query = unsafe { take_query(query) }?;
             taken.set(Some(query));
             Dispatcher::hold(dispatcher, inside, &query)
@@ -446,7 +446,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
     )
 }
 
-/// Has a handler do what is asked for.
+/// Runs the action of a handler.
 ///
 /// # Safety
 /// The query's args are what the operation wants; `out_event` is null or writable.
@@ -467,13 +467,13 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
     Ok(())
 }
 
-/// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of
-/// the rules, with what its predicate says (all of them are asked), then the choice or the refusal.
-/// Of the default dispatcher there is also a line for each thing that the library does by itself
-/// and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory
-/// kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// Describes how the handler of a query is chosen: a line for each one whose key fits, in the order
+/// of the rules, with the result of its predicate (all of them are called), then the choice or the
+/// refusal. For the default dispatcher there is also a line for each built-in operation that fits:
+/// for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it
+/// has (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
 /// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
-/// fits all of these, and the handlers that other values there would lead to follow as lines
+/// fits all of these. The handlers that other values there would lead to follow as lines
 /// "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
@@ -493,7 +493,7 @@ pub unsafe extern "C" fn dtl_dispatch_explain(
 ) -> dtl_status_t {
     Entry("dtl_dispatch_explain").call(|inside| {
         let found = dispatch::find(inside, dispatcher)?;
-        // SAFETY: the caller's contract: a struct of the size it says.
+        // SAFETY: the caller's contract: a struct as long as its struct_size.
         let query = unsafe { take_query(query) }?;
         // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
         unsafe { args::put_text(&text::explain(found, inside, &query), buf, cap, out_len) }

@@ -19,18 +19,18 @@ use std::ffi::{c_char, c_void};
 ///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
 ///                   opts.capacity tasks; without any, submits wait.
 /// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
-///                   streams on all devices found (see opts.backend), one for inline, what the
-///                   table's default_resources says.
+///                   streams on all devices found (see opts.backend), one for inline, those of the
+///                   table's default_resources.
 /// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
-///                   dtl_policy_initialize gives them later; until then submits answer
-///                   DTL_ERROR_INVALID_STATE. What they are is said now: by opts.kind or opts.ops.
+///                   dtl_policy_initialize gives them later; until then submits return
+///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
 ///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
 ///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
 ///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
-///         fixed_index; the text says why.
+///         fixed_index; the text gives the reason.
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn dtl_policy_create(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a text.
         let name = unsafe { args::text(name, "name") }?;
-        // SAFETY: the caller's contract: a struct of the size it says.
+        // SAFETY: the caller's contract: a struct as long as its struct_size.
         let opts = unsafe { options(opts) }?;
         let rule = Rule::named(name, &opts)?;
         // SAFETY: the caller's contract: `count` elements.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn dtl_policy_create(
     })
 }
 
-/// Creates a policy that chooses as the program says.
+/// Creates a policy whose selections are made by a table of the program.
 ///
 /// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
 ///              call fails.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
 ) -> dtl_status_t {
     Entry("dtl_policy_create_custom").call(|inside| {
         let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract: a struct of the size it says.
+        // SAFETY: the caller's contract: a struct as long as its struct_size.
         let ops = unsafe { args::take(ops) }?;
         // SAFETY: as above.
         let opts = unsafe { options(opts) }?;
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn dtl_policy_initialize(
 ) -> dtl_status_t {
     Entry("dtl_policy_initialize").call(|inside| {
         let policy = policy::find(inside, policy.id)?;
-        // SAFETY: the caller's contract: a struct of the size it says, `count` elements.
+        // SAFETY: the caller's contract: a struct as long as its struct_size, `count` elements.
         let opts = unsafe { options(opts) }?;
         // SAFETY: as above.
         let given = unsafe { list(resources, count) }?;
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn dtl_policy_traits(
 ) -> dtl_status_t {
     Entry("dtl_policy_traits").call(|inside| {
         let policy = policy::find(inside, policy.id)?;
-        // SAFETY: the caller's contract: a writable struct of the size it says.
+        // SAFETY: the caller's contract: a writable struct as long as its struct_size.
         unsafe {
             args::fill(out, |out: &mut dtl_policy_traits_t| {
                 *out = policy.traits();
@@ -217,7 +217,7 @@ const NO_OPTIONS: dtl_policy_opts_t = dtl_policy_opts_t {
 };
 
 /// # Safety
-/// `opts` is null or points to a struct of the size it says.
+/// `opts` is null or points to a struct as long as its struct_size.
 unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
     if opts.is_null() {
         return Ok(NO_OPTIONS);
@@ -236,7 +236,7 @@ unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
 }
 
 /// # Safety
-/// `resources` is null or points to `count` elements, opts.ops to a struct of the size it says.
+/// `resources` is null or has `count` elements; opts.ops is null or as long as its struct_size.
 unsafe fn create(
     inside: &Guard,
     rule: Rule,
@@ -301,7 +301,7 @@ unsafe fn list<'a>(
 }
 
 /// # Safety
-/// opts.ops is null or points to a struct of the size it says.
+/// opts.ops is null or points to a struct as long as its struct_size.
 unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
     let has_table = !opts.ops.is_null();
     let usual = if has_table {

@@ -43,11 +43,11 @@ struct Call {
 ///                    dtl_policy_wait_all.
 /// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
 ///         resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the
-///         program's tables said: the task was not taken then, and no longer counts as a task on
-///         its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the task has run, and the
-///         event that it left in out_wait is none. The text says which; the task counts as failed
-///         then, and nobody waits for what it left running.
+///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or the
+///         status that the program's tables returned: the task was not accepted then, and no longer
+///         counts as a task on its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the
+///         task has run, and the event that it left in out_wait is none. The text names which; the
+///         task counts as failed then, and nothing waits for the work that it left running.
 /// Equivalent: oneDPL's submit(policy, f).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_submit(
@@ -252,7 +252,7 @@ pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> 
 /// @param status     the task's.
 /// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else
 ///                   ignored.
-/// @return DTL_ERROR_INVALID_HANDLE: told before, or the policy is gone. Nothing happens then.
+/// @return DTL_ERROR_INVALID_HANDLE: reported before, or the policy is gone. Nothing happens then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_selection_end(
     selection: *const dtl_selection_t,
@@ -317,8 +317,8 @@ fn quick(visit: Visit, call: Call) -> Option<dtl_status_t> {
     Some(run((call.policy, call.out), (function, call.arg), (picked, given), policy.into_running()))
 }
 
-/// The same by a policy that has to look for one: apart, so that who has one at hand needs nothing
-/// in memory.
+/// Runs a task by a policy that has to search for a resource. A function of its own, so that the
+/// path with a resource at hand keeps nothing in memory.
 #[inline(never)]
 fn searched(
     (id, out): (dtl_policy_t, *mut dtl_submission_t),
@@ -356,13 +356,13 @@ fn run(
     DTL_SUCCESS
 }
 
-/// The policy has been told that a task has ended well.
+/// Reports a task's success to the policy; false: the fast path does not apply.
 #[inline(never)]
 fn is_given_back(policy: dtl_policy_t, index: u32) -> bool {
     at_end(policy, |policy| policy.give_back(index))
 }
 
-/// The same, and how long it took.
+/// Reports a task's success and duration to the policy; false: the fast path does not apply.
 #[inline(never)]
 fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<Stopwatch>) -> bool {
     at_end(policy, |policy| policy.timed(index, run, started))
@@ -383,8 +383,8 @@ fn key_of(key: dtl_task_key_t, function: TaskFn) -> dtl_task_key_t {
     if is_given { key } else { dtl_task_key_t { task: function as usize as u64, variant: 0 } }
 }
 
-/// The task has failed, or left something running, or its end cannot be told in the quick way. All
-/// by value: in memory only if it comes to this.
+/// Ends a task that has failed, has left something running, or whose end the fast path cannot
+/// report. Arguments are passed by value, so that they are in memory only in this case.
 #[cold]
 #[inline(never)]
 fn returned(
@@ -396,7 +396,7 @@ fn returned(
     UNTRACED.wait(
         |inside| match policy::pin(inside, policy.id) {
             Ok(policy) => Ok(Some(policy)),
-            // Released by the task itself, or meanwhile: nobody is left to be told.
+            // Released by the task itself, or meanwhile: no policy is left to report to.
             Err(_) if status != DTL_SUCCESS || is_nothing(&left) => Ok(None),
             Err(gone) => Err(gone),
         },

@@ -23,7 +23,7 @@ pub(in crate::ffi) fn at_hand(
     if out.is_null() || query.is_null() || !is_aligned {
         return None;
     }
-    // SAFETY: the caller's contract: what is not null can be read as far as its struct_size says.
+    // SAFETY: the caller's contract: what is not null can be read up to its struct_size.
     let query = unsafe { whole(query) }?;
     let found = look(dispatch::find_quickly(inside, dispatcher)?.tables(inside), query);
     if let Quick::Found(id) = found {
@@ -36,7 +36,7 @@ pub(in crate::ffi) fn at_hand(
 /// A query that has this library's size.
 ///
 /// # Safety
-/// `query` is null, misaligned, or can be read as far as its struct_size says.
+/// `query` is null, misaligned, or can be read up to its struct_size.
 #[inline(always)]
 unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispatch_query_t> {
     if query.is_null() || !query.is_aligned() {
@@ -54,7 +54,7 @@ unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispat
 /// Copies and checks a query.
 ///
 /// # Safety
-/// `query` is null or a struct of the size it says.
+/// `query` is null or a struct as long as its struct_size.
 #[inline(always)]
 pub(in crate::ffi) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
     // SAFETY: passed on.
@@ -78,7 +78,7 @@ pub(in crate::ffi) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> R
 /// A query of another version, filled up.
 ///
 /// # Safety
-/// As for [`take_query`].
+/// `query` is null or points to a struct as long as its struct_size.
 #[cold]
 #[inline(never)]
 unsafe fn take_part(query: *const dtl_dispatch_query_t) -> Result<Query> {

@@ -34,8 +34,8 @@ pub unsafe extern "C" fn dtl_event_create(
     })
 }
 
-/// Destroys an event at once, recorded or not; streams that were told to wait for it still do.
-/// The null event: nothing happens.
+/// Destroys an event at once, recorded or not. Waits for it that are queued on streams stay in
+/// effect. The null event: nothing happens.
 ///
 /// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
 /// own wait return when it does). Equivalent: cudaEventDestroy.
@@ -63,7 +63,7 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
-/// @return the first failure of that work that nobody had asked for before the record.
+/// @return the first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
 ///         by a callback or task that the event is recorded behind, for which it would wait for
 ///         ever.

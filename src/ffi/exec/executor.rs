@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dtl_executor_create(
         let (kind, threads) = if desc.is_null() {
             (0, 0)
         } else {
-            // SAFETY: the caller's contract: a struct of the size it says.
+            // SAFETY: the caller's contract: a struct as long as its struct_size.
             let desc = unsafe { args::take(desc) }?;
             if desc.reserved != 0 {
                 return fail!(
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn dtl_executor_info(
 ) -> dtl_status_t {
     Entry("dtl_executor_info").call(|inside| {
         let executor = handles::find::<Executor>(inside, executor.id)?;
-        // SAFETY: the caller's contract: a writable struct of the size it says.
+        // SAFETY: the caller's contract: a writable struct as long as its struct_size.
         unsafe {
             args::fill(out_info, |out: &mut dtl_executor_info_t| {
                 let info = executor.info()?;

@@ -86,11 +86,12 @@ pub unsafe extern "C" fn dtl_kernel_launch(
 /// Arguments of a launch: pointers, sizes, how many.
 type Args = (*const *const c_void, *const u64, u32);
 
-/// By the handler of the schedule, if the program has one: it gets what the library itself would
-/// launch.
+/// Launches by the handler of the schedule, if the program has one. The handler gets what the
+/// library itself would launch.
 ///
 /// # Safety
-/// As for dtl_kernel_launch.
+/// `shape` is null or points to a struct as long as its struct_size. `args` are as many pointers
+/// and sizes as their count, and each pointer leads to that many readable bytes.
 unsafe fn launch_by_schedule(
     inside: &Guard,
     stream: dtl_stream_t,
@@ -127,10 +128,11 @@ unsafe fn launch_by_schedule(
     unsafe { self::launch(inside, stream, kernel, shape, args) }
 }
 
-/// By the stream's backend.
+/// Launches by the stream's backend.
 ///
 /// # Safety
-/// As for dtl_kernel_launch.
+/// `launch` is null or points to a struct as long as its struct_size. `args` and `sizes` have
+/// `count` elements, and each pointer leads to that many readable bytes.
 pub(in crate::ffi) unsafe fn launch(
     inside: &Guard,
     stream: dtl_stream_t,
@@ -138,7 +140,7 @@ pub(in crate::ffi) unsafe fn launch(
     launch: *const dtl_launch_t,
     (args, sizes, count): Args,
 ) -> Result<()> {
-    // SAFETY: the caller's contract: a struct of the size it says.
+    // SAFETY: the caller's contract: a struct as long as its struct_size.
     let shape = unsafe { args::take(launch) }?;
     library_ops::check_schedule(shape.schedule)?;
     let kernel = handles::find::<Kernel>(inside, kernel.id)?;

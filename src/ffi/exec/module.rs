@@ -48,7 +48,7 @@ thread_local! {
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
 ///         has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
-///         says what to do.
+///         names the remedy.
 ///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
 ///         an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn dtl_module_compile(
             let out = Out::new(out, "out")?;
             let home = handles::home(inside, backend)?;
             handles::check_device(&home, device)?;
-            // SAFETY: the caller's contract: a struct of the size it says.
+            // SAFETY: the caller's contract: a struct as long as its struct_size.
             let language = unsafe { args::take(source) }?.language;
             let mut wanted = dtl_dispatch_compile_t {
                 struct_size: size_of::<dtl_dispatch_compile_t>() as u32,
@@ -127,10 +127,10 @@ fn compile_by(handler: &Registration, mut wanted: dtl_dispatch_compile_t) -> Res
     Ok(wanted.module)
 }
 
-/// Compiles by a backend: the one that a handler names, else the one that is asked.
+/// Compiles by the backend that a handler names, else by the requested one.
 ///
 /// # Safety
-/// As for dtl_module_compile.
+/// `source` is null or as long as its struct_size; its pointers are null or valid as it describes.
 pub(in crate::ffi) unsafe fn compile(
     asked: dtl_backend_t,
     by: Option<&Arc<Backend>>,
@@ -142,7 +142,7 @@ pub(in crate::ffi) unsafe fn compile(
         None => handles::home(&epoch::enter(), asked)?,
     };
     handles::check_device(&home, device)?;
-    // SAFETY: the caller's contract: a struct of the size it says.
+    // SAFETY: the caller's contract: a struct as long as its struct_size.
     let source = unsafe { args::take(source) }?;
     // SAFETY: the caller's contract: what the struct points to is there.
     let needs = unsafe { take_needs(&source) }?;
@@ -175,7 +175,7 @@ fn failed(source: &Source, error: Error, log: String) -> Error {
 /// The first lines of a log that say what is wrong; without any the first line.
 fn first_errors(log: &str) -> String {
     const MOST: usize = 3;
-    // Linkers do not always say "error", and the compiler that called one says nothing but that it
+    // Linkers do not always print "error", and the compiler that called one prints only that it
     // failed.
     const SIGNS: [&str; 4] = ["error", "undefined reference", "annot find", "ld: "];
     const NO_NEWS: [&str; 2] = ["ld returned", "linker command failed"];
@@ -189,7 +189,7 @@ fn first_errors(log: &str) -> String {
 /// Copies what the struct points to.
 ///
 /// # Safety
-/// Its pointers are null or lead to what it says.
+/// Its pointers are null or valid as its fields describe.
 unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     if source.text.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.text is NULL");
@@ -306,7 +306,7 @@ fn clash(one: &str, other: &str) -> bool {
 /// Copies a file, if there is room for its bytes.
 ///
 /// # Safety
-/// Its pointers are null or lead to what it says.
+/// Its pointers are null or valid as its fields describe.
 unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> Result<SourceFile> {
     let place = format!("dtl_source_t.files[{index}]");
     // SAFETY: a NUL-terminated text or null.

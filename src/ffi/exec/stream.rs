@@ -58,9 +58,9 @@ pub unsafe extern "C" fn dtl_stream_create(
     })
 }
 
-/// Destroys a stream after its work is finished (it waits for that; called by the stream's own
-/// work it does not wait). A failure nobody has asked for is dropped. The null stream and default
-/// streams: nothing happens. A wrapped stream: only the handle goes.
+/// Destroys a stream after its work is finished. The call waits for that, except where the stream's
+/// own work makes the call. A failure that no call has returned is dropped. The null stream and
+/// default streams: nothing happens. A wrapped stream: only the handle is destroyed.
 ///
 /// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
 /// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).

@@ -91,7 +91,7 @@ unsafe fn take_optional<T: crate::abi::layouts::Described>(table: *const T) -> R
     if table.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's contract: a table of the size it says.
+    // SAFETY: the caller's contract: a table as long as its struct_size.
     unsafe { args::take(table) }.map(Some)
 }
 
@@ -112,10 +112,10 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 
 /// Finds a backend.
 ///
-/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda);
-///              "auto" = the available one with device and memory of the highest priority;
-///              NULL = what dtl_init, DTL_BACKEND or STEPMESH_BACKEND says, else "auto", decided at
-///              the first use. Only "auto" chooses: a name never falls back to another.
+/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda); "auto" = the
+///              available one with device and memory of the highest priority; NULL = the one set by
+///              dtl_init, DTL_BACKEND or STEPMESH_BACKEND, else "auto", decided at the first use.
+///              Only "auto" chooses: a name never falls back to another.
 /// @param out   its handle. Nothing to free.
 /// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
 /// "auto"; once.

@@ -9,7 +9,7 @@ use crate::runtime::device;
 
 /// Number of devices of a backend.
 ///
-/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text says why).
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text gives the reason).
 /// Equivalent: cudaGetDeviceCount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_device_count(

@@ -86,9 +86,8 @@ pub unsafe extern "C" fn dtl_enum_register(
 ///
 /// @param value  1 to 65534; in a built-in enumeration at least 256.
 /// @param out    the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text says by
-///         what.
-///         DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
+///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_register_value(
     enumeration: dtl_enum_t,
@@ -338,13 +337,13 @@ pub unsafe extern "C" fn dtl_ev_to_json(
 ///                     instance of Undefined that keeps the text, matches Undefined and writes the
 ///                     text back (numbers digit by digit, exponents as e+5, without blanks
 ///                     between). Once there is a member of that name, what is written reads as that
-///                     member. Or 0. Of a key that an object has twice the last one counts.
+///                     member. Or 0. If an object has a key twice, the last one counts.
 /// @param out          the word.
 /// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
 ///         Undefined.
 ///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
-///         says where), "type" is of another enumeration, a field without a default is missing,
-///         flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
+///         gives the position), "type" is of another enumeration, a field without a default is
+///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_from_json(

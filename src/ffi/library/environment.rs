@@ -19,7 +19,7 @@ const MOST_ALIGN: u64 = 4096;
 /// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
 ///              copied.
 /// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
-///         another one has the name (the text says what differs). DTL_ERROR_INVALID_ARGUMENT: a
+///         another one has the name (the text names the difference). DTL_ERROR_INVALID_ARGUMENT: a
 ///         name, a version, a path, alignment; the text has it.
 ///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
 ///         than 2^30 bytes.
@@ -35,10 +35,10 @@ pub unsafe extern "C" fn dtl_environment_register(
     })
 }
 
-/// What the struct says, checked.
+/// Reads the struct and checks it.
 ///
 /// # Safety
-/// `desc` is null or a struct of the size it says, its pointers null or what it says.
+/// `desc` is null or as long as its struct_size; its pointers are null or valid as it describes.
 pub(in crate::ffi) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Description> {
     // SAFETY: the caller's contract.
     let desc = unsafe { args::take(desc) }?;
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 /// @param name  "name", or "name>=version".
 /// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
 ///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
-///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe says that it cannot be used
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that it cannot be used
 ///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
 ///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
 ///         the state. Else the status of the probe or init that failed. The text names the members:

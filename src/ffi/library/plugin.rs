@@ -18,8 +18,8 @@ use std::path::Path;
 /// long (posix_spawn, no fork handlers); it may ignore SIGCHLD or wait for any child.
 ///
 /// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
-/// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
-/// known, by "auto", or when backends are listed.
+/// (dtl/backends beside libdtl.so): those are loaded when an unknown backend is requested, by
+/// "auto", or when backends are listed.
 ///
 /// @param path  a shared object; how it is named does not matter. File, folder and symbolic links
 ///              in the path must belong to the user or root, and nobody else may be able to write
@@ -29,8 +29,8 @@ use std::path::Path;
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
 ///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
 ///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed
-///         the probe that DTL_PLUGIN_PROBE asks for, or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or says nonsense of itself.
+///         the probe that DTL_PLUGIN_PROBE requests, or could not be probed.
+///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or describes itself wrongly.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
 ///         in the text), or a struct is laid out differently (its name, the field, both offsets).
 ///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.

@@ -11,8 +11,8 @@ use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
-/// Initialises the library. Counted: each call wants a dtl_finalize. Optional before the first
-/// finalize (the first use initialises with what the environment says), required after it.
+/// Initialises the library. Counted: each call needs a dtl_finalize. Optional before the first
+/// finalize (the first use initialises with the settings of the environment), required after it.
 /// The first call's configuration holds; later ones are counted only.
 ///
 /// @param config  NULL = everything from the environment. Read during the call only.
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
         if config.is_null() {
             return lifecycle::init(|_| Ok(()), crate::ffi::host::builtin);
         }
-        // SAFETY: the caller's contract: a struct of the size it says.
+        // SAFETY: the caller's contract: a struct as long as its struct_size.
         let config = unsafe { args::take(config) }?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let backend = unsafe { args::text_or_null(config.backend, "config.backend") }?;
@@ -162,9 +162,9 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
     message_of(status).as_ptr()
 }
 
-/// What went wrong in this thread's last failed call: names the offender and says what to do.
-/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every
-/// state.
+/// Returns the error text of this thread's last failed call, which names the offending value and
+/// the remedy. Successful calls leave it unchanged. Empty before the first failure. Never NULL.
+/// Works in every state.
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before
 /// the thread's second failure after this call (two buffers alternate); copy a text to keep it

@@ -250,8 +250,8 @@ pub unsafe extern "C" fn dtl_mem_export(
 ///
 /// @param backend         the backend that the memory was exported from, in this process.
 /// @param handle          what dtl_mem_export wrote; read during the call only.
-/// @param out             the first byte, aligned as the exporter's allocation was asked to be
-///                        (host: to a page at least).
+/// @param out             the first byte, with the alignment that the exporter requested (host: of
+///                        a page at least).
 /// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
 /// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
 ///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what

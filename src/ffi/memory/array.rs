@@ -117,8 +117,8 @@ pub unsafe extern "C" fn dtl_array_view(
 /// @param out  the tensor; cast it to DLManagedTensorVersioned*.
 /// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
 ///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
-///         consumers could use (the text says which and what to do). *out is written on success
-///         only.
+///         consumers could use (the text names the cause and the remedy). *out is written on
+///         success only.
 /// Equivalent: __dlpack__ of the Python array API.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_export(
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
 ///         than one lane), or a stride is below 0;
 ///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
 ///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
-///         or its data. The text names it and says what to do.
+///         or its data. The text names it and the remedy.
 /// Equivalent: numpy.from_dlpack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_import(

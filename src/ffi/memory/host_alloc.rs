@@ -15,8 +15,8 @@ use std::ffi::c_void;
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
 /// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
 /// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
-/// locks the pages where the limit allows (else `dtl_explain` says so), and a lock of the program's
-/// own on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// locks the pages where the limit allows (`dtl_explain` reports if not), and a lock of the
+/// program's own on them ends with dtl_mem_unregister_host; "opencl" cannot.
 ///
 /// @param backend     for its current device, and with "cuda" for all.
 /// @param ptr         first byte; the memory stays the program's and must not go before

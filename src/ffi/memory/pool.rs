@@ -43,7 +43,7 @@ pub unsafe extern "C" fn dtl_pool_create(
             let out = Out::new(out, "out")?;
             let mut keep = 0;
             if !desc.is_null() {
-                // SAFETY: the caller's contract: a struct of the size it says.
+                // SAFETY: the caller's contract: a struct as long as its struct_size.
                 let desc = unsafe { args::take(desc) }?;
                 if desc.reserved != 0 {
                     return fail!(

@@ -42,7 +42,7 @@ fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Off
 /// its calls of this library, and a thread of the library does while there is none, from the first
 /// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
 /// meet the program's own calls of MPI: then a rank serves only within calls of this library, and
-/// dtl_win_info says so.
+/// dtl_win_info reports that.
 ///
 /// @param comm        any kind.
 /// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy;
@@ -187,7 +187,7 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it,
 ///         or operations since the last fence are not over.
-///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more.
+///         DTL_ERROR_TIMEOUT: not granted within the time limit; the request is cancelled.
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.

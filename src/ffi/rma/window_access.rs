@@ -37,10 +37,10 @@ unsafe fn elements(
     unsafe { elements::elements(buf, count, dtype, what) }.map_err(|error| error.within(name))
 }
 
-/// The operands of an operation: [`elements`], or none that anybody reads.
+/// Returns the operands of an operation: [`elements`], or none if `op` reads none.
 ///
 /// # Safety
-/// As for [`elements`].
+/// The elements of `data` stay valid until the operation that receives the region has ended.
 #[inline(always)]
 unsafe fn operands(
     name: &str,
@@ -60,7 +60,7 @@ unsafe fn operands(
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any, those of dtl_dtype_create too. It says how many bytes `count` elements have.
+/// @param dtype   any, also one of dtl_dtype_create. It determines the size of `count` elements.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
@@ -68,7 +68,7 @@ unsafe fn operands(
 ///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
 ///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
 ///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
-///         time limit). A later failure is told by the flush, unlock or fence.
+///         time limit). A later failure is returned by the flush, unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_put(

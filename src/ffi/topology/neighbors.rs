@@ -70,9 +70,9 @@ pub unsafe extern "C" fn dtl_affinity(
 /// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
 /// it speaks of the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no
-///                      more than local_rank and local_size: node and nodes are then -1.
-/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor a launcher tells (the text says why).
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers provide
+///                      only local_rank and local_size: node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither kind nor launcher has it (the text gives the reason).
 /// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_topology(
