@@ -104,7 +104,7 @@ extern "C" {
 /// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
 typedef int32_t dtl_status_t;
 
-/// The call did what it says.
+/// The call succeeded.
 #define DTL_SUCCESS 0
 /// A name, backend or entry does not exist. The text lists the known ones.
 #define DTL_ERROR_NOT_FOUND 1
@@ -159,7 +159,7 @@ typedef int32_t dtl_status_t;
 
 /// A backend failed in a way that no other code describes. See the text.
 #define DTL_ERROR_BACKEND 500
-/// The backend cannot run here. The text says why (`dtl_backend_is_available` too).
+/// The backend cannot run here. The text gives the reason (`dtl_backend_is_available` too).
 #define DTL_ERROR_UNAVAILABLE 501
 /// The backend could run here but failed to start.
 #define DTL_ERROR_INIT_FAILED 502
@@ -185,7 +185,7 @@ typedef int32_t dtl_status_t;
 /// dtl_module_log has all.
 #define DTL_ERROR_COMPILE_FAILED 580
 
-/// A bug in the library (a caught panic). The text says where; please report it.
+/// A bug in the library (a caught panic). The text names the place; please report it.
 #define DTL_ERROR_INTERNAL 900
 /// The slot exists in the interface but this version does not implement it.
 #define DTL_ERROR_NOT_IMPLEMENTED 901
@@ -714,7 +714,7 @@ typedef uint32_t dtl_enum_t;
 #define DTL_ENUM_LANGUAGE 4u
 /// How something is measured: DTL_INSTRUMENTATION_....
 #define DTL_ENUM_INSTRUMENTATION 5u
-/// What a backend is asked to do: DTL_OPERATION_....
+/// Operations of a backend: DTL_OPERATION_....
 #define DTL_ENUM_OPERATION 6u
 /// What a backend may have: DTL_FEATURE_....
 #define DTL_ENUM_FEATURE 7u
@@ -768,7 +768,7 @@ typedef struct dtl_attr_t {
  * -------------------------------------------------------------------------------------------- */
 
 /// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
-/// for a higher one is refused; lower ones keep working as docs/abi.md says.
+/// for a higher one is refused; lower ones keep working as docs/abi.md describes.
 #define DTL_ABI_VERSION 1u
 
 /// No limit for a `timeout_ns` parameter.
@@ -776,7 +776,7 @@ typedef struct dtl_attr_t {
 
 /// Something is broken and a call failed because of it.
 #define DTL_LOG_ERROR 1
-/// Works, but not as well or not as asked. The default level.
+/// Works, but less well or not as requested. The default level.
 #define DTL_LOG_WARN 2
 /// Automatic choices and why they were made.
 #define DTL_LOG_INFO 3
@@ -812,13 +812,13 @@ typedef struct dtl_config_t {
 #define DTL_CONFIG_INIT {sizeof(dtl_config_t), 0, 0, 0, NULL, NULL}
 
 /// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
-/// status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status
-/// becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: as the function that
-/// takes it says. Locks held: none. It must not throw.
+/// status other than DTL_SUCCESS is returned to the caller that waits for it. A number that is not
+/// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
+/// that takes it. Locks held: none. It must not throw.
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
 /* -----------------------------------------------------------------------------------------------
- * Tracing: what another tool is told of the library's work.
+ * Tracing: events that the library passes to other tools.
  * -------------------------------------------------------------------------------------------- */
 
 /// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
@@ -846,14 +846,14 @@ typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 /// bytes of it.
 #define DTL_TRACE_HAS_WHAT 64u
 
-/// A begin or an end, as tools are told. Grows at its end: use no more than struct_size bytes.
+/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
 typedef struct dtl_trace_event_t {
     /// What the library has filled in.
     uint32_t struct_size;
     /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
     int32_t kind;
-    /// The same at begin and end, and of nothing else in this process that has begun and not ended.
-    /// Not 0.
+    /// Pairs a begin with its end: both have this number, which nothing else in this process has
+    /// that has begun and not ended. Not 0.
     uint64_t id;
     /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     uint64_t time_ns;
@@ -861,10 +861,10 @@ typedef struct dtl_trace_event_t {
     const char *category;
     /// "dtl_comm_send", "allreduce" ... Lives for ever.
     const char *name;
-    /// Which of the fields below say something: DTL_TRACE_HAS_... Of a call most are known at its
+    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
     /// end only.
     uint32_t has;
-    /// Of an end: how the call returned. Else DTL_SUCCESS.
+    /// At an end: how the call returned. Else DTL_SUCCESS.
     dtl_status_t status;
     /// Bytes that are moved or taken.
     uint64_t bytes;
@@ -886,7 +886,7 @@ typedef struct dtl_trace_event_t {
 #define DTL_TRACE_EVENT_INIT \
     {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL}
 
-/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
+/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
 /// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
 /// it must return soon, not wait for another thread that calls the library, not throw, and call no
 /// dtl_ function but those that work in every state. Its time counts as the call's.
@@ -1323,7 +1323,7 @@ typedef struct dtl_kernel_context_t {
     uint32_t block_index[3];
     /// This thread in its block: 0 ... block-1.
     uint32_t thread_index[3];
-    /// Memory of this block, zeroed before its first thread; NULL if none was asked for.
+    /// Memory of this block, zeroed before its first thread; NULL if none was requested.
     void *shared;
     /// As given to `dtl_kernel_from_function`.
     void *user;
@@ -1409,7 +1409,7 @@ typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes)
 /// Resources are streams; a task queues work on its stream and has ended when that work has. As for
 /// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
 #define DTL_RESOURCES_STREAMS 3u
-/// Resources are what the program's own table, dtl_policy_opts_t::ops, says.
+/// Resources are defined by the program's own table, dtl_policy_opts_t::ops.
 #define DTL_RESOURCES_CUSTOM 4u
 
 /// Information on tasks: when a task is submitted.
@@ -1448,7 +1448,7 @@ typedef struct dtl_waitable_t {
     /// Its record at this moment is waited for; a later record changes nothing for an event of the
     /// library's own.
     dtl_event_t event;
-    /// Or this is called until it says that all has ended.
+    /// Or this is called until it reports that all has ended.
     dtl_waitable_fn_t wait;
     /// For `wait`.
     void *object;
@@ -1492,7 +1492,7 @@ typedef struct dtl_selection_t {
     /// only if it is there.
     uint64_t wanted_info;
     /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
-    /// if none was asked for. Not initialised: it may contain data of an earlier selection.
+    /// if none was requested. Not initialised: it may contain data of an earlier selection.
     void *scratch;
     /// Index of the resource.
     uint32_t index;
@@ -1558,7 +1558,7 @@ typedef struct dtl_policy_ops_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_INFO_... that `report` is to be told.
+    /// DTL_INFO_... that `report` needs.
     uint64_t needed_info;
     /// Optional. The resources are known: called once, before the first select.
     dtl_status_t (*initialize)(void *self, const dtl_resource_t *resources, uint64_t count);
@@ -1592,7 +1592,7 @@ typedef struct dtl_policy_opts_t {
     uint32_t struct_size;
     /// 0, or DTL_POLICY_DEFER.
     uint32_t flags;
-    /// DTL_RESOURCES_...; 0 = as DTL_RESOURCES_GENERIC says.
+    /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     uint32_t kind;
     /// "fixed": which resource, an index into the list as it is given, also if others are left out
     /// of the policy.
@@ -1676,7 +1676,7 @@ typedef struct dtl_policy_stats_t {
 /// Flag of a handler without a predicate: it stands before the one of the same key, until it is
 /// unregistered.
 #define DTL_DISPATCH_REPLACE UINT64_C(1)
-/// Flag of a handler that says no: what it is chosen for fails with its reason (rule 7).
+/// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 #define DTL_DISPATCH_ILLEGAL UINT64_C(2)
 /// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
 /// all three slots.
@@ -1769,15 +1769,15 @@ typedef struct dtl_dispatch_query_t {
 /// it should not block and must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
 
-/// Does what is asked for.
+/// Performs the requested operation.
 /// @param out_event  an event for the end of work that goes on after the return; the caller of
 ///                   dtl_dispatch_invoke then owns it. Left null: all is done. Anything but a live
-///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an
-///                   event, so do all before returning; so it is for everything that the library
-///                   asks by itself.
-/// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not
-/// throw. A call of the library that would lead to the handler which makes it goes the library's
-/// own way instead.
+///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nothing waits for an
+///                   event, so do all before returning; that is the case in every query of the
+///                   library itself.
+/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
+/// must not throw. A call of the library that would lead to the handler which makes it goes the
+/// library's own way instead.
 typedef dtl_status_t (*dtl_dispatch_fn_t)(const dtl_dispatch_query_t *query,
     dtl_event_t *out_event, void *user);
 
@@ -1800,7 +1800,7 @@ typedef struct dtl_dispatch_handler_t {
     const char *reason;
     /// NULL = it takes every query that its keys fit.
     dtl_dispatch_predicate_fn_t predicate;
-    /// Does it. NULL where `backend` or DTL_DISPATCH_ILLEGAL says what happens.
+    /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
     dtl_dispatch_fn_t invoke;
     /// NULL = there is nothing to destroy.
     dtl_dispatch_destroy_fn_t destroy;
@@ -1822,19 +1822,20 @@ typedef struct dtl_dispatch_alloc_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// The backend that is asked; the stream's, where there is one.
+    /// The requested backend; the stream's, where there is one.
     dtl_backend_t backend;
-    /// The kind that is asked for.
+    /// The requested kind.
     dtl_enum_word_t kind;
     /// At least 1.
     uint64_t size_bytes;
     /// A power of two; 0 = the kind's own.
     uint64_t alignment;
-    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of
+    /// Set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on `stream`, of
     /// any backend (not of backend "host" for another: name that in
     /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
-    /// it asked, or its own. It is the library's from the handler's success on: what has not size
-    /// and alignment is refused with DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
+    /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
+    /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
+    /// dtl_mem_alloc gave it.
     void *ptr;
     /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
     /// do. Null = in no stream's.
@@ -1903,7 +1904,7 @@ typedef struct dtl_dispatch_compile_t {
     uint32_t struct_size;
     /// The device.
     int32_t device;
-    /// The backend that is asked.
+    /// The requested backend.
     dtl_backend_t backend;
     /// The source.
     const dtl_source_t *source;
@@ -2083,41 +2084,41 @@ typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *us
  * How a communicator of kind "rdma" is made.
  * -------------------------------------------------------------------------------------------- */
 
-/// As `completion`: a rank that waits asks its device over and over, after a millisecond or two by
-/// the clock. Fastest.
+/// dtl_rdma_config_t.completion: a waiting rank busy-polls its device; after 1 to 2 ms of waiting
+/// it sleeps between polls. Lowest latency.
 #define DTL_RDMA_POLL 1
-/// As `completion`: a rank that has waited for a while sleeps until its device wakes it.
+/// dtl_rdma_config_t.completion: a rank that has waited a while sleeps until its device wakes it.
 #define DTL_RDMA_EVENT 2
 
-/// As `rendezvous`: the sender of a large message writes it into the receiver's memory.
+/// dtl_rdma_config_t.rendezvous: the sender of a large message writes it to the receiver's memory.
 #define DTL_RDMA_WRITE 1
-/// As `rendezvous`: the receiver of a large message reads it out of the sender's memory.
+/// dtl_rdma_config_t.rendezvous: the receiver of a large message reads it from the sender's memory.
 #define DTL_RDMA_READ 2
 
-/// As `device_memory`: through host memory.
+/// dtl_rdma_config_t.device_memory: messages are staged through host memory.
 #define DTL_RDMA_STAGED 1
-/// As `device_memory`: large messages go as they are, of memory of any backend that gives dma-bufs
-/// (dtl_mem_export_dmabuf), which the network's device registers (ibv_reg_dmabuf_mr: rdma-core 34,
-/// Linux 5.12, a driver that imports them: mlx5 does).
+/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of any backend
+/// that gives dma-bufs (dtl_mem_export_dmabuf). The network's device registers these
+/// (ibv_reg_dmabuf_mr: rdma-core 34, Linux 5.12, a driver that imports them: mlx5 does).
 #define DTL_RDMA_DMABUF 2
-/// As `device_memory`: the same of memory of backend "cuda" only, registered by its address: with
-/// nvidia_peermem, a kernel module of NVIDIA's driver. For what has no dma-bufs: those of CUDA need
-/// open kernel modules.
+/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of backend "cuda"
+/// only. It is registered by its address, with nvidia_peermem, a kernel module of NVIDIA's driver.
+/// For systems without dma-bufs: CUDA's need open kernel modules.
 #define DTL_RDMA_PEERMEM 3
 
 /// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
 /// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
-/// One rule for all fields: what is set here is taken, else what the environment variable
-/// DTL_RDMA_<NAME> says (the field's name in capital letters), else the default. Not set are a
-/// number of -1, a constant of 0 and a text of NULL; an empty text is set, and means the default. A
-/// value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
-/// value and what is allowed; also one that this device or machine does not have, which is known
-/// when the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on
-/// all ranks. Of the first four opening compares what each rank has (rails: no more than it has
-/// active ports); one that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
+/// One rule for all fields: a value that is set here is used, else that of the environment variable
+/// DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of -1, a
+/// constant of 0 and a text of NULL are not set; an empty text is set, and means the default. An
+/// invalid value is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the value and
+/// what is allowed. So is a value that this device or machine does not have, which is found when
+/// the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on all
+/// ranks. Opening compares the first four between the ranks (rails: no more than the rank has
+/// active ports). One that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
 /// values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else
-/// may differ: of mtu the smaller is taken, the rest is each rank's own.
+/// may differ: for mtu the smaller value is used, the rest is each rank's own.
 typedef struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     uint32_t struct_size;
@@ -2133,9 +2134,9 @@ typedef struct dtl_rdma_config_t {
     /// "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else
     /// "mpi".
     const char *meeting;
-    /// IP address or network interface of this rank's control sockets, by which connections are
-    /// made and deaths are heard of: "10.0.0.5", "ib0". Default: the address by which this node
-    /// reaches the others.
+    /// IP address or network interface of this rank's control sockets, which set up connections and
+    /// detect deaths: "10.0.0.5", "ib0". Default: the address by which this node reaches the
+    /// others.
     const char *address;
     /// Ports that a rank uses at once, 1 ... 4; large messages are split over them. Fewer if there
     /// are no more, which dtl_explain tells; with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED.
@@ -2179,7 +2180,7 @@ typedef struct dtl_rdma_config_t {
     /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
     int32_t completion;
     /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last
-    /// packet tells the receiver, a read has to be told of.
+    /// packet signals the receiver, while a read needs a message to signal its end.
     int32_t rendezvous;
     /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem.
     /// Default DTL_RDMA_STAGED. With the others messages of more than 8160 bytes of device memory
@@ -2195,8 +2196,8 @@ typedef struct dtl_rdma_config_t {
     /// on, which dtl_explain tells. Each rank as it likes. Tested over verbs that are none; not yet
     /// on a network card with a GPU.
     int32_t device_memory;
-    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000.
-    /// Default 5000. (A process that dies on a machine that lives is heard of at once.)
+    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000. Default
+    /// 5000. (The death of a process on a live machine is detected at once.)
     int32_t silence_ms;
     /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none.
     /// Variable: also 512M, 2G. Default 1 GiB: registering costs more than sending what is
@@ -2280,7 +2281,7 @@ typedef struct dtl_comm_topology_t {
 #define DTL_COMM_TOPOLOGY_INIT {sizeof(dtl_comm_topology_t), 0, 0, 0, 0, 0}
 
 /* -----------------------------------------------------------------------------------------------
- * One-sided communication: constants, and what is told of a window.
+ * One-sided communication: constants, and information about a window.
  * -------------------------------------------------------------------------------------------- */
 
 /// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent:
@@ -2300,7 +2301,7 @@ typedef struct dtl_win_info_t {
     int32_t ranks;
     /// 0.
     uint32_t reserved;
-    /// Bytes of the part that was asked after.
+    /// Bytes of the queried part.
     uint64_t size_bytes;
     /// Bytes of one step of a displacement there.
     uint64_t disp_unit;
@@ -2319,7 +2320,7 @@ typedef struct dtl_win_info_t {
  * The table of function pointers of a backend that communicates, and what its slots take.
  * -------------------------------------------------------------------------------------------- */
 
-/// What a comm table's `open` is asked for.
+/// Arguments of a comm table's `open`.
 typedef struct dtl_comm_open_t {
     /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
     uint32_t struct_size;
@@ -2392,11 +2393,12 @@ typedef struct dtl_comm_done_t {
 /// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
 /// locks in any case. The slots are used for windows of all of the communicator's ranks in their
 /// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
-/// before. An operation is asked after by `test`, as any other is, and has a word of the same kind
-/// (of its result only the status is read). Operations have no order among themselves, but for what
-/// win_flush and win_accumulate say. What they need of their target's process, `test` there may do:
-/// the library calls it in all that waits, and in a thread of its own while nothing does (but see
-/// DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with DTL_ERROR_RANK_FAILURE.
+/// before. An operation is polled by `test`, as any other is, and has a word of the same kind (of
+/// its result only the status is read). Operations have no order among themselves, except where
+/// win_flush and win_accumulate define one. The work that they need of their target's process may
+/// be done by `test` there: the library calls it in every call that waits, and in a thread of its
+/// own while none does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with
+/// DTL_ERROR_RANK_FAILURE.
 ///
 /// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
 /// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
@@ -2534,10 +2536,10 @@ typedef struct dtl_comm_vtable_t {
     dtl_status_t (*win_flush)(void *self, void *comm, void *win, int32_t target, uint64_t *out_op);
     /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
     /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
-    /// 0 or 1. Asked when the window is made, once for each built-in dtype; if one rank says no,
-    /// the targets apply that dtype's by messages, all of them, so the two never meet. What
-    /// hardware lacks can be made here of its compare and swap. Must not block. A failure: as for
-    /// win_create.
+    /// 0 or 1. Called when the window is made, once for each built-in dtype. If one rank writes 0,
+    /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
+    /// An operation that the hardware lacks can be made here of its compare and swap. Must not
+    /// block. A failure: as for win_create.
     dtl_status_t (*win_atomics)(void *self,
                                 void *comm,
                                 void *win,
@@ -2670,10 +2672,10 @@ typedef struct dtl_memory_vtable_t {
                                   void *out_bytes);
     /// Makes an allocation of another process one of this one, on the current device. Each call
     /// gives an address of its own; if it is one that was given before and not closed, it is closed
-    /// once and the caller is told DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
+    /// once and the caller gets DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
     /// export_handle of a backend of this name wrote on this node, with the size, alignment and
-    /// kind of the export; whoever exported may have freed it or ended since: then INVALID_HANDLE.
-    /// A backend that cannot import what this very process exported: NOT_SUPPORTED. As
+    /// kind of the export. The exporter may have freed it or ended since: then INVALID_HANDLE. A
+    /// backend that cannot import what this very process exported: NOT_SUPPORTED. As
     /// cudaIpcOpenMemHandle.
     dtl_status_t (*import_handle)(void *self,
                                   const void *bytes,
@@ -2721,16 +2723,16 @@ typedef struct dtl_memory_vtable_t {
                                   uint64_t *out_offset_bytes);
     /// Describes memory that the program allocated through the backend's driver itself. `ptr` is
     /// any address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed
-    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other
-    /// failure says nothing about the address: the query, copy or message fails with that status,
-    /// and nothing is copied. A kind that is not a memory kind, a device below 0, or a base and
-    /// size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it
-    /// once for each buffer that the library does not know and wait for the result, so it must be
-    /// fast. They do not call it for buffers in the program's image, on its stacks or in its heap
-    /// (brk), which they treat as host memory. It must not read the memory at `ptr`. It must not
-    /// call dtl_mem_query or functions for copies and messages, not even for another backend: these
-    /// functions call it, so it would recurse. The slots of the transfer table are then called with
-    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
+    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any
+    /// other failure leaves the address unclassified: the query, copy or message fails with that
+    /// status, and nothing is copied. A kind that is not a memory kind, a device below 0, or a base
+    /// and size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call
+    /// it once for each buffer that the library does not know and wait for the result, so it must
+    /// be fast. They do not call it for buffers in the program's image, on its stacks or in its
+    /// heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It must
+    /// not call dtl_mem_query or functions for copies and messages, not even for another backend:
+    /// these functions call it, so it would recurse. The slots of the transfer table are then
+    /// called with such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
     /// cuPointerGetAttributes.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
@@ -2892,7 +2894,7 @@ typedef struct dtl_exec_vtable_t {
     /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
     dtl_status_t (*kernel_destroy)(void *self, void *kernel);
     /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
-    /// during the call. If the kernel has a signature, number and sizes are as it says.
+    /// during the call. If the kernel has a signature, number and sizes match it.
     dtl_status_t (*kernel_launch)(void *self,
                                   void *stream,
                                   void *kernel,
@@ -2923,9 +2925,9 @@ typedef struct dtl_backend_vtable_t {
     uint32_t reserved;
     /// DTL_BACKEND_NO_COMPUTE or 0.
     uint64_t flags;
-    /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
-    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the
-    /// reason. NULL: always available.
+    /// Whether it can run here: *out_yes = 0 or 1; if 0, the reason is written to `why` (cap
+    /// bytes). Must not fail on a machine without the hardware: a failure counts as 0, with the
+    /// failure as the reason. NULL: always available.
     dtl_status_t (*is_available)(void *self, int32_t *out_yes, char *why, uint64_t cap);
     /// Whether it has a feature of this name. NULL: the components are its features.
     dtl_status_t (*supports)(void *self, const char *feature, int32_t *out_yes);
@@ -2955,9 +2957,9 @@ typedef struct dtl_backend_vtable_t {
  * -------------------------------------------------------------------------------------------- */
 
 /// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and `why` (`cap`
-/// bytes of room, at least 256) says why. Thread: the one whose call needs to know. Locks held:
-/// none. It may block, and may call the library.
+/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
+/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
+/// result. Locks held: none. It may block, and may call the library.
 typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64_t cap);
 
 /// Starts the environment; everything that it depends on has been started. `state` is its block:
@@ -2970,10 +2972,10 @@ typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64
 typedef dtl_status_t (*dtl_environment_init_fn_t)(void *user, void *state);
 
 /// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and told to who released it; the environment has ended
-/// all the same. Thread: the one that releases it last, or the one in dtl_finalize (where calls of
-/// the library answer DTL_ERROR_INVALID_STATE). Locks held: none. Never called in a forked child
-/// for what the parent started.
+/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
+/// environment has ended all the same. Thread: the one that releases it last, or the one in
+/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
+/// Never called in a forked child for what the parent started.
 typedef dtl_status_t (*dtl_environment_finalize_fn_t)(void *user, void *state);
 
 /// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
@@ -3178,9 +3180,9 @@ typedef struct dtl_layout_t {
     uint64_t reserved;
 } dtl_layout_t;
 
-/// What a plugin says of itself; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial
-/// value of local variables only). Everything that it points to must stay as it is while the
-/// process lives (plugins are never unloaded).
+/// Description of a plugin; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
+/// local variables only). Everything that it points to must stay as it is while the process lives
+/// (plugins are never unloaded).
 typedef struct dtl_plugin_t {
     /// sizeof(dtl_plugin_t), set by DTL_PLUGIN_INIT.
     uint32_t struct_size;
@@ -3206,7 +3208,7 @@ typedef struct dtl_plugin_t {
     /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
     /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
     /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
-    /// leave hardware alone (a table's is_available is asked later). Locks held: none of the
+    /// leave hardware alone (a table's is_available is called later). Locks held: none of the
     /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
     /// that do, must not throw.
     dtl_status_t (*load)(const dtl_host_api_t *host);
@@ -3239,8 +3241,8 @@ typedef struct dtl_plugin_t {
 ///
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
-/// other than DTL_SUCCESS refuses to be loaded; host->set_error says why. Thread, locks: as
-/// dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
+/// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
 typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_plugin_t *out);
 
 /// The plugin is loaded: its backends are registered.
@@ -3266,14 +3268,14 @@ typedef struct dtl_plugin_info_t {
     /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
     /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
     const char *reason;
-    /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or
-    /// "installed".
+    /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
+    /// "DTL_PLUGIN_PATH" or "installed".
     const char *origin;
     /// The plugin's own name; empty if it did not come to that, as the next three.
     const char *name;
     /// Its version.
     const char *version;
-    /// What it says it is.
+    /// The plugin's own description.
     const char *description;
     /// The names of its backends that are registered, separated by ", ".
     const char *backends;

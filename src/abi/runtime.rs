@@ -4,7 +4,7 @@ use super::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
 /// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
-/// for a higher one is refused; lower ones keep working as docs/abi.md says.
+/// for a higher one is refused; lower ones keep working as docs/abi.md describes.
 pub const DTL_ABI_VERSION: u32 = 1;
 
 /// No limit for a `timeout_ns` parameter.
@@ -12,7 +12,7 @@ pub const DTL_TIMEOUT_INFINITE: u64 = u64::MAX;
 
 /// Something is broken and a call failed because of it.
 pub const DTL_LOG_ERROR: i32 = 1;
-/// Works, but not as well or not as asked. The default level.
+/// Works, but less well or not as requested. The default level.
 pub const DTL_LOG_WARN: i32 = 2;
 /// Automatic choices and why they were made.
 pub const DTL_LOG_INFO: i32 = 3;
@@ -47,7 +47,7 @@ pub struct dtl_config_t {
 }
 
 /// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
-/// status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status
-/// becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: as the function that
-/// takes it says. Locks held: none. It must not throw.
+/// status other than DTL_SUCCESS is returned to the caller that waits for it. A number that is not
+/// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
+/// that takes it. Locks held: none. It must not throw.
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;

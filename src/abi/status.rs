@@ -4,7 +4,7 @@
 /// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
 pub type dtl_status_t = i32;
 
-/// The call did what it says.
+/// The call succeeded.
 pub const DTL_SUCCESS: dtl_status_t = 0;
 /// A name, backend or entry does not exist. The text lists the known ones.
 pub const DTL_ERROR_NOT_FOUND: dtl_status_t = 1;
@@ -59,7 +59,7 @@ pub const DTL_ERROR_NOT_SUPPORTED: dtl_status_t = 420;
 
 /// A backend failed in a way that no other code describes. See the text.
 pub const DTL_ERROR_BACKEND: dtl_status_t = 500;
-/// The backend cannot run here. The text says why (`dtl_backend_is_available` too).
+/// The backend cannot run here. The text gives the reason (`dtl_backend_is_available` too).
 pub const DTL_ERROR_UNAVAILABLE: dtl_status_t = 501;
 /// The backend could run here but failed to start.
 pub const DTL_ERROR_INIT_FAILED: dtl_status_t = 502;
@@ -85,7 +85,7 @@ pub const DTL_ERROR_NATIVE_BACKEND: dtl_status_t = 570;
 /// dtl_module_log has all.
 pub const DTL_ERROR_COMPILE_FAILED: dtl_status_t = 580;
 
-/// A bug in the library (a caught panic). The text says where; please report it.
+/// A bug in the library (a caught panic). The text names the place; please report it.
 pub const DTL_ERROR_INTERNAL: dtl_status_t = 900;
 /// The slot exists in the interface but this version does not implement it.
 pub const DTL_ERROR_NOT_IMPLEMENTED: dtl_status_t = 901;

@@ -1,4 +1,4 @@
-//! Tracing: what another tool is told of the library's work.
+//! Tracing: events that the library passes to other tools.
 
 use super::handle::dtl_comm_t;
 use super::status::dtl_status_t;
@@ -30,7 +30,7 @@ pub const DTL_TRACE_HAS_OP: u32 = 32;
 /// bytes of it.
 pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 
-/// A begin or an end, as tools are told. Grows at its end: use no more than struct_size bytes.
+/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_event_t {
@@ -38,8 +38,8 @@ pub struct dtl_trace_event_t {
     pub struct_size: u32,
     /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
     pub kind: i32,
-    /// The same at begin and end, and of nothing else in this process that has begun and not ended.
-    /// Not 0.
+    /// Pairs a begin with its end: both have this number, which nothing else in this process has
+    /// that has begun and not ended. Not 0.
     pub id: u64,
     /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     pub time_ns: u64,
@@ -47,10 +47,10 @@ pub struct dtl_trace_event_t {
     pub category: *const c_char,
     /// "dtl_comm_send", "allreduce" ... Lives for ever.
     pub name: *const c_char,
-    /// Which of the fields below say something: DTL_TRACE_HAS_... Of a call most are known at its
+    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
     /// end only.
     pub has: u32,
-    /// Of an end: how the call returned. Else DTL_SUCCESS.
+    /// At an end: how the call returned. Else DTL_SUCCESS.
     pub status: dtl_status_t,
     /// Bytes that are moved or taken.
     pub bytes: u64,
@@ -68,7 +68,7 @@ pub struct dtl_trace_event_t {
     pub what: *const c_char,
 }
 
-/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
+/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
 /// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
 /// it must return soon, not wait for another thread that calls the library, not throw, and call no
 /// dtl_ function but those that work in every state. Its time counts as the call's.

@@ -5,9 +5,9 @@ use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
 /// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and `why` (`cap`
-/// bytes of room, at least 256) says why. Thread: the one whose call needs to know. Locks held:
-/// none. It may block, and may call the library.
+/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
+/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
+/// result. Locks held: none. It may block, and may call the library.
 pub type dtl_environment_probe_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, why: *mut c_char, cap: u64) -> dtl_status_t>;
 
@@ -22,10 +22,10 @@ pub type dtl_environment_init_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
 /// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and told to who released it; the environment has ended
-/// all the same. Thread: the one that releases it last, or the one in dtl_finalize (where calls of
-/// the library answer DTL_ERROR_INVALID_STATE). Locks held: none. Never called in a forked child
-/// for what the parent started.
+/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
+/// environment has ended all the same. Thread: the one that releases it last, or the one in
+/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
+/// Never called in a forked child for what the parent started.
 pub type dtl_environment_finalize_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 

@@ -161,9 +161,9 @@ pub struct dtl_layout_t {
     pub reserved: u64,
 }
 
-/// What a plugin says of itself; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial
-/// value of local variables only). Everything that it points to must stay as it is while the
-/// process lives (plugins are never unloaded).
+/// Description of a plugin; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
+/// local variables only). Everything that it points to must stay as it is while the process lives
+/// (plugins are never unloaded).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_t {
@@ -194,7 +194,7 @@ pub struct dtl_plugin_t {
     /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
     /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
     /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
-    /// leave hardware alone (a table's is_available is asked later). Locks held: none of the
+    /// leave hardware alone (a table's is_available is called later). Locks held: none of the
     /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
     /// that do, must not throw.
     pub load: Option<unsafe extern "C" fn(host: *const dtl_host_api_t) -> dtl_status_t>,
@@ -223,8 +223,8 @@ pub struct dtl_plugin_t {
 ///
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
-/// other than DTL_SUCCESS refuses to be loaded; host->set_error says why. Thread, locks: as
-/// dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
+/// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
 pub type dtl_plugin_entry_fn_t = Option<
     unsafe extern "C" fn(host: *const dtl_host_api_t, out: *mut dtl_plugin_t) -> dtl_status_t,
 >;
@@ -255,14 +255,14 @@ pub struct dtl_plugin_info_t {
     /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
     /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
     pub reason: *const c_char,
-    /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or
-    /// "installed".
+    /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
+    /// "DTL_PLUGIN_PATH" or "installed".
     pub origin: *const c_char,
     /// The plugin's own name; empty if it did not come to that, as the next three.
     pub name: *const c_char,
     /// Its version.
     pub version: *const c_char,
-    /// What it says it is.
+    /// The plugin's own description.
     pub description: *const c_char,
     /// The names of its backends that are registered, separated by ", ".
     pub backends: *const c_char,

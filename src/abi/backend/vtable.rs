@@ -138,10 +138,10 @@ pub struct dtl_memory_vtable_t {
     >,
     /// Makes an allocation of another process one of this one, on the current device. Each call
     /// gives an address of its own; if it is one that was given before and not closed, it is closed
-    /// once and the caller is told DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
+    /// once and the caller gets DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
     /// export_handle of a backend of this name wrote on this node, with the size, alignment and
-    /// kind of the export; whoever exported may have freed it or ended since: then INVALID_HANDLE.
-    /// A backend that cannot import what this very process exported: NOT_SUPPORTED. As
+    /// kind of the export. The exporter may have freed it or ended since: then INVALID_HANDLE. A
+    /// backend that cannot import what this very process exported: NOT_SUPPORTED. As
     /// cudaIpcOpenMemHandle.
     pub import_handle: Option<
         unsafe extern "C" fn(
@@ -214,16 +214,16 @@ pub struct dtl_memory_vtable_t {
     >,
     /// Describes memory that the program allocated through the backend's driver itself. `ptr` is
     /// any address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed
-    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other
-    /// failure says nothing about the address: the query, copy or message fails with that status,
-    /// and nothing is copied. A kind that is not a memory kind, a device below 0, or a base and
-    /// size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it
-    /// once for each buffer that the library does not know and wait for the result, so it must be
-    /// fast. They do not call it for buffers in the program's image, on its stacks or in its heap
-    /// (brk), which they treat as host memory. It must not read the memory at `ptr`. It must not
-    /// call dtl_mem_query or functions for copies and messages, not even for another backend: these
-    /// functions call it, so it would recurse. The slots of the transfer table are then called with
-    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
+    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any
+    /// other failure leaves the address unclassified: the query, copy or message fails with that
+    /// status, and nothing is copied. A kind that is not a memory kind, a device below 0, or a base
+    /// and size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call
+    /// it once for each buffer that the library does not know and wait for the result, so it must
+    /// be fast. They do not call it for buffers in the program's image, on its stacks or in its
+    /// heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It must
+    /// not call dtl_mem_query or functions for copies and messages, not even for another backend:
+    /// these functions call it, so it would recurse. The slots of the transfer table are then
+    /// called with such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
     /// cuPointerGetAttributes.
     /// cbindgen:appended
     pub pointer_info: Option<
@@ -488,7 +488,7 @@ pub struct dtl_exec_vtable_t {
     pub kernel_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
     /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
-    /// during the call. If the kernel has a signature, number and sizes are as it says.
+    /// during the call. If the kernel has a signature, number and sizes match it.
     pub kernel_launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -520,9 +520,9 @@ pub struct dtl_backend_vtable_t {
     pub reserved: u32,
     /// DTL_BACKEND_NO_COMPUTE or 0.
     pub flags: u64,
-    /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
-    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the
-    /// reason. NULL: always available.
+    /// Whether it can run here: *out_yes = 0 or 1; if 0, the reason is written to `why` (cap
+    /// bytes). Must not fail on a machine without the hardware: a failure counts as 0, with the
+    /// failure as the reason. NULL: always available.
     pub is_available: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

@@ -9,7 +9,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use std::ffi::{c_char, c_void};
 
-/// What a comm table's `open` is asked for.
+/// Arguments of a comm table's `open`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_open_t {
@@ -86,11 +86,12 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
 /// locks in any case. The slots are used for windows of all of the communicator's ranks in their
 /// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
-/// before. An operation is asked after by `test`, as any other is, and has a word of the same kind
-/// (of its result only the status is read). Operations have no order among themselves, but for what
-/// win_flush and win_accumulate say. What they need of their target's process, `test` there may do:
-/// the library calls it in all that waits, and in a thread of its own while nothing does (but see
-/// DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with DTL_ERROR_RANK_FAILURE.
+/// before. An operation is polled by `test`, as any other is, and has a word of the same kind (of
+/// its result only the status is read). Operations have no order among themselves, except where
+/// win_flush and win_accumulate define one. The work that they need of their target's process may
+/// be done by `test` there: the library calls it in every call that waits, and in a thread of its
+/// own while none does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with
+/// DTL_ERROR_RANK_FAILURE.
 ///
 /// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
 /// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
@@ -279,10 +280,10 @@ pub struct dtl_comm_vtable_t {
     >,
     /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
     /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
-    /// 0 or 1. Asked when the window is made, once for each built-in dtype; if one rank says no,
-    /// the targets apply that dtype's by messages, all of them, so the two never meet. What
-    /// hardware lacks can be made here of its compare and swap. Must not block. A failure: as for
-    /// win_create.
+    /// 0 or 1. Called when the window is made, once for each built-in dtype. If one rank writes 0,
+    /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
+    /// An operation that the hardware lacks can be made here of its compare and swap. Must not
+    /// block. A failure: as for win_create.
     pub win_atomics: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

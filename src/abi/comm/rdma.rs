@@ -2,41 +2,41 @@
 
 use std::ffi::c_char;
 
-/// As `completion`: a rank that waits asks its device over and over, after a millisecond or two by
-/// the clock. Fastest.
+/// dtl_rdma_config_t.completion: a waiting rank busy-polls its device; after 1 to 2 ms of waiting
+/// it sleeps between polls. Lowest latency.
 pub const DTL_RDMA_POLL: i32 = 1;
-/// As `completion`: a rank that has waited for a while sleeps until its device wakes it.
+/// dtl_rdma_config_t.completion: a rank that has waited a while sleeps until its device wakes it.
 pub const DTL_RDMA_EVENT: i32 = 2;
 
-/// As `rendezvous`: the sender of a large message writes it into the receiver's memory.
+/// dtl_rdma_config_t.rendezvous: the sender of a large message writes it to the receiver's memory.
 pub const DTL_RDMA_WRITE: i32 = 1;
-/// As `rendezvous`: the receiver of a large message reads it out of the sender's memory.
+/// dtl_rdma_config_t.rendezvous: the receiver of a large message reads it from the sender's memory.
 pub const DTL_RDMA_READ: i32 = 2;
 
-/// As `device_memory`: through host memory.
+/// dtl_rdma_config_t.device_memory: messages are staged through host memory.
 pub const DTL_RDMA_STAGED: i32 = 1;
-/// As `device_memory`: large messages go as they are, of memory of any backend that gives dma-bufs
-/// (dtl_mem_export_dmabuf), which the network's device registers (ibv_reg_dmabuf_mr: rdma-core 34,
-/// Linux 5.12, a driver that imports them: mlx5 does).
+/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of any backend
+/// that gives dma-bufs (dtl_mem_export_dmabuf). The network's device registers these
+/// (ibv_reg_dmabuf_mr: rdma-core 34, Linux 5.12, a driver that imports them: mlx5 does).
 pub const DTL_RDMA_DMABUF: i32 = 2;
-/// As `device_memory`: the same of memory of backend "cuda" only, registered by its address: with
-/// nvidia_peermem, a kernel module of NVIDIA's driver. For what has no dma-bufs: those of CUDA need
-/// open kernel modules.
+/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of backend "cuda"
+/// only. It is registered by its address, with nvidia_peermem, a kernel module of NVIDIA's driver.
+/// For systems without dma-bufs: CUDA's need open kernel modules.
 pub const DTL_RDMA_PEERMEM: i32 = 3;
 
 /// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
 /// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
-/// One rule for all fields: what is set here is taken, else what the environment variable
-/// DTL_RDMA_<NAME> says (the field's name in capital letters), else the default. Not set are a
-/// number of -1, a constant of 0 and a text of NULL; an empty text is set, and means the default. A
-/// value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
-/// value and what is allowed; also one that this device or machine does not have, which is known
-/// when the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on
-/// all ranks. Of the first four opening compares what each rank has (rails: no more than it has
-/// active ports); one that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
+/// One rule for all fields: a value that is set here is used, else that of the environment variable
+/// DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of -1, a
+/// constant of 0 and a text of NULL are not set; an empty text is set, and means the default. An
+/// invalid value is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the value and
+/// what is allowed. So is a value that this device or machine does not have, which is found when
+/// the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on all
+/// ranks. Opening compares the first four between the ranks (rails: no more than the rank has
+/// active ports). One that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
 /// values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else
-/// may differ: of mtu the smaller is taken, the rest is each rank's own.
+/// may differ: for mtu the smaller value is used, the rest is each rank's own.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_rdma_config_t {
@@ -54,9 +54,9 @@ pub struct dtl_rdma_config_t {
     /// "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else
     /// "mpi".
     pub meeting: *const c_char,
-    /// IP address or network interface of this rank's control sockets, by which connections are
-    /// made and deaths are heard of: "10.0.0.5", "ib0". Default: the address by which this node
-    /// reaches the others.
+    /// IP address or network interface of this rank's control sockets, which set up connections and
+    /// detect deaths: "10.0.0.5", "ib0". Default: the address by which this node reaches the
+    /// others.
     pub address: *const c_char,
     /// Ports that a rank uses at once, 1 ... 4; large messages are split over them. Fewer if there
     /// are no more, which dtl_explain tells; with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED.
@@ -112,7 +112,7 @@ pub struct dtl_rdma_config_t {
     /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
     pub completion: i32,
     /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last
-    /// packet tells the receiver, a read has to be told of.
+    /// packet signals the receiver, while a read needs a message to signal its end.
     pub rendezvous: i32,
     /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem.
     /// Default DTL_RDMA_STAGED. With the others messages of more than 8160 bytes of device memory
@@ -128,8 +128,8 @@ pub struct dtl_rdma_config_t {
     /// on, which dtl_explain tells. Each rank as it likes. Tested over verbs that are none; not yet
     /// on a network card with a GPU.
     pub device_memory: i32,
-    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000.
-    /// Default 5000. (A process that dies on a machine that lives is heard of at once.)
+    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000. Default
+    /// 5000. (The death of a process on a live machine is detected at once.)
     /// cbindgen:init=-1
     pub silence_ms: i32,
     /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none.

@@ -1,4 +1,4 @@
-//! One-sided communication: constants, and what is told of a window.
+//! One-sided communication: constants, and information about a window.
 
 use std::ffi::{c_char, c_void};
 
@@ -21,7 +21,7 @@ pub struct dtl_win_info_t {
     pub ranks: i32,
     /// 0.
     pub reserved: u32,
-    /// Bytes of the part that was asked after.
+    /// Bytes of the queried part.
     pub size_bytes: u64,
     /// Bytes of one step of a displacement there.
     pub disp_unit: u64,

@@ -16,7 +16,7 @@ pub const DTL_DISPATCHER_STRICT_DACE: u64 = 1;
 /// Flag of a handler without a predicate: it stands before the one of the same key, until it is
 /// unregistered.
 pub const DTL_DISPATCH_REPLACE: u64 = 1;
-/// Flag of a handler that says no: what it is chosen for fails with its reason (rule 7).
+/// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 pub const DTL_DISPATCH_ILLEGAL: u64 = 2;
 /// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
 /// all three slots.
@@ -111,15 +111,15 @@ pub struct dtl_dispatch_query_t {
 pub type dtl_dispatch_predicate_fn_t =
     Option<unsafe extern "C" fn(query: *const dtl_dispatch_query_t, user: *mut c_void) -> i32>;
 
-/// Does what is asked for.
+/// Performs the requested operation.
 /// @param out_event  an event for the end of work that goes on after the return; the caller of
 ///                   dtl_dispatch_invoke then owns it. Left null: all is done. Anything but a live
-///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an
-///                   event, so do all before returning; so it is for everything that the library
-///                   asks by itself.
-/// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not
-/// throw. A call of the library that would lead to the handler which makes it goes the library's
-/// own way instead.
+///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nothing waits for an
+///                   event, so do all before returning; that is the case in every query of the
+///                   library itself.
+/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
+/// must not throw. A call of the library that would lead to the handler which makes it goes the
+/// library's own way instead.
 pub type dtl_dispatch_fn_t = Option<
     unsafe extern "C" fn(
         query: *const dtl_dispatch_query_t,
@@ -149,7 +149,7 @@ pub struct dtl_dispatch_handler_t {
     pub reason: *const c_char,
     /// NULL = it takes every query that its keys fit.
     pub predicate: dtl_dispatch_predicate_fn_t,
-    /// Does it. NULL where `backend` or DTL_DISPATCH_ILLEGAL says what happens.
+    /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
     pub invoke: dtl_dispatch_fn_t,
     /// NULL = there is nothing to destroy.
     pub destroy: dtl_dispatch_destroy_fn_t,
@@ -169,19 +169,20 @@ pub struct dtl_dispatch_alloc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// The backend that is asked; the stream's, where there is one.
+    /// The requested backend; the stream's, where there is one.
     pub backend: dtl_backend_t,
-    /// The kind that is asked for.
+    /// The requested kind.
     pub kind: dtl_enum_word_t,
     /// At least 1.
     pub size_bytes: u64,
     /// A power of two; 0 = the kind's own.
     pub alignment: u64,
-    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of
+    /// Set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on `stream`, of
     /// any backend (not of backend "host" for another: name that in
     /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
-    /// it asked, or its own. It is the library's from the handler's success on: what has not size
-    /// and alignment is refused with DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
+    /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
+    /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
+    /// dtl_mem_alloc gave it.
     pub ptr: *mut c_void,
     /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
     /// do. Null = in no stream's.
@@ -247,7 +248,7 @@ pub struct dtl_dispatch_compile_t {
     pub struct_size: u32,
     /// The device.
     pub device: i32,
-    /// The backend that is asked.
+    /// The requested backend.
     pub backend: dtl_backend_t,
     /// The source.
     pub source: *const dtl_source_t,

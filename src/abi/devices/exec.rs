@@ -108,7 +108,7 @@ pub struct dtl_kernel_context_t {
     pub block_index: [u32; 3],
     /// This thread in its block: 0 ... block-1.
     pub thread_index: [u32; 3],
-    /// Memory of this block, zeroed before its first thread; NULL if none was asked for.
+    /// Memory of this block, zeroed before its first thread; NULL if none was requested.
     pub shared: *mut c_void,
     /// As given to `dtl_kernel_from_function`.
     pub user: *mut c_void,

@@ -19,7 +19,7 @@ pub const DTL_RESOURCES_INLINE: u32 = 2;
 /// Resources are streams; a task queues work on its stream and has ended when that work has. As for
 /// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
 pub const DTL_RESOURCES_STREAMS: u32 = 3;
-/// Resources are what the program's own table, dtl_policy_opts_t::ops, says.
+/// Resources are defined by the program's own table, dtl_policy_opts_t::ops.
 pub const DTL_RESOURCES_CUSTOM: u32 = 4;
 
 /// Information on tasks: when a task is submitted.
@@ -65,7 +65,7 @@ pub struct dtl_waitable_t {
     /// Its record at this moment is waited for; a later record changes nothing for an event of the
     /// library's own.
     pub event: dtl_event_t,
-    /// Or this is called until it says that all has ended.
+    /// Or this is called until it reports that all has ended.
     pub wait: dtl_waitable_fn_t,
     /// For `wait`.
     pub object: *mut c_void,
@@ -118,7 +118,7 @@ pub struct dtl_selection_t {
     /// only if it is there.
     pub wanted_info: u64,
     /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
-    /// if none was asked for. Not initialised: it may contain data of an earlier selection.
+    /// if none was requested. Not initialised: it may contain data of an earlier selection.
     pub scratch: *mut c_void,
     /// Index of the resource.
     pub index: u32,
@@ -196,7 +196,7 @@ pub struct dtl_policy_ops_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_INFO_... that `report` is to be told.
+    /// DTL_INFO_... that `report` needs.
     pub needed_info: u64,
     /// Optional. The resources are known: called once, before the first select.
     pub initialize: Option<
@@ -236,7 +236,7 @@ pub struct dtl_policy_opts_t {
     pub struct_size: u32,
     /// 0, or DTL_POLICY_DEFER.
     pub flags: u32,
-    /// DTL_RESOURCES_...; 0 = as DTL_RESOURCES_GENERIC says.
+    /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     pub kind: u32,
     /// "fixed": which resource, an index into the list as it is given, also if others are left out
     /// of the policy.

@@ -24,7 +24,7 @@ pub const DTL_VERSION_STRING: &core::ffi::CStr = c"0.1.0";
 /// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
 pub type dtl_status_t = i32;
 
-/// The call did what it says.
+/// The call succeeded.
 pub const DTL_SUCCESS: dtl_status_t = 0;
 
 /// A name, backend or entry does not exist. The text lists the known ones.
@@ -98,7 +98,7 @@ pub const DTL_ERROR_NOT_SUPPORTED: dtl_status_t = 420;
 /// A backend failed in a way that no other code describes. See the text.
 pub const DTL_ERROR_BACKEND: dtl_status_t = 500;
 
-/// The backend cannot run here. The text says why (`dtl_backend_is_available` too).
+/// The backend cannot run here. The text gives the reason (`dtl_backend_is_available` too).
 pub const DTL_ERROR_UNAVAILABLE: dtl_status_t = 501;
 
 /// The backend could run here but failed to start.
@@ -133,7 +133,7 @@ pub const DTL_ERROR_NATIVE_BACKEND: dtl_status_t = 570;
 /// dtl_module_log has all.
 pub const DTL_ERROR_COMPILE_FAILED: dtl_status_t = 580;
 
-/// A bug in the library (a caught panic). The text says where; please report it.
+/// A bug in the library (a caught panic). The text names the place; please report it.
 pub const DTL_ERROR_INTERNAL: dtl_status_t = 900;
 
 /// The slot exists in the interface but this version does not implement it.
@@ -669,7 +669,7 @@ pub const DTL_ENUM_LANGUAGE: dtl_enum_t = 4;
 /// How something is measured: DTL_INSTRUMENTATION_....
 pub const DTL_ENUM_INSTRUMENTATION: dtl_enum_t = 5;
 
-/// What a backend is asked to do: DTL_OPERATION_....
+/// Operations of a backend: DTL_OPERATION_....
 pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
 
 /// What a backend may have: DTL_FEATURE_....
@@ -731,7 +731,7 @@ pub struct dtl_attr_t {
 // Library-wide data: configuration, logging, versions.
 
 /// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
-/// for a higher one is refused; lower ones keep working as docs/abi.md says.
+/// for a higher one is refused; lower ones keep working as docs/abi.md describes.
 pub const DTL_ABI_VERSION: u32 = 1;
 
 /// No limit for a `timeout_ns` parameter.
@@ -740,7 +740,7 @@ pub const DTL_TIMEOUT_INFINITE: u64 = u64::MAX;
 /// Something is broken and a call failed because of it.
 pub const DTL_LOG_ERROR: i32 = 1;
 
-/// Works, but not as well or not as asked. The default level.
+/// Works, but less well or not as requested. The default level.
 pub const DTL_LOG_WARN: i32 = 2;
 
 /// Automatic choices and why they were made.
@@ -788,13 +788,13 @@ pub const DTL_CONFIG_INIT: dtl_config_t = dtl_config_t {
 };
 
 /// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
-/// status other than DTL_SUCCESS travels to whoever waits for it. A number that is not a status
-/// becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: as the function that
-/// takes it says. Locks held: none. It must not throw.
+/// status other than DTL_SUCCESS is returned to the caller that waits for it. A number that is not
+/// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
+/// that takes it. Locks held: none. It must not throw.
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;
 
 // -----------------------------------------------------------------------------------------------
-// Tracing: what another tool is told of the library's work.
+// Tracing: events that the library passes to other tools.
 
 /// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
 /// noun in its name.
@@ -829,7 +829,7 @@ pub const DTL_TRACE_HAS_OP: u32 = 32;
 /// bytes of it.
 pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 
-/// A begin or an end, as tools are told. Grows at its end: use no more than struct_size bytes.
+/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_event_t {
@@ -837,8 +837,8 @@ pub struct dtl_trace_event_t {
     pub struct_size: u32,
     /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
     pub kind: i32,
-    /// The same at begin and end, and of nothing else in this process that has begun and not ended.
-    /// Not 0.
+    /// Pairs a begin with its end: both have this number, which nothing else in this process has
+    /// that has begun and not ended. Not 0.
     pub id: u64,
     /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     pub time_ns: u64,
@@ -846,10 +846,10 @@ pub struct dtl_trace_event_t {
     pub category: *const c_char,
     /// "dtl_comm_send", "allreduce" ... Lives for ever.
     pub name: *const c_char,
-    /// Which of the fields below say something: DTL_TRACE_HAS_... Of a call most are known at its
+    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
     /// end only.
     pub has: u32,
-    /// Of an end: how the call returned. Else DTL_SUCCESS.
+    /// At an end: how the call returned. Else DTL_SUCCESS.
     pub status: dtl_status_t,
     /// Bytes that are moved or taken.
     pub bytes: u64,
@@ -886,7 +886,7 @@ pub const DTL_TRACE_EVENT_INIT: dtl_trace_event_t = dtl_trace_event_t {
     what: ptr::null(),
 };
 
-/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
+/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
 /// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
 /// it must return soon, not wait for another thread that calls the library, not throw, and call no
 /// dtl_ function but those that work in every state. Its time counts as the call's.
@@ -1458,7 +1458,7 @@ pub struct dtl_kernel_context_t {
     pub block_index: [u32; 3],
     /// This thread in its block: 0 ... block-1.
     pub thread_index: [u32; 3],
-    /// Memory of this block, zeroed before its first thread; NULL if none was asked for.
+    /// Memory of this block, zeroed before its first thread; NULL if none was requested.
     pub shared: *mut c_void,
     /// As given to `dtl_kernel_from_function`.
     pub user: *mut c_void,
@@ -1564,7 +1564,7 @@ pub const DTL_RESOURCES_INLINE: u32 = 2;
 /// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
 pub const DTL_RESOURCES_STREAMS: u32 = 3;
 
-/// Resources are what the program's own table, dtl_policy_opts_t::ops, says.
+/// Resources are defined by the program's own table, dtl_policy_opts_t::ops.
 pub const DTL_RESOURCES_CUSTOM: u32 = 4;
 
 /// Information on tasks: when a task is submitted.
@@ -1612,7 +1612,7 @@ pub struct dtl_waitable_t {
     /// Its record at this moment is waited for; a later record changes nothing for an event of the
     /// library's own.
     pub event: dtl_event_t,
-    /// Or this is called until it says that all has ended.
+    /// Or this is called until it reports that all has ended.
     pub wait: dtl_waitable_fn_t,
     /// For `wait`.
     pub object: *mut c_void,
@@ -1665,7 +1665,7 @@ pub struct dtl_selection_t {
     /// only if it is there.
     pub wanted_info: u64,
     /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
-    /// if none was asked for. Not initialised: it may contain data of an earlier selection.
+    /// if none was requested. Not initialised: it may contain data of an earlier selection.
     pub scratch: *mut c_void,
     /// Index of the resource.
     pub index: u32,
@@ -1757,7 +1757,7 @@ pub struct dtl_policy_ops_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_INFO_... that `report` is to be told.
+    /// DTL_INFO_... that `report` needs.
     pub needed_info: u64,
     /// Optional. The resources are known: called once, before the first select.
     pub initialize: Option<
@@ -1808,7 +1808,7 @@ pub struct dtl_policy_opts_t {
     pub struct_size: u32,
     /// 0, or DTL_POLICY_DEFER.
     pub flags: u32,
-    /// DTL_RESOURCES_...; 0 = as DTL_RESOURCES_GENERIC says.
+    /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     pub kind: u32,
     /// "fixed": which resource, an index into the list as it is given, also if others are left out
     /// of the policy.
@@ -1919,7 +1919,7 @@ pub const DTL_DISPATCHER_STRICT_DACE: u64 = 1;
 /// unregistered.
 pub const DTL_DISPATCH_REPLACE: u64 = 1;
 
-/// Flag of a handler that says no: what it is chosen for fails with its reason (rule 7).
+/// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 pub const DTL_DISPATCH_ILLEGAL: u64 = 2;
 
 /// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
@@ -2026,15 +2026,15 @@ pub const DTL_DISPATCH_QUERY_INIT: dtl_dispatch_query_t = dtl_dispatch_query_t {
 pub type dtl_dispatch_predicate_fn_t =
     Option<unsafe extern "C" fn(query: *const dtl_dispatch_query_t, user: *mut c_void) -> i32>;
 
-/// Does what is asked for.
+/// Performs the requested operation.
 /// @param out_event  an event for the end of work that goes on after the return; the caller of
 ///                   dtl_dispatch_invoke then owns it. Left null: all is done. Anything but a live
-///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nobody waits for an
-///                   event, so do all before returning; so it is for everything that the library
-///                   asks by itself.
-/// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not
-/// throw. A call of the library that would lead to the handler which makes it goes the library's
-/// own way instead.
+///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nothing waits for an
+///                   event, so do all before returning; that is the case in every query of the
+///                   library itself.
+/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
+/// must not throw. A call of the library that would lead to the handler which makes it goes the
+/// library's own way instead.
 pub type dtl_dispatch_fn_t = Option<
     unsafe extern "C" fn(
         query: *const dtl_dispatch_query_t,
@@ -2064,7 +2064,7 @@ pub struct dtl_dispatch_handler_t {
     pub reason: *const c_char,
     /// NULL = it takes every query that its keys fit.
     pub predicate: dtl_dispatch_predicate_fn_t,
-    /// Does it. NULL where `backend` or DTL_DISPATCH_ILLEGAL says what happens.
+    /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
     pub invoke: dtl_dispatch_fn_t,
     /// NULL = there is nothing to destroy.
     pub destroy: dtl_dispatch_destroy_fn_t,
@@ -2098,19 +2098,20 @@ pub struct dtl_dispatch_alloc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// The backend that is asked; the stream's, where there is one.
+    /// The requested backend; the stream's, where there is one.
     pub backend: dtl_backend_t,
-    /// The kind that is asked for.
+    /// The requested kind.
     pub kind: dtl_enum_word_t,
     /// At least 1.
     pub size_bytes: u64,
     /// A power of two; 0 = the kind's own.
     pub alignment: u64,
-    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of
+    /// Set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on `stream`, of
     /// any backend (not of backend "host" for another: name that in
     /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
-    /// it asked, or its own. It is the library's from the handler's success on: what has not size
-    /// and alignment is refused with DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
+    /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
+    /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
+    /// dtl_mem_alloc gave it.
     pub ptr: *mut c_void,
     /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
     /// do. Null = in no stream's.
@@ -2213,7 +2214,7 @@ pub struct dtl_dispatch_compile_t {
     pub struct_size: u32,
     /// The device.
     pub device: i32,
-    /// The backend that is asked.
+    /// The requested backend.
     pub backend: dtl_backend_t,
     /// The source.
     pub source: *const dtl_source_t,
@@ -2422,45 +2423,45 @@ pub type dtl_attribute_delete_fn_t =
 // -----------------------------------------------------------------------------------------------
 // How a communicator of kind "rdma" is made.
 
-/// As `completion`: a rank that waits asks its device over and over, after a millisecond or two by
-/// the clock. Fastest.
+/// dtl_rdma_config_t.completion: a waiting rank busy-polls its device; after 1 to 2 ms of waiting
+/// it sleeps between polls. Lowest latency.
 pub const DTL_RDMA_POLL: i32 = 1;
 
-/// As `completion`: a rank that has waited for a while sleeps until its device wakes it.
+/// dtl_rdma_config_t.completion: a rank that has waited a while sleeps until its device wakes it.
 pub const DTL_RDMA_EVENT: i32 = 2;
 
-/// As `rendezvous`: the sender of a large message writes it into the receiver's memory.
+/// dtl_rdma_config_t.rendezvous: the sender of a large message writes it to the receiver's memory.
 pub const DTL_RDMA_WRITE: i32 = 1;
 
-/// As `rendezvous`: the receiver of a large message reads it out of the sender's memory.
+/// dtl_rdma_config_t.rendezvous: the receiver of a large message reads it from the sender's memory.
 pub const DTL_RDMA_READ: i32 = 2;
 
-/// As `device_memory`: through host memory.
+/// dtl_rdma_config_t.device_memory: messages are staged through host memory.
 pub const DTL_RDMA_STAGED: i32 = 1;
 
-/// As `device_memory`: large messages go as they are, of memory of any backend that gives dma-bufs
-/// (dtl_mem_export_dmabuf), which the network's device registers (ibv_reg_dmabuf_mr: rdma-core 34,
-/// Linux 5.12, a driver that imports them: mlx5 does).
+/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of any backend
+/// that gives dma-bufs (dtl_mem_export_dmabuf). The network's device registers these
+/// (ibv_reg_dmabuf_mr: rdma-core 34, Linux 5.12, a driver that imports them: mlx5 does).
 pub const DTL_RDMA_DMABUF: i32 = 2;
 
-/// As `device_memory`: the same of memory of backend "cuda" only, registered by its address: with
-/// nvidia_peermem, a kernel module of NVIDIA's driver. For what has no dma-bufs: those of CUDA need
-/// open kernel modules.
+/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of backend "cuda"
+/// only. It is registered by its address, with nvidia_peermem, a kernel module of NVIDIA's driver.
+/// For systems without dma-bufs: CUDA's need open kernel modules.
 pub const DTL_RDMA_PEERMEM: i32 = 3;
 
 /// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
 /// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
-/// One rule for all fields: what is set here is taken, else what the environment variable
-/// DTL_RDMA_<NAME> says (the field's name in capital letters), else the default. Not set are a
-/// number of -1, a constant of 0 and a text of NULL; an empty text is set, and means the default. A
-/// value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
-/// value and what is allowed; also one that this device or machine does not have, which is known
-/// when the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on
-/// all ranks. Of the first four opening compares what each rank has (rails: no more than it has
-/// active ports); one that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
+/// One rule for all fields: a value that is set here is used, else that of the environment variable
+/// DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of -1, a
+/// constant of 0 and a text of NULL are not set; an empty text is set, and means the default. An
+/// invalid value is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the value and
+/// what is allowed. So is a value that this device or machine does not have, which is found when
+/// the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on all
+/// ranks. Opening compares the first four between the ranks (rails: no more than the rank has
+/// active ports). One that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
 /// values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else
-/// may differ: of mtu the smaller is taken, the rest is each rank's own.
+/// may differ: for mtu the smaller value is used, the rest is each rank's own.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_rdma_config_t {
@@ -2478,9 +2479,9 @@ pub struct dtl_rdma_config_t {
     /// "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else
     /// "mpi".
     pub meeting: *const c_char,
-    /// IP address or network interface of this rank's control sockets, by which connections are
-    /// made and deaths are heard of: "10.0.0.5", "ib0". Default: the address by which this node
-    /// reaches the others.
+    /// IP address or network interface of this rank's control sockets, which set up connections and
+    /// detect deaths: "10.0.0.5", "ib0". Default: the address by which this node reaches the
+    /// others.
     pub address: *const c_char,
     /// Ports that a rank uses at once, 1 ... 4; large messages are split over them. Fewer if there
     /// are no more, which dtl_explain tells; with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED.
@@ -2524,7 +2525,7 @@ pub struct dtl_rdma_config_t {
     /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
     pub completion: i32,
     /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last
-    /// packet tells the receiver, a read has to be told of.
+    /// packet signals the receiver, while a read needs a message to signal its end.
     pub rendezvous: i32,
     /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem.
     /// Default DTL_RDMA_STAGED. With the others messages of more than 8160 bytes of device memory
@@ -2540,8 +2541,8 @@ pub struct dtl_rdma_config_t {
     /// on, which dtl_explain tells. Each rank as it likes. Tested over verbs that are none; not yet
     /// on a network card with a GPU.
     pub device_memory: i32,
-    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000.
-    /// Default 5000. (A process that dies on a machine that lives is heard of at once.)
+    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000. Default
+    /// 5000. (The death of a process on a live machine is detected at once.)
     pub silence_ms: i32,
     /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none.
     /// Variable: also 512M, 2G. Default 1 GiB: registering costs more than sending what is
@@ -2673,7 +2674,7 @@ pub const DTL_COMM_TOPOLOGY_INIT: dtl_comm_topology_t = dtl_comm_topology_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// One-sided communication: constants, and what is told of a window.
+// One-sided communication: constants, and information about a window.
 
 /// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent:
 /// MPI_LOCK_SHARED.
@@ -2695,7 +2696,7 @@ pub struct dtl_win_info_t {
     pub ranks: i32,
     /// 0.
     pub reserved: u32,
-    /// Bytes of the part that was asked after.
+    /// Bytes of the queried part.
     pub size_bytes: u64,
     /// Bytes of one step of a displacement there.
     pub disp_unit: u64,
@@ -2722,7 +2723,7 @@ pub const DTL_WIN_INFO_INIT: dtl_win_info_t = dtl_win_info_t {
 // -----------------------------------------------------------------------------------------------
 // The table of function pointers of a backend that communicates, and what its slots take.
 
-/// What a comm table's `open` is asked for.
+/// Arguments of a comm table's `open`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_open_t {
@@ -2799,11 +2800,12 @@ pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 /// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
 /// locks in any case. The slots are used for windows of all of the communicator's ranks in their
 /// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
-/// before. An operation is asked after by `test`, as any other is, and has a word of the same kind
-/// (of its result only the status is read). Operations have no order among themselves, but for what
-/// win_flush and win_accumulate say. What they need of their target's process, `test` there may do:
-/// the library calls it in all that waits, and in a thread of its own while nothing does (but see
-/// DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with DTL_ERROR_RANK_FAILURE.
+/// before. An operation is polled by `test`, as any other is, and has a word of the same kind (of
+/// its result only the status is read). Operations have no order among themselves, except where
+/// win_flush and win_accumulate define one. The work that they need of their target's process may
+/// be done by `test` there: the library calls it in every call that waits, and in a thread of its
+/// own while none does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with
+/// DTL_ERROR_RANK_FAILURE.
 ///
 /// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
 /// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
@@ -2991,10 +2993,10 @@ pub struct dtl_comm_vtable_t {
     >,
     /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
     /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
-    /// 0 or 1. Asked when the window is made, once for each built-in dtype; if one rank says no,
-    /// the targets apply that dtype's by messages, all of them, so the two never meet. What
-    /// hardware lacks can be made here of its compare and swap. Must not block. A failure: as for
-    /// win_create.
+    /// 0 or 1. Called when the window is made, once for each built-in dtype. If one rank writes 0,
+    /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
+    /// An operation that the hardware lacks can be made here of its compare and swap. Must not
+    /// block. A failure: as for win_create.
     pub win_atomics: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3208,10 +3210,10 @@ pub struct dtl_memory_vtable_t {
     >,
     /// Makes an allocation of another process one of this one, on the current device. Each call
     /// gives an address of its own; if it is one that was given before and not closed, it is closed
-    /// once and the caller is told DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
+    /// once and the caller gets DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
     /// export_handle of a backend of this name wrote on this node, with the size, alignment and
-    /// kind of the export; whoever exported may have freed it or ended since: then INVALID_HANDLE.
-    /// A backend that cannot import what this very process exported: NOT_SUPPORTED. As
+    /// kind of the export. The exporter may have freed it or ended since: then INVALID_HANDLE. A
+    /// backend that cannot import what this very process exported: NOT_SUPPORTED. As
     /// cudaIpcOpenMemHandle.
     pub import_handle: Option<
         unsafe extern "C" fn(
@@ -3283,16 +3285,16 @@ pub struct dtl_memory_vtable_t {
     >,
     /// Describes memory that the program allocated through the backend's driver itself. `ptr` is
     /// any address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed
-    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any other
-    /// failure says nothing about the address: the query, copy or message fails with that status,
-    /// and nothing is copied. A kind that is not a memory kind, a device below 0, or a base and
-    /// size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call it
-    /// once for each buffer that the library does not know and wait for the result, so it must be
-    /// fast. They do not call it for buffers in the program's image, on its stacks or in its heap
-    /// (brk), which they treat as host memory. It must not read the memory at `ptr`. It must not
-    /// call dtl_mem_query or functions for copies and messages, not even for another backend: these
-    /// functions call it, so it would recurse. The slots of the transfer table are then called with
-    /// such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
+    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any
+    /// other failure leaves the address unclassified: the query, copy or message fails with that
+    /// status, and nothing is copied. A kind that is not a memory kind, a device below 0, or a base
+    /// and size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call
+    /// it once for each buffer that the library does not know and wait for the result, so it must
+    /// be fast. They do not call it for buffers in the program's image, on its stacks or in its
+    /// heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It must
+    /// not call dtl_mem_query or functions for copies and messages, not even for another backend:
+    /// these functions call it, so it would recurse. The slots of the transfer table are then
+    /// called with such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
     /// cuPointerGetAttributes.
     pub pointer_info: Option<
         unsafe extern "C" fn(
@@ -3584,7 +3586,7 @@ pub struct dtl_exec_vtable_t {
     pub kernel_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
     /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
-    /// during the call. If the kernel has a signature, number and sizes are as it says.
+    /// during the call. If the kernel has a signature, number and sizes match it.
     pub kernel_launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3644,9 +3646,9 @@ pub struct dtl_backend_vtable_t {
     pub reserved: u32,
     /// DTL_BACKEND_NO_COMPUTE or 0.
     pub flags: u64,
-    /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
-    /// fail on a machine without the hardware: a failure counts as 0, with the failure as the
-    /// reason. NULL: always available.
+    /// Whether it can run here: *out_yes = 0 or 1; if 0, the reason is written to `why` (cap
+    /// bytes). Must not fail on a machine without the hardware: a failure counts as 0, with the
+    /// failure as the reason. NULL: always available.
     pub is_available: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3700,9 +3702,9 @@ pub const DTL_BACKEND_VTABLE_INIT: dtl_backend_vtable_t = dtl_backend_vtable_t {
 // need it.
 
 /// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and `why` (`cap`
-/// bytes of room, at least 256) says why. Thread: the one whose call needs to know. Locks held:
-/// none. It may block, and may call the library.
+/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
+/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
+/// result. Locks held: none. It may block, and may call the library.
 pub type dtl_environment_probe_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, why: *mut c_char, cap: u64) -> dtl_status_t>;
 
@@ -3717,10 +3719,10 @@ pub type dtl_environment_init_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
 /// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and told to who released it; the environment has ended
-/// all the same. Thread: the one that releases it last, or the one in dtl_finalize (where calls of
-/// the library answer DTL_ERROR_INVALID_STATE). Locks held: none. Never called in a forked child
-/// for what the parent started.
+/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
+/// environment has ended all the same. Thread: the one that releases it last, or the one in
+/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
+/// Never called in a forked child for what the parent started.
 pub type dtl_environment_finalize_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
@@ -4014,9 +4016,9 @@ pub struct dtl_layout_t {
     pub reserved: u64,
 }
 
-/// What a plugin says of itself; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial
-/// value of local variables only). Everything that it points to must stay as it is while the
-/// process lives (plugins are never unloaded).
+/// Description of a plugin; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
+/// local variables only). Everything that it points to must stay as it is while the process lives
+/// (plugins are never unloaded).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_t {
@@ -4044,7 +4046,7 @@ pub struct dtl_plugin_t {
     /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
     /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
     /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
-    /// leave hardware alone (a table's is_available is asked later). Locks held: none of the
+    /// leave hardware alone (a table's is_available is called later). Locks held: none of the
     /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
     /// that do, must not throw.
     pub load: Option<unsafe extern "C" fn(host: *const dtl_host_api_t) -> dtl_status_t>,
@@ -4072,8 +4074,8 @@ pub struct dtl_plugin_t {
 ///
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
-/// other than DTL_SUCCESS refuses to be loaded; host->set_error says why. Thread, locks: as
-/// dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
+/// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
 pub type dtl_plugin_entry_fn_t = Option<
     unsafe extern "C" fn(host: *const dtl_host_api_t, out: *mut dtl_plugin_t) -> dtl_status_t,
 >;
@@ -4105,14 +4107,14 @@ pub struct dtl_plugin_info_t {
     /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
     /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
     pub reason: *const c_char,
-    /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or
-    /// "installed".
+    /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
+    /// "DTL_PLUGIN_PATH" or "installed".
     pub origin: *const c_char,
     /// The plugin's own name; empty if it did not come to that, as the next three.
     pub name: *const c_char,
     /// Its version.
     pub version: *const c_char,
-    /// What it says it is.
+    /// The plugin's own description.
     pub description: *const c_char,
     /// The names of its backends that are registered, separated by ", ".
     pub backends: *const c_char,
