@@ -18,13 +18,13 @@
 //! - `match_queues`: posted receives and unexpected messages
 //! - `op_table`: operations in flight
 //! - `coll_mailbox`: shared slots for small collectives
-//! - `meet`: out-of-band allgather
 //! - `peer_map`: a value for some ranks
 //! - `kernel_cache`: compiled kernels on disk
 //! - `vendor_lib`: libraries loaded at run time
 //! - `symbol_table`: their functions
 //! - `os_error`: errors of the operating system
 
+pub mod bootstrap;
 mod coll_mailbox;
 pub mod cuda;
 pub mod driver;
@@ -33,7 +33,6 @@ pub mod host;
 pub mod inproc;
 mod kernel_cache;
 pub mod match_queues;
-mod meet;
 pub mod mpi;
 pub mod nccl;
 pub mod null;

@@ -9,6 +9,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
     (
         "in calls, by their errands, and by the library's threads at work",
         &[
+            "backend/bootstrap/job_id.rs MEMBERS",
             "backend/cuda/driver.rs LIBRARY",
             "backend/cuda/modules/nvrtc.rs LIBRARY",
             "backend/mpi/reduce_op.rs NAMED",
@@ -17,7 +18,6 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "backend/nccl/find.rs LIBRARY",
             "backend/opencl/driver.rs LIBRARY",
             "backend/rdma/verbs/discovery.rs LIBRARY",
-            "backend/shm/bootstrap/job_id.rs MEMBERSHIPS",
             "backend/shm/transport.rs LOCK",
             "runtime/array/mod.rs ARRAYS",
             "runtime/comm/open/attribute.rs KEYS",
@@ -137,7 +137,7 @@ const LOCK_TYPES: &[&str] = &[
 /// Every place where the library starts a thread, by what a fork sees of it.
 const THREADS: &[(&str, &str)] = &[
     ("src/backend/driver/stream_callbacks.rs", "aside while it runs a job"),
-    ("src/backend/rdma/bootstrap/meet/tcp.rs", "looks names up; takes no lock of the library"),
+    ("src/backend/bootstrap/tcp.rs", "looks names up; takes no lock of the library"),
     ("src/runtime/comm/progress.rs", "within the call that started it"),
     ("src/runtime/comm/rma/rma_progress.rs", "aside while it serves windows"),
     (

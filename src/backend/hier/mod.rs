@@ -13,9 +13,13 @@ mod router;
 mod tests;
 mod transport;
 
-use super::meet;
-use crate::error::{Result, fail, status_name};
-use crate::runtime::component::{Availability, Comm, OpenArgs, Presence, Transport};
+use super::bootstrap::absence::limit_ns;
+use super::bootstrap::over_comm::OverTransport;
+use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{
+    Availability, Comm, Exchange, OpenArgs, Presence, Transport, all_or_none, failed_elsewhere,
+};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
@@ -48,8 +52,6 @@ pub const RANK_BYTES: usize = nodes::RANK_BYTES;
 
 /// The kind between the nodes unless `DTL_HIER_ACROSS` names another.
 const ACROSS: &str = "mpi";
-/// How long the ranks wait for each other by default.
-const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// How long a rank may take longer than another to open its node's transport.
 const GRACE_NS: u64 = 5_000_000_000;
 /// What stands for a node in the ranks' words if it is pretended.
@@ -136,24 +138,17 @@ impl Comm for Hier {
 impl Hier {
     /// The node's part, opened on all ranks or on none.
     fn join(&self, across: &dyn Transport, args: &OpenArgs) -> Result<(Nodes, Box<dyn Transport>)> {
-        let unlimited = args.timeout_ns == 0 || args.timeout_ns == u64::MAX;
-        let limit_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
-        let node = self.open_node(across, args, limit_ns);
-        let own = node.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
+        let mut over = OverTransport::new(across, limit_ns(args.timeout_ns));
+        let node = self.open_node(&over, args);
         // Also after a failure: it must be reported to the others.
-        let all = meet::exchange(across, 1, &[own], limit_ns.saturating_add(GRACE_NS));
-        let (nodes, node) = node?;
-        let failure = all.and_then(|all| match all.iter().position(|status| *status != 0) {
-            None => Ok(()),
-            Some(rank) => fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "rank {rank} could not open its node's part ({}); see its own output",
-                status_name(all.get(rank).map_or(0, |status| *status as u32 as i32))
-                    .to_string_lossy()
-            ),
+        over.limit_ns = over.limit_ns.saturating_add(GRACE_NS);
+        let own = node.as_ref().map(drop).map_err(Clone::clone);
+        let failure = all_or_none(&over, own, &[], |rank, status| {
+            failed_elsewhere(rank, status, "could not open its node's part")
         });
+        let (nodes, node) = node?;
         match failure {
-            Ok(()) => Ok((nodes, node)),
+            Ok(_) => Ok((nodes, node)),
             Err(error) => {
                 drop(node.close());
                 Err(error.within("between the nodes"))
@@ -164,31 +159,25 @@ impl Hier {
     /// Finds out who shares this node and opens the transport among those.
     fn open_node(
         &self,
-        across: &dyn Transport,
+        over: &dyn Exchange,
         args: &OpenArgs,
-        limit_ns: u64,
     ) -> Result<(Nodes, Box<dyn Transport>)> {
-        let (rank, size) = (across.rank(), across.size());
+        let (rank, size) = (over.rank(), over.size());
         let mine = own_node(rank, size);
         // Drawn by the lowest rank of each node: launchers' job names need not be the same on its
         // ranks.
         let name = process::random_u64().unwrap_or(0);
-        let (word, of) = mine.as_ref().map_or((0, 0), |(word, of)| (*word, *of));
-        let words =
-            meet::exchange(across, 0, &[u64::from(mine.is_ok()), word, of, name], limit_ns)?;
-        mine?;
-        let words: Vec<&[u64]> = words.chunks_exact(4).collect();
-        let places: Vec<_> = words.iter().map(|words| words.get(1..3)).collect();
-        if let Some(rank) = words.iter().position(|words| words.first() != Some(&1)) {
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "rank {rank} cannot tell its node; see its own output"
-            );
-        }
+        let (word, of) = *mine.as_ref().unwrap_or(&(0, 0));
+        let (_, words) = all_or_none(over, mine, &[word, of, name], |rank, _| {
+            let text = format!("rank {rank} cannot tell its node; see its own output");
+            Error::new(DTL_ERROR_UNAVAILABLE, text)
+        })?;
+        let words: Vec<&[u64]> = words.chunks_exact(3).collect();
+        let places: Vec<_> = words.iter().map(|words| words.get(..2)).collect();
         let nodes = Nodes::new(rank, &places);
         let (leader, local) =
             (nodes.mine.first(), nodes.mine.iter().position(|member| *member == rank));
-        let name = leader.and_then(|leader| words.get(leader.unsigned_abs() as usize)?.get(3));
+        let name = leader.and_then(|leader| words.get(leader.unsigned_abs() as usize)?.get(2));
         let (Some(name), Some(local)) = (name, local.and_then(|local| i32::try_from(local).ok()))
         else {
             return fail!(DTL_ERROR_INTERNAL, "rank {rank} is on no node");

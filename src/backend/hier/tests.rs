@@ -5,8 +5,9 @@ use super::router::Way;
 use super::transport::Endpoint;
 use crate::abi::comm::communicator::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
+use crate::backend::bootstrap::over_comm::OverTransport;
 use crate::backend::inproc;
-use crate::runtime::component::{Done, OpId, OpenArgs, Selector, SendMode, Transport};
+use crate::runtime::component::{Done, Exchange, OpId, OpenArgs, Selector, SendMode, Transport};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::sync::Arc;
@@ -301,19 +302,16 @@ fn words_are_exchanged_between_any_number_of_ranks() {
             for (rank, comm) in (0_u64..).zip(&ranks) {
                 let expected = &expected;
                 scope.spawn(move || {
-                    let words = crate::backend::meet::exchange(
-                        comm.as_ref(),
-                        0,
-                        &[rank, 100 + rank],
-                        u64::MAX,
-                    );
+                    let words =
+                        OverTransport::new(comm.as_ref(), u64::MAX).allgather(&[rank, 100 + rank]);
                     assert_eq!(&words.expect("exchange"), expected);
                 });
             }
         });
     }
     let ranks = fabric(2);
-    let error = crate::backend::meet::exchange(ranks[0].as_ref(), 0, &[1], 20_000_000).unwrap_err();
+    let alone = OverTransport::new(ranks[0].as_ref(), 20_000_000);
+    let error = alone.allgather(&[1]).unwrap_err();
     assert_eq!(error.status(), DTL_ERROR_TIMEOUT);
     assert!(error.text().contains("nothing from rank 1"), "{error}");
 }

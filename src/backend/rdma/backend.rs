@@ -1,7 +1,5 @@
 //! The backend named "rdma": whether it can run here, and what opens its communicators.
 
-use super::bootstrap::meet::{self, How, Meeting};
-use super::bootstrap::oob::{self, Oob};
 use super::config::Config;
 use super::engine::State;
 use super::verbs::discovery::{self, Verbs};
@@ -10,6 +8,9 @@ use super::verbs::rail::Rail;
 use super::wire::RdmaWire;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::backend::bootstrap::liveness::{self, Oob};
+use crate::backend::bootstrap::oob_exchange::{self, How};
+use crate::backend::bootstrap::records::Records;
 use crate::backend::p2p_protocol;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
@@ -61,7 +62,7 @@ impl Comm for Arc<Opener> {
 
     fn check_environment(&self) -> Result<()> {
         let config = Config::resolve(Addr::NULL)?;
-        meet::check(&How::parse(&config.meeting)?, None)?;
+        oob_exchange::check(&How::parse(&config.meeting)?, None)?;
         self.choose(&*self.verbs.get()?, &config, 0).map(drop)
     }
 
@@ -75,11 +76,9 @@ impl Comm for Arc<Opener> {
             // The others meet as by default, and this failure is reported there.
             Err(error) => (Err(error), How::Auto, Config::default()),
         };
-        let record = match &prepared {
-            Ok(prepared) => Ok(prepared.record.clone()),
-            Err(error) => Err(error.clone()),
-        };
-        let met = meet::meet(&how, args, RECORD, record)?;
+        let record = prepared.as_ref().map(|prepared| prepared.record.clone());
+        let record = record.map_err(Clone::clone);
+        let met = oob_exchange::allgather(&how, args, RECORD, record)?;
         join(prepared?, met, config)
     }
 }
@@ -95,7 +94,7 @@ struct Prepared {
 /// Words in which all ranks have to agree, before those of the sockets.
 const ALIKE: usize = 2;
 /// Words of a rank's record.
-const RECORD: usize = ALIKE + NODE + oob::WORDS;
+const RECORD: usize = ALIKE + NODE + liveness::WORDS;
 /// Words behind those: the node, and the processors of it that the rank may run on, as bits.
 const NODE: usize = 5;
 /// Version of the protocol between ranks.
@@ -182,7 +181,7 @@ impl Opener {
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
         let silent_ns = u64::from(config.silence_ms) * 1_000_000;
         let (oob, words) =
-            Oob::listen(&oob::Options { listen, silent_ns, ..oob::Options::default() })?;
+            Oob::listen(&liveness::Options { listen, silent_ns, ..liveness::Options::default() })?;
         let record =
             alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
         Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
@@ -208,7 +207,7 @@ fn local_rank(args: &OpenArgs) -> Result<i32> {
         .unwrap_or(0))
 }
 
-fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Transport>> {
+fn join(prepared: Prepared, met: Records, config: Config) -> Result<Box<dyn Transport>> {
     let Prepared { rails, mut oob, record, passed_over } = prepared;
     let own = record.get(..ALIKE).unwrap_or_default();
     let others = met.records.chunks_exact(RECORD);

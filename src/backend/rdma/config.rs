@@ -2,9 +2,9 @@
 //! the fields that it leaves unset. Its rules, and the defaults with their reasons, are in that
 //! struct's text: `src/abi/comm/rdma.rs`.
 
-use super::bootstrap::meet::How;
 use super::protocol::eager_slots::{LANES, RAILS};
 use crate::abi::comm::rdma::*;
+use crate::backend::bootstrap::oob_exchange::How;
 use crate::error::{Result, fail};
 use crate::from_c;
 use crate::runtime::settings;
@@ -66,7 +66,7 @@ pub struct Config {
     pub device_memory: Devices,
     /// Bytes registered at most beside what is always so.
     pub cache_bytes: u64,
-    /// How the ranks meet, see `meet`.
+    /// How the ranks meet, see `bootstrap::oob_exchange`.
     pub meeting: String,
     /// The address or the network interface of the sockets by which connections are made; empty:
     /// chosen.

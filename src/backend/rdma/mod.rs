@@ -4,7 +4,6 @@
 //! In reading order:
 //! - `verbs`: libibverbs and its objects
 //! - `config`: configuration of a communicator
-//! - `bootstrap`: ranks find each other; deaths are noticed
 //! - `memory`: registered memory
 //! - `protocol`: small messages in slots
 //! - `endpoint`: the connection to a peer
@@ -21,7 +20,6 @@
 
 mod atomics;
 mod backend;
-pub mod bootstrap;
 pub mod config;
 mod cq;
 pub mod endpoint;
@@ -37,6 +35,7 @@ mod window;
 mod wire;
 pub use self::backend::backend;
 
+use super::bootstrap::liveness;
 use super::{p2p_protocol, peer_map};
 
 /// Memory of a communicator without any rank, without what the device's library keeps.
@@ -44,10 +43,10 @@ pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<wire::
 /// Memory for each rank, with or without messages. Nothing of it is registered, and the device has
 /// no object for it.
 pub const RANK_BYTES: usize =
-    p2p_protocol::RANK_BYTES + peer_map::BYTES_PER_RANK + bootstrap::oob::RANK_BYTES;
+    p2p_protocol::RANK_BYTES + peer_map::BYTES_PER_RANK + liveness::RANK_BYTES;
 /// Memory for each rank with messages, as configured by default, without waiting ones.
 pub const PARTNER_BYTES: usize = p2p_protocol::PARTNER_BYTES
-    + bootstrap::oob::PARTNER_BYTES
+    + liveness::PARTNER_BYTES
     + endpoint::peer::bytes(config::DEPTH, 1)
     + PARTNER_REGISTERED;
 /// What is registered of that.

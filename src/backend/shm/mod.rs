@@ -17,6 +17,9 @@ mod transport;
 pub use self::memory::segment::MOST_RANKS;
 
 use self::protocol::engine::Engine;
+use super::bootstrap::absence::Opening;
+use super::bootstrap::job_id;
+use super::bootstrap::uds::{self, NodeOpening};
 use super::match_queues::Matcher;
 use super::os_error;
 use super::peer_map::BYTES_PER_RANK;
@@ -29,7 +32,7 @@ use crate::sys::os::fd;
 use crate::sys::os::poller::{Poller, Wanted};
 use crate::sys::os::process::{self, PidFd};
 use crate::sys::os::shm_segment::Memory;
-use bootstrap::{Meeting, Place};
+use bootstrap::Meeting;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
@@ -59,9 +62,6 @@ pub fn backend() -> Backend {
     backend
 }
 
-/// How long ranks wait for each other by default.
-const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
-
 impl Presence for Shm {
     fn available(&self) -> Availability {
         match check() {
@@ -84,9 +84,9 @@ fn check() -> Result<()> {
 
 /// Whether this process can have the descriptors that opening takes: one for each other rank, and
 /// for rank 0 two.
-fn check_room(place: &Place<'_>) -> Result<()> {
-    let size = place.size;
-    let count = if place.rank == 0 { 2 * size + 1 } else { size + 2 };
+fn check_room(opening: &Opening) -> Result<()> {
+    let size = opening.size;
+    let count = if opening.rank == 0 { 2 * size + 1 } else { size + 2 };
     let what = format!("{count} more descriptors for a communicator of {size} ranks");
     fd::room_for(count).map_err(|error| os_error::os_error(DTL_ERROR_UNAVAILABLE, &what, &error))
 }
@@ -97,22 +97,20 @@ impl Comm for Shm {
         let mode = Mode::parse(std::env::var("DTL_CMA").ok().as_deref())?;
         let opener = transport::enter()?;
         let number = i32::try_from(job.rank).unwrap_or(i32::MAX);
-        let (identity, claim) = bootstrap::job_id::take(&job.name, number, args.is_only_open);
-        let unlimited = args.timeout_ns == 0 || args.timeout_ns == u64::MAX;
-        let timeout_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
-        let place = Place { identity: &identity, rank: job.rank, size: job.size, timeout_ns };
+        let (job_id, claim) = job_id::take(&job.name, number, args.is_only_open);
+        let place = NodeOpening::new(&job_id, (job.rank, job.size), args.timeout_ns);
         let ready = claim.and_then(|claim| {
             check().map_err(|error| error.within("kind \"shm\""))?;
-            check_room(&place).map(|()| claim)
+            check_room(&place.opening).map(|()| claim)
         });
         // Another process that is this rank does not keep the others waiting.
         let is_other = |error: &Error| error.status() == DTL_ERROR_ALREADY_EXISTS;
         let claim = ready.inspect_err(|error| match is_other(error) {
             true => {}
-            false => bootstrap::startup_failure::excuse(&place, error),
+            false => uds::excuse(&place, error),
         })?;
         let mut prepared = None;
-        let meeting = bootstrap::meet(&place, &mut |meeting| {
+        let meeting = bootstrap::meet(place, &mut |meeting| {
             prepared = Some(prepare(meeting, job.rank, mode)?);
             Ok(())
         })?;

@@ -1,13 +1,13 @@
 //! The communicator as `runtime` sees it: the engine behind one short lock, and the door for forked
 //! children.
 
-use super::bootstrap::job_id::Claim;
 use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
 use super::memory::segment::State;
 use super::memory::shared_region::Parts;
 use super::peer::{Mode, Probe};
 use super::protocol::engine::{Engine, Operation};
+use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
 use crate::runtime::component::{

@@ -1,6 +1,7 @@
 //! What a transport is opened with.
 
-use crate::error::Result;
+use crate::abi::status::{DTL_ERROR_UNAVAILABLE, dtl_status_t};
+use crate::error::{Error, Result, status_name};
 use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -39,6 +40,35 @@ pub trait Exchange: Send + Sync {
     /// same order and with the same number of words. Waits for the others, within the time limit
     /// that the communicator was opened with.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>>;
+}
+
+/// Allgather of a record per rank, on all ranks or on none: a failure of any rank is everybody's. A
+/// rank's own failure counts before the exchange's, and that before another rank's, of which
+/// `elsewhere` makes the error. All ranks pass records of one length, also those that have failed.
+pub fn all_or_none<T>(
+    over: &dyn Exchange,
+    mine: Result<T>,
+    record: &[u64],
+    elsewhere: impl FnOnce(i32, dtl_status_t) -> Error,
+) -> Result<(T, Vec<u64>)> {
+    let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
+    let all = over.allgather(&[&[status], record].concat());
+    let mine = mine?;
+    let all = all?;
+    let each = || all.chunks_exact(1 + record.len());
+    let status = |words: &[u64]| words.first().map_or(0, |status| *status as u32 as i32);
+    if let Some((rank, status)) = (0..).zip(each().map(status)).find(|(_, status)| *status != 0) {
+        return Err(elsewhere(rank, status));
+    }
+    Ok((mine, each().flat_map(|words| words.iter().skip(1)).copied().collect()))
+}
+
+/// Makes the error of a rank that has failed elsewhere. `what`: "could not do something".
+#[must_use]
+pub fn failed_elsewhere(rank: i32, status: dtl_status_t, what: &str) -> Error {
+    let name = status_name(status).to_string_lossy();
+    let text = format!("rank {rank} {what} ({name}); see its own output");
+    Error::new(DTL_ERROR_UNAVAILABLE, text)
 }
 
 impl OpenArgs {

@@ -58,13 +58,10 @@ pub fn abstract_names() -> Vec<String> {
     sockets.lines().filter_map(name).collect()
 }
 
-/// Sends all bytes; what does not fit into the socket's buffer at once is an error. A peer that is
-/// gone is an error too, not SIGPIPE.
-pub fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
-    match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)? {
-        count if count == bytes.len() => Ok(()),
-        _ => Err(io::Error::from(ErrorKind::WriteZero)),
-    }
+/// Sends what fits into the socket's buffer and returns the number of bytes. A peer that is gone is
+/// an error, not SIGPIPE.
+pub fn send_some(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
 }
 
 /// Sends one byte that carries a descriptor.

@@ -6,7 +6,8 @@
 use super::peer::{Peer, Stage};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
-use crate::backend::rdma::bootstrap::oob::Event;
+use crate::backend::bootstrap::liveness::{Event, LONGEST};
+use crate::backend::bootstrap::records::{bytes_of, text_of, text_words, words_of};
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::engine::State;
 use crate::backend::rdma::verbs::errors::here;
@@ -26,28 +27,11 @@ const END: usize = 6;
 /// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
 const OWN_DEPTH: u32 = 4;
 
-fn bytes(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-fn words(bytes: &[u8]) -> Vec<u64> {
-    bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes)).collect()
-}
-
 /// Why this side cannot go on, in as much as there is room for.
 fn with_text(what: u64, why: &str) -> Vec<u64> {
-    let bytes: Vec<u8> =
-        why.bytes().take(crate::backend::rdma::bootstrap::oob::LONGEST - 16).collect();
-    let padded = bytes.chunks(8).map(|bytes| {
-        let mut word = [0; 8];
-        word.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
-        u64::from_le_bytes(word)
-    });
-    [what].into_iter().chain(padded).collect()
-}
-
-fn text_of(why: &[u64]) -> String {
-    String::from_utf8_lossy(&bytes(why)).trim_end_matches('\0').to_owned()
+    let mut words = [&[what], text_words(why).as_slice()].concat();
+    words.truncate(LONGEST / 8 - 1);
+    words
 }
 
 fn index(rank: i32) -> usize {
@@ -137,7 +121,7 @@ impl State {
             self.told(rank, words);
             return Ok(());
         }
-        self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes(words))
+        self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes_of(words))
     }
 
     fn make_peer(&mut self, rank: usize) -> Result<()> {
@@ -185,7 +169,7 @@ impl State {
         self.oob.poll(&mut |event| events.push(event));
         for event in events {
             match event {
-                Event::Message(rank, bytes) => self.told(index(rank), &words(&bytes)),
+                Event::Message(rank, bytes) => self.told(index(rank), &words_of(&bytes)),
                 Event::Gone(rank, _, why) => self.fail(index(rank), &why),
             }
         }

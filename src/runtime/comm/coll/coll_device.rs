@@ -12,11 +12,12 @@ use super::coll_start::allgather_words;
 use super::schedule::Advance;
 use super::{Begun, CollArgs};
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail, status_name};
+use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::component::{DeviceComm, Invitation};
+use crate::runtime::comm::open::open_kind::BOOTSTRAP_NS;
+use crate::runtime::component::{DeviceComm, Invitation, all_or_none, failed_elsewhere};
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
 use crate::runtime::registry::Backend;
@@ -25,9 +26,6 @@ use crate::sys::sync::clock::Deadline;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// How long the ranks wait for each other, unless their time limit is less.
-const MEETING_NS: u64 = 30_000_000_000;
 
 /// Backend of a rank's part, and how the communicator is to use it.
 pub(in crate::runtime::comm) struct Wanted {
@@ -212,35 +210,20 @@ pub(in crate::runtime::comm) fn attach(
 
 /// Exchanges the ranks' status and some words. Returns those of rank 0 if no rank has failed.
 fn together<T>(comm: &Comm, mine: Result<T>, words: Invitation) -> Result<(T, Invitation)> {
-    let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
-    let says: Vec<u64> = std::iter::once(status).chain(words).collect();
-    let all = allgather_words(comm, Kind::Open, &says);
-    let mine = mine?;
-    let all = all?;
-    let failed = all.chunks_exact(says.len()).map(|words| words.first().copied().unwrap_or(0));
-    if let Some((rank, status)) = (0..).zip(failed).find(|(_, status)| *status != 0) {
-        return Err(failed_elsewhere(rank, status as u32 as i32));
-    }
+    let (mine, all) = all_or_none(comm, mine, &words, part_failed)?;
     let mut first = Invitation::default();
-    first.iter_mut().zip(all.iter().skip(1)).for_each(|(to, from)| *to = *from);
+    first.iter_mut().zip(&all).for_each(|(to, from)| *to = *from);
     Ok((mine, first))
 }
 
-fn failed_elsewhere(rank: i32, status: dtl_status_t) -> Error {
-    let name = status_name(status).to_string_lossy();
-    Error::new(
-        DTL_ERROR_UNAVAILABLE,
-        format!(
-            "rank {rank} could not open its part of the devices' communicator ({name}); see its \
-             own output"
-        ),
-    )
+fn part_failed(rank: i32, status: dtl_status_t) -> Error {
+    failed_elsewhere(rank, status, "could not open its part of the devices' communicator")
 }
 
 /// `number`: that of the collective that comes next.
 fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64) -> Result<()> {
     mine.meet(invitation, comm.rank, comm.size)?;
-    let limit_ns = comm.timeout_ns.min(MEETING_NS);
+    let limit_ns = comm.timeout_ns.min(BOOTSTRAP_NS);
     let (deadline, mut backoff) = (Deadline::after(limit_ns), Backoff::new());
     while !mine.has_met()? {
         backoff.pause();
@@ -258,7 +241,7 @@ fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64
                         comm.gone_text_of(&gone)
                     ),
                 ),
-                None => failed_elsewhere(first.rank, first.status),
+                None => part_failed(first.rank, first.status),
             });
         }
         if comm.has_died() {

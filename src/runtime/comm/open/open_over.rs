@@ -7,30 +7,27 @@
 use super::group;
 use super::open_kind;
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
-use crate::error::{Result, fail, status_name};
+use crate::error::Result;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::allgather_words;
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::component::{Exchange, OpenArgs};
+use crate::runtime::component::{Exchange, OpenArgs, all_or_none, failed_elsewhere};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// A communicator of the library's own, of the same ranks, which serves nothing else.
-struct Meeting(Comm);
-
-impl Exchange for Meeting {
+impl Exchange for Comm {
     fn rank(&self) -> i32 {
-        self.0.rank
+        self.rank
     }
 
     fn size(&self) -> i32 {
-        self.0.size
+        self.size
     }
 
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
-        allgather_words(&self.0, Kind::Open, mine)
+        allgather_words(self, Kind::Open, mine)
     }
 }
 
@@ -44,10 +41,12 @@ pub(in crate::runtime::comm) fn make(
     let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
     let limit_ns = timeout_ns.min(open_kind::BOOTSTRAP_NS);
+    // A communicator of the library's own, of the same ranks, which serves nothing else.
     let mut twin = group::twin(over, Kind::Open)?;
     twin.timeout_ns = limit_ns;
-    let meeting = Meeting(twin);
-    all_ready(&backend, &meeting)?;
+    all_or_none(&twin, backend.ready(), &[], |rank, status| {
+        failed_elsewhere(rank, status, &format!("cannot use kind \"{}\"", backend.name()))
+    })?;
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || over.link.is_deterministic;
     let args = OpenArgs {
         flags: if is_deterministic { flags | DTL_COMM_DETERMINISTIC } else { flags },
@@ -58,25 +57,9 @@ pub(in crate::runtime::comm) fn make(
         timeout_ns: limit_ns,
         native: Addr::new(native),
         own_algorithms: timeout_ns != u64::MAX || is_deterministic,
-        over: Some(Arc::new(meeting)),
+        over: Some(Arc::new(twin)),
     };
     open_kind::connect(backend, &args, timeout_ns)
-}
-
-fn all_ready(backend: &Backend, meeting: &Meeting) -> Result<()> {
-    let mine = backend.ready();
-    let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
-    let all = meeting.allgather(&[status]);
-    mine?;
-    match (0..).zip(all?).find(|(_, status)| *status != 0) {
-        None => Ok(()),
-        Some((rank, status)) => fail!(
-            DTL_ERROR_UNAVAILABLE,
-            "rank {rank} cannot use kind \"{}\" ({}); see its own output",
-            backend.name(),
-            status_name(status as u32 as i32).to_string_lossy()
-        ),
-    }
 }
 
 #[cfg(test)]

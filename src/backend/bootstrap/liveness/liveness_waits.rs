@@ -20,7 +20,7 @@ const AGAIN_NS: u64 = 1_000_000_000;
 const MOST: usize = 256;
 
 /// Ranks that a message is awaited from and that have no connection yet, with the time to connect.
-pub(super) struct Awaited {
+pub(super) struct LivenessWaits {
     /// Those without a connection.
     ranks: Vec<i32>,
     /// When they get one.
@@ -30,9 +30,9 @@ pub(super) struct Awaited {
     any: (u64, u64, usize),
 }
 
-impl Awaited {
+impl LivenessWaits {
     pub(super) fn new() -> Self {
-        Awaited { ranks: Vec::new(), at: NEVER, any: (0, 0, 0) }
+        LivenessWaits { ranks: Vec::new(), at: NEVER, any: (0, 0, 0) }
     }
 }
 

@@ -1,9 +1,10 @@
-//! Who a rank is: the job's names for sockets, and the claim that only one process is this rank.
+//! Which opens of a job belong together, and names of its UNIX sockets: where rank 0 listens, and
+//! the claim that only one process is a rank.
 //!
-//! Rule for several communicators of one job: each process counts its opens of the job, and the
-//! n-th open of one rank meets the n-th open of the others, whether or not those before succeeded.
-//! So opens of one job must be in the same order on all ranks, as collective calls are anyway. What
-//! is counted stays as long as the process, so a name that serves one open only is not.
+//! The n-th open of a job on one rank meets the n-th open on the others, whether or not those
+//! before succeeded. So opens of one job must be in the same order on all ranks, as collective
+//! calls are anyway. A counter stays as long as the process, so a name that serves one open only is
+//! not counted.
 
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
@@ -18,76 +19,69 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 
 /// What one open of a job goes by.
-pub(in crate::backend::shm) struct Identity {
+pub(in crate::backend) struct JobId {
     /// Where rank 0 listens.
-    pub(in crate::backend::shm) meeting: String,
+    pub(super) meeting: String,
+    /// The job in the names of its sockets.
+    key: u64,
     /// Known to the processes of the job only.
-    pub(in crate::backend::shm) cookie: u64,
+    pub(super) cookie: u64,
 }
 
 /// "This process is rank r of the job": an abstract name that the kernel gives out once and takes
 /// back when its holder ends, however that happens.
-pub(in crate::backend::shm) struct Claim {
+pub(in crate::backend) struct Claim {
     _listener: Option<UnixListener>,
 }
 
-struct Membership {
+struct Member {
     opens: u64,
     claim: Weak<Claim>,
     /// A forked child has this table too, but is not the rank.
     pid: i32,
 }
 
-static MEMBERSHIPS: Mutex<BTreeMap<(u64, i32), Membership>> = Mutex::new(BTreeMap::new());
+/// By job and rank.
+static MEMBERS: Mutex<BTreeMap<(u64, i32), Member>> = Mutex::new(BTreeMap::new());
+
+/// Counts an open. Returns its number, from 1 on, and what `with` makes of the rank's claim.
+pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R) -> (u64, R) {
+    let new = || Member { opens: 0, claim: Weak::new(), pid: process::own_pid() };
+    let mut members = MEMBERS.lock();
+    let member = members.entry(of).or_insert_with(new);
+    if member.pid != process::own_pid() {
+        *member = new();
+    }
+    member.opens += 1;
+    (member.opens, with(&mut member.claim))
+}
 
 /// Counts the open and claims the rank; `is_only_open`: there is nothing to count, and nothing is
 /// remembered. The claim is held as long as the communicator is open.
-pub(in crate::backend::shm) fn take(
+pub(in crate::backend) fn take(
     job: &[u8],
     rank: i32,
     is_only_open: bool,
-) -> (Identity, Result<Arc<Claim>>) {
-    let key = hash(job, 0);
-    if is_only_open {
-        return (identity(job, 1), new_claim(key, rank).map(Arc::new));
-    }
-    let pid = process::own_pid();
-    let mut memberships = MEMBERSHIPS.lock();
-    let member = memberships.entry((key, rank)).or_insert_with(|| Membership {
-        opens: 0,
-        claim: Weak::new(),
-        pid,
-    });
-    if member.pid != pid {
-        *member = Membership { opens: 0, claim: Weak::new(), pid };
-    }
-    member.opens += 1;
-    let claim = match member.claim.upgrade() {
-        Some(claim) => Ok(claim),
-        None => new_claim(key, rank).map(Arc::new),
-    };
-    if let Ok(claim) = &claim {
-        member.claim = Arc::downgrade(claim);
-    }
-    (identity(job, member.opens), claim)
-}
-
-fn identity(job: &[u8], open: u64) -> Identity {
+) -> (JobId, Result<Arc<Claim>>) {
     let (uid, key) = (process::own_uid(), hash(job, 0));
-    Identity { meeting: format!("dtl-{uid}-{key:016x}-open{open}"), cookie: hash(job, 1) }
+    let claim = |held: &mut Weak<Claim>| match held.upgrade() {
+        Some(claim) => Ok(claim),
+        None => new_claim(key, rank).inspect(|claim| *held = Arc::downgrade(claim)),
+    };
+    let (open, claim) = match is_only_open {
+        true => (1, claim(&mut Weak::new())),
+        false => count((key, rank), claim),
+    };
+    let meeting = format!("dtl-{uid}-{key:016x}-open{open}");
+    (JobId { meeting, key, cookie: hash(job, 1) }, claim)
 }
 
 /// Other users with ranks under the same job name, in words; empty if there are none.
-pub(in crate::backend::shm) fn other_users(identity: &Identity) -> String {
-    let Some((own, rest)) =
-        identity.meeting.strip_prefix("dtl-").and_then(|name| name.split_once('-'))
-    else {
-        return String::new();
-    };
-    let key = rest.split('-').next().unwrap_or_default();
+pub(super) fn other_users(job_id: &JobId) -> String {
+    let (own, of_job) = (process::own_uid().to_string(), format!("{:016x}-", job_id.key));
     let user_of = |name: &String| {
         let (uid, rest) = name.strip_prefix("dtl-")?.split_once('-')?;
-        (rest.split('-').next() == Some(key) && uid != own).then(|| uid.to_owned())
+        (rest.starts_with(&of_job) && uid != own).then(|| uid.to_owned())
     };
     let mut users: Vec<String> = unix_socket::abstract_names().iter().filter_map(user_of).collect();
     users.sort();
@@ -103,9 +97,9 @@ pub(in crate::backend::shm) fn other_users(identity: &Identity) -> String {
     }
 }
 
-fn new_claim(key: u64, rank: i32) -> Result<Claim> {
+fn new_claim(key: u64, rank: i32) -> Result<Arc<Claim>> {
     let name = format!("dtl-{}-{key:016x}-rank{rank}", process::own_uid());
-    take_rank(&name, rank).map(|listener| Claim { _listener: listener })
+    take_rank(&name, rank).map(|listener| Arc::new(Claim { _listener: listener }))
 }
 
 fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
@@ -133,7 +127,7 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
 }
 
 /// Who listens under a name.
-pub(in crate::backend::shm) fn holder(name: &str) -> Option<process::Peer> {
+pub(super) fn holder(name: &str) -> Option<process::Peer> {
     let stream = unix_socket::connect(name).ok()?;
     process::peer_of(stream.as_raw_fd()).ok()
 }
@@ -148,14 +142,14 @@ fn hash(bytes: &[u8], seed: u8) -> u64 {
 mod tests {
     use super::*;
 
-    fn claimed(job: &[u8], rank: i32, is_only_open: bool) -> (Identity, Arc<Claim>) {
+    fn claimed(job: &[u8], rank: i32, is_only_open: bool) -> (JobId, Arc<Claim>) {
         let (identity, claim) = take(job, rank, is_only_open);
         (identity, claim.expect("claim"))
     }
 
     #[test]
     fn opens_are_counted_per_rank_and_job() {
-        let job = format!("identity-{}", process::own_pid());
+        let job = format!("job-id-{}", process::own_pid());
         let (first, one) = claimed(job.as_bytes(), 0, false);
         let (second, two) = claimed(job.as_bytes(), 0, false);
         let (other, _claim) = claimed(job.as_bytes(), 1, false);
@@ -167,7 +161,7 @@ mod tests {
     #[test]
     fn a_name_for_one_open_is_not_remembered() {
         let job = format!("once-{}", process::own_pid());
-        let known = || MEMBERSHIPS.lock().contains_key(&(hash(job.as_bytes(), 0), 3));
+        let known = || MEMBERS.lock().contains_key(&(hash(job.as_bytes(), 0), 3));
         let (only, claim) = claimed(job.as_bytes(), 3, true);
         assert!(only.meeting.ends_with("-open1") && !known());
         // The rank is claimed all the same.
@@ -183,12 +177,12 @@ mod tests {
     #[test]
     fn ranks_of_another_user_are_seen() {
         let (own, job) = (process::own_uid(), format!("two-users-{}", process::own_pid()));
-        let identity = identity(job.as_bytes(), 1);
-        assert_eq!(other_users(&identity), "");
+        let (job_id, _claim) = take(job.as_bytes(), 0, true);
+        assert_eq!(other_users(&job_id), "");
         let _rank =
             unix_socket::listen(&format!("dtl-{}-{:016x}-rank1", own + 7, hash(job.as_bytes(), 0)))
                 .expect("listen");
-        let text = other_users(&identity);
+        let text = other_users(&job_id);
         assert!(text.contains(&format!("user {} has ranks", own + 7)), "{text}");
     }
 }

@@ -30,7 +30,7 @@ const RANGE_BYTES: usize = 12;
 pub(super) const MOST_BYTES: usize = RANGES * RANGE_BYTES;
 
 /// What a rank does for the ring.
-pub(super) struct Ring {
+pub(super) struct HeartbeatRing {
     /// When the rank before is to be watched.
     watch_at: u64,
     /// When the others are to be notified.
@@ -47,9 +47,9 @@ pub(super) struct Suspect {
     why: String,
 }
 
-impl Ring {
+impl HeartbeatRing {
     pub(super) fn new() -> Self {
-        Ring { watch_at: NEVER, tell_at: NEVER, to_tell: Vec::new(), suspects: Vec::new() }
+        HeartbeatRing { watch_at: NEVER, tell_at: NEVER, to_tell: Vec::new(), suspects: Vec::new() }
     }
 }
 

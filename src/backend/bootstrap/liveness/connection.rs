@@ -1,8 +1,8 @@
 //! Begin, progress and end of a connection. `frames` has the protocol on it.
 
+use super::super::socket_frames::{Channel, State};
 use super::{LISTENER, LONGEST, Life, Oob};
 use crate::backend::os_error::os_error;
-use crate::backend::rdma::bootstrap::tcp_frames::{Channel, State};
 use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::os::fd;
@@ -21,7 +21,7 @@ pub(super) mod kind {
     pub(in super::super) const WELCOME: u8 = 2;
     /// The owner's.
     pub(in super::super) const MESSAGE: u8 = 3;
-    /// Ranks that are gone, as `ring` writes them.
+    /// Ranks that are gone, as `heartbeat_ring` writes them.
     pub(in super::super) const GONE: u8 = 4;
     /// The sender leaves; the same of those before it.
     pub(in super::super) const BYE: u8 = 5;
@@ -232,20 +232,10 @@ impl Oob {
     }
 
     fn make_room_for_guest(&mut self) {
-        let guests = || {
-            self.connections
-                .iter()
-                .enumerate()
-                .filter_map(|(index, one)| Some((index, one.as_ref()?)))
-        };
-        let guests = guests().filter(|(_, one)| one.stage == Stage::Guest);
-        let (count, oldest) = guests.fold((0, None), |(count, oldest), (index, one)| {
-            let is_older = oldest.is_none_or(|(_, since)| one.since_ns < since);
-            (count + 1, if is_older { Some((index, one.since_ns)) } else { oldest })
-        });
-        if let Some(one) =
-            oldest.filter(|_| count >= GUESTS).and_then(|(index, _)| self.take_out(index))
-        {
+        let guests = || self.connections.iter().flatten().filter(|one| one.stage == Stage::Guest);
+        let oldest = guests().min_by_key(|one| one.since_ns).map(|one| one.index as usize);
+        let is_full = guests().count() >= GUESTS;
+        if let Some(one) = oldest.filter(|_| is_full).and_then(|index| self.take_out(index)) {
             self.send_away(one, "too many say nothing");
         }
     }

@@ -1,9 +1,9 @@
 //! Frames on a connection: a hello and its answer, then messages, notices of ranks that are gone, a
 //! farewell.
 
+use super::super::records::{bytes_of, words_of};
 use super::connection::{Connection, Frame, Stage, kind, unreached};
 use super::{Event, Life, Oob};
-use crate::backend::rdma::bootstrap::tcp_frames::{bytes_of, words_of};
 use std::io::ErrorKind;
 
 /// Changes with everything that both sides must agree on.

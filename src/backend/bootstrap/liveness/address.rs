@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 /// Addresses that a record has room for.
 const MOST: usize = 3;
 /// Words of a record: node; port, number of addresses and whether it is all; two for each address.
-pub(in crate::backend::rdma) const WORDS: usize = 2 + 2 * MOST;
+pub(super) const WORDS: usize = 2 + 2 * MOST;
 /// It listens at every address of its machine.
 const EVERYWHERE: u64 = 1 << 32;
 /// Interfaces of virtual machines and containers: other nodes have the same, and do not get here by
@@ -19,9 +19,9 @@ const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
 
 /// Where one rank listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::backend::rdma) struct Address {
+pub(super) struct Address {
     /// Id of the machine, equal on all of its ranks; 0: unknown.
-    pub(in crate::backend::rdma) node: u64,
+    pub(super) node: u64,
     port: u16,
     is_everywhere: bool,
     addresses: Vec<IpAddr>,
@@ -30,7 +30,7 @@ pub(in crate::backend::rdma) struct Address {
 impl Address {
     /// Begins to listen. `named`: an address or an interface of this machine, else all of them;
     /// `near`: an interface whose addresses the others should try first.
-    pub(in crate::backend::rdma) fn listen(
+    pub(super) fn listen(
         named: Option<&str>,
         near: Option<&str>,
     ) -> Result<(TcpListener, Address)> {
@@ -54,7 +54,7 @@ impl Address {
         Ok((listener, Address { node, port, is_everywhere: named.is_none(), addresses }))
     }
 
-    pub(in crate::backend::rdma) fn words(&self) -> [u64; WORDS] {
+    pub(super) fn words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let everywhere = if self.is_everywhere { EVERYWHERE } else { 0 };
         let head =
@@ -67,7 +67,7 @@ impl Address {
         words
     }
 
-    pub(in crate::backend::rdma) fn parse(words: &[u64]) -> Address {
+    pub(super) fn parse(words: &[u64]) -> Address {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         let count = (word(1) >> 16 & 0xFFFF) as usize;
         let address = |at: usize| {
@@ -83,7 +83,7 @@ impl Address {
     }
 
     /// Where `own` tries to reach it, the best first.
-    pub(in crate::backend::rdma) fn ways(&self, own: &Address) -> Vec<SocketAddr> {
+    pub(super) fn ways(&self, own: &Address) -> Vec<SocketAddr> {
         let is_here = self.node == own.node && self.node != 0;
         let mut ways = Vec::new();
         if is_here && self.is_everywhere {

@@ -2,11 +2,12 @@
 //! all, over a transport that they share already. Not for data; runs before anything else is sent.
 
 use crate::abi::status::*;
-use crate::error::{Result, fail};
-use crate::runtime::component::{Done, OpId, Selector, SendMode, Transport};
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{Done, Exchange, OpId, Selector, SendMode, Transport};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::backoff::Backoff;
 use crate::sys::sync::clock::Deadline;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A class of match words that no communicator uses: a rank that is done already sends under
 /// others.
@@ -16,75 +17,85 @@ const ROUNDS: u64 = 64;
 /// How long a transport may take to let go of a buffer.
 const LET_GO_NS: u64 = 1_000_000_000;
 
-/// Allgather of the words of all ranks, in the order of ranks. All ranks pass the same `number`,
-/// which is different for each exchange. Bruck's algorithm: the part that a rank has doubles with
-/// each round.
-pub(super) fn exchange(
-    over: &dyn Transport,
-    number: u64,
-    mine: &[u64],
-    limit_ns: u64,
-) -> Result<Vec<u64>> {
-    let deadline = Deadline::after(limit_ns);
-    let (rank, size) = (over.rank(), over.size());
-    let len = size_of_val(mine);
-    let (Some(own), Some(all)) =
-        (Scratch::of_words(mine), Scratch::new(len * size.unsigned_abs() as usize))
-    else {
-        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
-    };
-    let blocks = |first: i32, count: i32| {
-        all.region().part(first.unsigned_abs() as usize * len, count.unsigned_abs() as usize * len)
-    };
-    blocks(0, 1).copy_from(own.region());
-    let (mut have, mut word) = (1, MEETING + number * ROUNDS);
-    while have < size {
-        let more = have.min(size - have);
-        let (to, from) = ((rank - have).rem_euclid(size), (rank + have) % size);
-        if let Err(error) =
-            step(over, word, (blocks(0, more), to), (blocks(have, more), from), deadline)
-        {
-            if !error.has_let_go {
-                std::mem::forget(all);
-            }
-            return Err(error.error);
-        }
-        have *= 2;
-        word += 1;
+/// Allgather over a transport that is open. All ranks call it as often.
+pub(in crate::backend) struct OverTransport<'a> {
+    over: &'a dyn Transport,
+    pub(in crate::backend) limit_ns: u64,
+    /// Number of the next exchange.
+    next: AtomicU64,
+}
+
+impl<'a> OverTransport<'a> {
+    pub(in crate::backend) fn new(over: &'a dyn Transport, limit_ns: u64) -> Self {
+        OverTransport { over, limit_ns, next: AtomicU64::new(0) }
     }
-    let mut words = all.words();
-    words.rotate_right(rank.unsigned_abs() as usize * mine.len());
-    Ok(words)
 }
 
-struct Failure {
-    error: crate::error::Error,
-    /// Nothing touches the buffers any more.
-    has_let_go: bool,
+impl Exchange for OverTransport<'_> {
+    fn rank(&self) -> i32 {
+        self.over.rank()
+    }
+
+    fn size(&self) -> i32 {
+        self.over.size()
+    }
+
+    /// Bruck's algorithm: the part that a rank has doubles with each round.
+    fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
+        let deadline = Deadline::after(self.limit_ns);
+        let (rank, size, len) = (self.rank(), self.size(), size_of_val(mine));
+        let (Some(own), Some(all)) =
+            (Scratch::of_words(mine), Scratch::new(len * size.unsigned_abs() as usize))
+        else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
+        };
+        let blocks = |first: i32, count: i32| {
+            let of = |blocks: i32| blocks.unsigned_abs() as usize * len;
+            all.region().part(of(first), of(count))
+        };
+        blocks(0, 1).copy_from(own.region());
+        let (mut have, mut word) = (1, MEETING + self.next.fetch_add(1, Relaxed) * ROUNDS);
+        while have < size {
+            let more = have.min(size - have);
+            let (to, from) = ((rank - have).rem_euclid(size), (rank + have) % size);
+            let (out, into) = ((blocks(0, more), to), (blocks(have, more), from));
+            if let Err((error, has_let_go)) = step(self.over, word, out, into, deadline) {
+                if !has_let_go {
+                    std::mem::forget(all);
+                }
+                return Err(error);
+            }
+            have *= 2;
+            word += 1;
+        }
+        let mut words = all.words();
+        words.rotate_right(rank.unsigned_abs() as usize * mine.len());
+        Ok(words)
+    }
 }
 
-/// Sends to one rank and receives from another.
+/// Sends to one rank and receives from another. With an error: whether nothing touches the buffers
+/// any more.
 fn step(
     over: &dyn Transport,
     word: u64,
     (out, to): (Region, i32),
     (into, from): (Region, i32),
     deadline: Deadline,
-) -> std::result::Result<(), Failure> {
-    let failed = |error, has_let_go| Failure { error, has_let_go };
+) -> std::result::Result<(), (Error, bool)> {
     let receive = over
         .irecv(into, Selector { source: from, word, ignore: 0 })
-        .map_err(|error| failed(error, true))?;
+        .map_err(|error| (error, true))?;
     let sent = over.isend(out, to, word, SendMode::Standard);
-    let send = sent.map_err(|error| failed(error, withdraw(over, receive)))?;
+    let send = sent.map_err(|error| (error, withdraw(over, receive)))?;
     let sent = wait(over, send, deadline).and_then(|done| check(done, to, "send to", out.len()));
     if let Err(error) = sent {
         let both = [withdraw(over, send), withdraw(over, receive)];
-        return Err(failed(error, both == [true, true]));
+        return Err((error, both == [true, true]));
     }
     let received =
         wait(over, receive, deadline).and_then(|done| check(done, from, "hear", into.len()));
-    received.map_err(|error| failed(error, withdraw(over, receive)))
+    received.map_err(|error| (error, withdraw(over, receive)))
 }
 
 /// `None`: time is up.

@@ -3,8 +3,7 @@
 use super::*;
 use crate::abi::status::*;
 use crate::backend::{inproc, shm};
-use crate::runtime::component::Exchange;
-use crate::sys::memory::buf::Addr;
+use crate::sys::os::process;
 use std::ffi::CString;
 use std::fs;
 use std::io::{Read, Write};
@@ -41,7 +40,7 @@ fn come(seed: u64, rank: i32) {
 }
 
 /// What each rank of a job gets.
-fn all(size: i32, one: impl Fn(i32) -> Result<Meeting> + Sync) -> Vec<Result<Meeting>> {
+fn all(size: i32, one: impl Fn(i32) -> Result<Records> + Sync) -> Vec<Result<Records>> {
     std::thread::scope(|scope| {
         let one = &one;
         let ranks: Vec<_> = (0..size).map(|rank| scope.spawn(move || one(rank))).collect();
@@ -49,12 +48,12 @@ fn all(size: i32, one: impl Fn(i32) -> Result<Meeting> + Sync) -> Vec<Result<Mee
     })
 }
 
-fn check_whole(met: &[Result<Meeting>]) -> u64 {
+fn check_whole(met: &[Result<Records>]) -> u64 {
     let size = met.len() as i32;
     let cookie = met[0].as_ref().expect("met").job_cookie;
     let records: Vec<u64> = (0..size).flat_map(record).collect();
     for (rank, met) in (0..).zip(met) {
-        let expected = Meeting { rank, size, records: records.clone(), job_cookie: cookie };
+        let expected = Records { rank, size, records: records.clone(), job_cookie: cookie };
         assert_eq!(met.as_ref().expect("met"), &expected);
     }
     cookie
@@ -81,8 +80,8 @@ impl Folder {
 
     /// Where the first opening of a job meets.
     fn of(&self, args: &OpenArgs) -> PathBuf {
-        let job = Job { name: args.job.as_bytes(), number: 1, rank: 0, size: 1, limit_ns: 1 };
-        self.0.join(format!("dtl-{}-{:016x}", process::own_uid(), job.key()))
+        let key = key(args.job.as_bytes(), 1);
+        self.0.join(format!("dtl-{}-{key:016x}", process::own_uid()))
     }
 }
 
@@ -163,14 +162,14 @@ fn the_automatic_way_follows_the_rules() {
     assert_eq!(automatic(None, Some(&launch(4, 0))), kind("mpi"));
     // Nobody to meet.
     for how in [How::Auto, How::Folder("/nowhere".into()), at(1)] {
-        let met = meet(&how, &args("alone", 0, 1, 100), WORDS, Ok(record(0)));
+        let met = allgather(&how, &args("alone", 0, 1, 100), WORDS, Ok(record(0)));
         check_whole(&[met]);
     }
     // What is not there is said in any case.
     for size in [1, 2] {
         let refused = |how: &How| {
-            let error =
-                meet(how, &args("what", 0, size, 100), WORDS, Ok(record(0))).expect_err("nothing");
+            let error = allgather(how, &args("what", 0, size, 100), WORDS, Ok(record(0)))
+                .expect_err("nothing");
             assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT);
             error.text().to_owned()
         };
@@ -179,28 +178,13 @@ fn the_automatic_way_follows_the_rules() {
     }
 }
 
-/// An exchange over a communicator of threads.
-struct Over(Box<dyn Transport>);
-
-impl Exchange for Over {
-    fn rank(&self) -> i32 {
-        self.0.rank()
-    }
-
-    fn size(&self) -> i32 {
-        self.0.size()
-    }
-
-    fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
-        exchange(self.0.as_ref(), mine.len() as u64, mine, 300_000_000)
-    }
-}
-
+/// Communicators of threads, for the length of the process.
 fn fabric(size: i32) -> Vec<Arc<dyn Exchange>> {
     let [_, threads] = inproc::backends();
     let ranks =
         threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open");
-    ranks.into_iter().map(|rank| Arc::new(Over(rank)) as Arc<dyn Exchange>).collect()
+    let over = |rank| OverTransport::new(Box::leak(rank), 300_000_000);
+    ranks.into_iter().map(|rank| Arc::new(over(rank)) as Arc<dyn Exchange>).collect()
 }
 
 fn no_device() -> Error {
@@ -215,16 +199,16 @@ fn over_a_communicator() {
             over: Some(Arc::clone(&ranks[rank as usize])),
             ..args("over", 0, 1, 0)
         };
-        check_whole(&all(size, |rank| meet(&How::Auto, &over(rank), WORDS, Ok(record(rank)))));
+        check_whole(&all(size, |rank| allgather(&How::Auto, &over(rank), WORDS, Ok(record(rank)))));
         let met = all(size, |rank| {
             let mine = if rank == 1 { Err(no_device()) } else { Ok(record(rank)) };
-            meet(&How::Over, &over(rank), WORDS, mine)
+            allgather(&How::Over, &over(rank), WORDS, mine)
         });
         check_told(&met);
         if size > 2 {
             continue;
         }
-        let met = all(size - 1, |rank| meet(&How::Over, &over(rank), WORDS, Ok(record(rank))));
+        let met = all(size - 1, |rank| allgather(&How::Over, &over(rank), WORDS, Ok(record(rank))));
         assert!(
             met.iter()
                 .all(|met| met.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT))
@@ -233,7 +217,7 @@ fn over_a_communicator() {
 }
 
 /// Rank 1 could not go on.
-fn check_told(met: &[Result<Meeting>]) {
+fn check_told(met: &[Result<Records>]) {
     for (rank, met) in met.iter().enumerate() {
         let error = met.as_ref().expect_err("rank 1 cannot");
         if rank == 1 {
@@ -256,14 +240,13 @@ fn over_a_kind_that_is_opened_for_it() {
         let met = all(3, |rank| {
             let args = args("kind", rank, 3, 5000);
             let mine = if (job, rank) == (1, 1) { Err(no_device()) } else { Ok(record(rank)) };
-            let talk = Talk { words: WORDS, cookie: rank as u64, mine };
-            over_kind(&kind, &args, args.timeout_ns, &talk)
+            let contribution = Contribution { len: WORDS, cookie: rank as u64, mine };
+            over_kind(&kind, &args, &contribution)
         });
         if job == 0 { assert_eq!(check_whole(&met), 0) } else { check_told(&met) }
     }
-    let talk = Talk { words: WORDS, cookie: 0, mine: Ok(record(0)) };
-    let error =
-        over_kind(&kind, &args("kind-short", 0, 2, 50), 50_000_000, &talk).expect_err("alone");
+    let alone = Contribution::new(WORDS, Ok(record(0)));
+    let error = over_kind(&kind, &args("kind-short", 0, 2, 50), &alone).expect_err("alone");
     assert!(
         error.status() == DTL_ERROR_TIMEOUT && error.text().contains("meeting over kind \"shm\""),
         "{error}"
@@ -278,7 +261,7 @@ fn in_a_folder() {
     for (seed, size) in [(1, 2), (2, 3), (3, 5), (4, 8), (5, 3), (6, 3)] {
         let met = all(size, |rank| {
             come(seed, rank);
-            meet(
+            allgather(
                 &folder.how(),
                 &args(&format!("folder-{seed}"), rank, size, 20_000),
                 WORDS,
@@ -299,10 +282,10 @@ fn openings_that_follow_each_other_do_not_mix() {
         let met = all(3, |rank| {
             let mut last = Ok(0);
             for _ in 0..5 {
-                last = meet(&how, &args("follow", rank, 3, 20_000), WORDS, Ok(record(rank)))
+                last = allgather(&how, &args("follow", rank, 3, 20_000), WORDS, Ok(record(rank)))
                     .map(|met| met.job_cookie);
             }
-            last.map(|job_cookie| Meeting { rank, size: 3, records: Vec::new(), job_cookie })
+            last.map(|job_cookie| Records { rank, size: 3, records: Vec::new(), job_cookie })
         });
         let cookies: Vec<u64> = met.into_iter().map(|met| met.expect("met").job_cookie).collect();
         assert!(cookies.iter().all(|cookie| *cookie == cookies[0]));
@@ -314,7 +297,7 @@ fn openings_that_follow_each_other_do_not_mix() {
 fn who_is_missing_in_a_folder_is_named() {
     let folder = Folder::new("missing");
     let open = |rank, size, millis| {
-        meet(&folder.how(), &args("missing", rank, size, millis), WORDS, Ok(record(rank)))
+        allgather(&folder.how(), &args("missing", rank, size, millis), WORDS, Ok(record(rank)))
     };
     for (rank, met) in (0..).zip(all(3, |rank| open(rank, 5, 150))) {
         let error = met.expect_err("two are missing");
@@ -338,19 +321,19 @@ fn who_cannot_go_on_says_so() {
     for how in [folder.how(), at(port)] {
         let met = all(3, |rank| {
             let mine = if rank == 1 { Err(no_device()) } else { Ok(record(rank)) };
-            meet(&how, &args("cannot", rank, 3, 20_000), WORDS, mine)
+            allgather(&how, &args("cannot", rank, 3, 20_000), WORDS, mine)
         });
         check_told(&met);
         let met = all(2, |rank| {
             let mine = if rank == 0 { Err(no_device()) } else { Ok(record(rank)) };
-            meet(&how, &args("cannot-0", rank, 2, 20_000), WORDS, mine)
+            allgather(&how, &args("cannot-0", rank, 2, 20_000), WORDS, mine)
         });
         let error = met[1].as_ref().expect_err("rank 0 cannot");
         assert!(error.text().contains("rank 0 could not prepare its part"), "{error}");
         // Ranks that were started with different sizes of the job.
         let met = all(3, |rank| {
             let size = if rank == 2 { 4 } else { 3 };
-            meet(&how, &args("sizes", rank, size, 20_000), WORDS, Ok(record(rank)))
+            allgather(&how, &args("sizes", rank, size, 20_000), WORDS, Ok(record(rank)))
         });
         for error in met.into_iter().map(|met| met.expect_err("they disagree")) {
             assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT);
@@ -367,7 +350,7 @@ fn leftovers_of_an_earlier_job_do_no_harm() {
     let magic = u64::from_be_bytes(*b"dtl-fil1");
     let file = |name: &str, words: &[u64]| {
         let words = [&[magic, words.len() as u64], words].concat();
-        fs::write(place.join(name), crate::backend::rdma::bootstrap::tcp_frames::bytes_of(&words))
+        fs::write(place.join(name), crate::backend::bootstrap::records::bytes_of(&words))
             .expect("written");
     };
     fs::create_dir(&place).expect("a folder");
@@ -385,7 +368,7 @@ fn leftovers_of_an_earlier_job_do_no_harm() {
     fs::write(place.join("torn"), b"x").expect("written");
     let met = all(3, |rank| {
         std::thread::sleep(Duration::from_millis(if rank == 0 { 40 } else { 0 }));
-        meet(&folder.how(), &args("leftovers", rank, 3, 20_000), WORDS, Ok(record(rank)))
+        allgather(&folder.how(), &args("leftovers", rank, 3, 20_000), WORDS, Ok(record(rank)))
     });
     check_whole(&met);
     assert!(folder.is_clean());
@@ -398,7 +381,7 @@ fn two_jobs_of_one_name_in_a_folder_are_told() {
         std::thread::sleep(Duration::from_millis(wait_ms));
         let mut args = args("twice", 0, 2, 300);
         args.is_only_open = true;
-        meet(&folder.how(), &args, WORDS, Ok(record(0))).expect_err("nobody comes")
+        allgather(&folder.how(), &args, WORDS, Ok(record(0))).expect_err("nobody comes")
     };
     std::thread::scope(|scope| {
         let first = scope.spawn(|| open(0));
@@ -415,7 +398,7 @@ fn two_jobs_of_one_name_in_a_folder_are_told() {
 fn folders_that_others_can_write_are_refused() {
     let folder = Folder::new("trust");
     let open = |how: &How, rank| {
-        let error = meet(how, &args("trust", rank, 2, 200), WORDS, Ok(record(rank)))
+        let error = allgather(how, &args("trust", rank, 2, 200), WORDS, Ok(record(rank)))
             .expect_err("not trusted");
         assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE, "{error}");
         error.text().to_owned()
@@ -434,7 +417,7 @@ fn folders_that_others_can_write_are_refused() {
     let place = folder.of(&once);
     fs::create_dir(&place).expect("a folder");
     set_mode(&place, 0o777);
-    let error = meet(&folder.how(), &once, WORDS, Ok(record(0))).expect_err("not trusted");
+    let error = allgather(&folder.how(), &once, WORDS, Ok(record(0))).expect_err("not trusted");
     assert!(error.text().contains("refused") && error.text().contains("mode 0777"), "{error}");
 }
 
@@ -445,7 +428,12 @@ fn where_rank_0_listens() {
         let how = if seed % 2 == 0 { How::Tcp("localhost".to_owned(), port) } else { at(port) };
         let met = all(size, |rank| {
             come(seed, rank);
-            meet(&how, &args(&format!("tcp-{seed}"), rank, size, 20_000), WORDS, Ok(record(rank)))
+            allgather(
+                &how,
+                &args(&format!("tcp-{seed}"), rank, size, 20_000),
+                WORDS,
+                Ok(record(rank)),
+            )
         });
         check_whole(&met);
     }
@@ -454,9 +442,9 @@ fn where_rank_0_listens() {
 #[test]
 fn who_is_missing_at_an_address_is_named() {
     let port = free_port();
-    for met in
-        all(2, |rank| meet(&at(port), &args("tcp-missing", rank, 4, 150), WORDS, Ok(record(rank))))
-    {
+    for met in all(2, |rank| {
+        allgather(&at(port), &args("tcp-missing", rank, 4, 150), WORDS, Ok(record(rank)))
+    }) {
         let error = met.expect_err("two are missing");
         assert_eq!(error.status(), DTL_ERROR_TIMEOUT);
         let text = format!("rank 2, 3 of 4 missing after 150 ms at 127.0.0.1:{port}");
@@ -464,7 +452,7 @@ fn who_is_missing_at_an_address_is_named() {
     }
     // The wrong port: nobody there, or somebody else.
     let text = |port| {
-        let error = meet(&at(port), &args("wrong", 1, 2, 100), WORDS, Ok(record(1)))
+        let error = allgather(&at(port), &args("wrong", 1, 2, 100), WORDS, Ok(record(1)))
             .expect_err("no rank 0");
         assert_eq!(error.status(), DTL_ERROR_TIMEOUT);
         error.text().to_owned()
@@ -477,8 +465,8 @@ fn who_is_missing_at_an_address_is_named() {
     assert!(refused.contains("refused"), "{refused}");
     // A name that is none.
     let how = How::Tcp("nosuch.invalid".to_owned(), port);
-    let error =
-        meet(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1))).expect_err("no such name");
+    let error = allgather(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1)))
+        .expect_err("no such name");
     assert!(
         error.status() == DTL_ERROR_TIMEOUT && error.text().contains("nosuch.invalid"),
         "{error}"
@@ -487,15 +475,15 @@ fn who_is_missing_at_an_address_is_named() {
     let silent_port = silent.local_addr().expect("bound").port();
     assert!(text(silent_port).contains("says nothing"));
     // Rank 0 cannot have that port.
-    let error =
-        meet(&at(silent_port), &args("taken", 0, 2, 50), WORDS, Ok(record(0))).expect_err("taken");
+    let error = allgather(&at(silent_port), &args("taken", 0, 2, 50), WORDS, Ok(record(0)))
+        .expect_err("taken");
     assert!(
         error.status() == DTL_ERROR_UNAVAILABLE && error.text().contains(&silent_port.to_string()),
         "{error}"
     );
     let how = How::Tcp("192.0.2.1".to_owned(), port);
     let error =
-        meet(&how, &args("not-here", 0, 2, 50), WORDS, Ok(record(0))).expect_err("not here");
+        allgather(&how, &args("not-here", 0, 2, 50), WORDS, Ok(record(0))).expect_err("not here");
     assert!(
         error.status() == DTL_ERROR_UNAVAILABLE && error.text().contains("192.0.2.1"),
         "{error}"
@@ -510,7 +498,7 @@ fn two_jobs_may_be_given_one_port() {
             scope.spawn(move || {
                 let met = all(3, |rank| {
                     come(7, rank);
-                    meet(&at(port), &args(job, rank, 3, 20_000), WORDS, Ok(record(rank)))
+                    allgather(&at(port), &args(job, rank, 3, 20_000), WORDS, Ok(record(rank)))
                 });
                 check_whole(&met);
             });
@@ -531,7 +519,7 @@ fn strangers_do_not_disturb() {
     };
     std::thread::scope(|scope| {
         let open =
-            |rank| meet(&at(port), &args("guests", rank, 2, 20_000), WORDS, Ok(record(rank)));
+            |rank| allgather(&at(port), &args("guests", rank, 2, 20_000), WORDS, Ok(record(rank)));
         let host = scope.spawn(move || open(0));
         let silent = knock(b"");
         let mut nonsense = knock(b"GET / HTTP/1.0\r\n\r\n");
@@ -555,12 +543,12 @@ fn double(how: &How) {
     let open = |rank| {
         let mut args = args("double", rank, 3, 20_000);
         args.is_only_open = true;
-        meet(how, &args, WORDS, Ok(record(rank)))
+        allgather(how, &args, WORDS, Ok(record(rank)))
     };
     let open = &open;
     std::thread::scope(|scope| {
         let ranks = [0, 1, 1].map(|rank| scope.spawn(move || open(rank)));
-        let is_told = |met: &Result<Meeting>| {
+        let is_told = |met: &Result<Records>| {
             met.as_ref().is_err_and(|error| error.status() == DTL_ERROR_ALREADY_EXISTS)
         };
         std::thread::sleep(Duration::from_millis(200));
@@ -579,16 +567,15 @@ fn a_rank_that_ends_meanwhile_is_named() {
         let open = |rank| {
             let mut args = args("ends", rank, 3, 20_000);
             args.is_only_open = true;
-            meet(&at(port), &args, WORDS, Ok(record(rank)))
+            allgather(&at(port), &args, WORDS, Ok(record(rank)))
         };
         let zero = scope.spawn(move || open(0));
         // Rank 2, as far as its hello.
         let name = args("ends", 2, 3, 1).job;
-        let job = Job { name: name.as_bytes(), number: 1, rank: 2, size: 3, limit_ns: 1 };
-        let talk = Talk { words: WORDS, cookie: 0, mine: Ok(record(2)) };
+        let contribution = Contribution::new(WORDS, Ok(record(2)));
         let hello = [
-            &[u64::from_be_bytes(*b"dtl-tcp1"), job.key(), 2, 3, u64::MAX],
-            talk.says().as_slice(),
+            &[u64::from_be_bytes(*b"dtl-tcp2"), key(name.as_bytes(), 1), 2, 3, u64::MAX],
+            contribution.words().as_slice(),
         ]
         .concat();
         let mut stream = loop {
@@ -596,7 +583,7 @@ fn a_rank_that_ends_meanwhile_is_named() {
                 break stream;
             }
         };
-        let bytes = crate::backend::rdma::bootstrap::tcp_frames::bytes_of(&hello);
+        let bytes = crate::backend::bootstrap::records::bytes_of(&hello);
         stream.write_all(&(bytes.len() as u32 | 1 << 24).to_le_bytes()).expect("sent");
         stream.write_all(&bytes).expect("sent");
         stream.read_exact(&mut [0; 4]).expect("a seat");

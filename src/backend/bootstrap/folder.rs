@@ -1,4 +1,4 @@
-//! Meeting in a folder that all ranks see. Rank 0 puts an invitation there, with a number of its
+//! Exchange in a folder that all ranks see. Rank 0 puts an invitation there, with a number of its
 //! own drawing; each rank puts its words there under that number; rank 0 reads them and puts its
 //! answer there, which repeats a number of each rank's drawing. So nothing that an earlier job has
 //! left behind is taken for this one's.
@@ -9,11 +9,11 @@
 //! Over NFS a file may be seen later than it is written, by as long as attributes are cached there
 //! (actimeo).
 
-use super::{BEFORE, GRACE_NS, Job, LINGER_NS, Meeting, Talk, cannot, seconds};
+use super::absence::{Attendance, GRACE_NS, LINGER_NS, Opening};
+use super::records::{Contribution, bytes_of, decode, encode, failure, words_of};
 use crate::abi::status::*;
 use crate::backend::os_error::os_error;
-use crate::backend::rdma::bootstrap::tcp_frames;
-use crate::error::{Error, Result, fail, is_status};
+use crate::error::{Error, Result};
 use crate::sys::os::{process, secure_path};
 use crate::sys::sync::clock::Deadline;
 use std::fs::{self, DirBuilder};
@@ -37,8 +37,12 @@ const ANSWER: &str = "answer";
 /// What a rank puts there whose time is up.
 const LATE: &str = "late";
 
-/// Meets the other ranks there.
-pub(super) fn meet(path: &Path, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
+/// Returns the contributions of all ranks, or the folder's own failure.
+pub(super) fn allgather(
+    path: &Path,
+    opening: &Opening,
+    contribution: &Contribution,
+) -> Result<Result<Vec<u64>>> {
     let fault = |what: String| {
         Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()))
     };
@@ -50,18 +54,15 @@ pub(super) fn meet(path: &Path, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
         }
         secure_path::Refusal::Untrusted(why) => fault(format!("refused: {why}")),
     })?;
-    let folder = path.join(format!("dtl-{}-{:016x}", process::own_uid(), job.key()));
-    let place = Place { folder, job, talk, own: process::random_u64().unwrap_or(1) };
-    let met = if job.rank == 0 { Root::open(&place)?.host() } else { place.visit() };
-    met.map_err(|error| match &talk.mine {
-        Err(own) => own.clone(),
-        Ok(_) => error,
-    })
+    let folder = path.join(format!("dtl-{}-{:016x}", process::own_uid(), opening.key));
+    let own = process::random_u64().unwrap_or(1);
+    let place = FolderOpening { folder, opening, contribution, own };
+    Ok(if opening.rank == 0 { FolderRoot::open(&place)?.host() } else { place.join() })
 }
 
 /// What becomes of a rank's words.
 #[derive(PartialEq, Eq)]
-enum Seat {
+enum Written {
     /// They are there.
     Own,
     /// Those of another process that is this rank are there.
@@ -70,16 +71,16 @@ enum Seat {
     Gone,
 }
 
-struct Place<'a> {
+struct FolderOpening<'a> {
     /// Of this one opening.
     folder: PathBuf,
-    job: &'a Job<'a>,
-    talk: &'a Talk,
+    opening: &'a Opening,
+    contribution: &'a Contribution,
     /// Of this process' drawing.
     own: u64,
 }
 
-impl Place<'_> {
+impl FolderOpening<'_> {
     fn shown(&self) -> String {
         self.folder.display().to_string()
     }
@@ -91,7 +92,7 @@ impl Place<'_> {
     /// A whole file's words; `None`: there is none, or it is none of ours.
     fn read(&self, name: &str) -> Option<Vec<u64>> {
         let bytes = fs::read(self.folder.join(name)).ok()?;
-        let words = tcp_frames::words_of(&bytes);
+        let words = words_of(&bytes);
         let (head, rest) = words.split_first_chunk::<2>()?;
         (*head == [MAGIC, rest.len() as u64]).then(|| rest.to_vec())
     }
@@ -121,7 +122,7 @@ impl Place<'_> {
         show: impl Fn(&Path, &Path) -> io::Result<()>,
     ) -> io::Result<()> {
         let hidden = self.folder.join(format!(".{:016x}-{name}", self.own));
-        let bytes = tcp_frames::bytes_of(&[&[MAGIC, words.len() as u64], words].concat());
+        let bytes = bytes_of(&[&[MAGIC, words.len() as u64], words].concat());
         if bytes.len() as u64 > process::file_size_limit() {
             // Writing it would be SIGXFSZ, which ends the process.
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
@@ -140,7 +141,7 @@ impl Place<'_> {
                 "another process is rank {} of this job in {}; start each rank once, give each job \
                  a name of its own, or another \
                  folder",
-                self.job.rank,
+                self.opening.rank,
                 self.shown()
             ),
         )
@@ -152,8 +153,8 @@ impl Place<'_> {
     }
 
     /// A rank other than 0.
-    fn visit(&self) -> Result<Meeting> {
-        let (deadline, mut pause) = (Deadline::after(self.job.limit_ns), Pause::new());
+    fn join(&self) -> Result<Vec<u64>> {
+        let (deadline, mut pause) = (self.opening.deadline, Pause::new());
         let (mut invited, mut is_double, mut late) = (None, false, Deadline::NEVER);
         let answer = loop {
             let invitation = self.read(INVITATION).and_then(|words| words.first().copied());
@@ -161,7 +162,7 @@ impl Place<'_> {
                 // Not taken: rank 0 has just cleaned up.
                 let seat = self.accept(invitation, deadline)?;
                 (invited, is_double) =
-                    (invitation.filter(|_| seat != Seat::Gone), seat == Seat::Anothers);
+                    (invitation.filter(|_| seat != Written::Gone), seat == Written::Anothers);
             }
             if is_double && invitation.is_none() {
                 // Rank 0 was there, and has ended without this process. (Or else an earlier job has
@@ -175,7 +176,7 @@ impl Place<'_> {
                 // Rank 0 may be there, and then reports which rank is missing.
                 let own = invited.filter(|_| !is_double);
                 if let Some(number) = own {
-                    drop(self.write(&of_rank(number, self.job.rank(), LATE), &[]));
+                    drop(self.write(&of_rank(number, self.opening.rank, LATE), &[]));
                 }
                 late = Deadline::after(if own.is_some() { GRACE_NS } else { 0 });
             }
@@ -185,33 +186,33 @@ impl Place<'_> {
             pause.pause();
         };
         if let Some(number) = invited.filter(|_| !is_double) {
-            self.remove(&of_rank(number, self.job.rank(), LATE));
-            self.remove(&of_rank(number, self.job.rank(), ""));
+            self.remove(&of_rank(number, self.opening.rank, LATE));
+            self.remove(&of_rank(number, self.opening.rank, ""));
             // Unless somebody else has something there.
             drop(fs::remove_dir(&self.folder));
         }
-        self.talk.end((self.job.rank, self.job.size), &outcome(&answer?)?)
+        decode(&answer?)
     }
 
     /// Puts this rank's words there.
-    fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Seat> {
+    fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Written> {
         let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
-        let name = of_rank(invitation.unwrap_or(0), self.job.rank(), "");
-        let head = [self.own, self.job.size() as u64, deadline.left_ns()];
-        let words = [&head[..], &self.talk.says()].concat();
+        let name = of_rank(invitation.unwrap_or(0), self.opening.rank, "");
+        let head = [self.own, self.opening.size as u64, deadline.left_ns()];
+        let words = [&head[..], &self.contribution.words()].concat();
         let checked = secure_path::check_folder(&self.folder);
         match checked.map_err(refused).map(|()| self.write_first(&name, &words)) {
-            Ok(Ok(())) => Ok(Seat::Own),
+            Ok(Ok(())) => Ok(Written::Own),
             Ok(Err(error)) if error.kind() == ErrorKind::AlreadyExists => {
                 // Over NFS it may be this process' own: a request was sent again.
                 let is_own = self.read(&name).is_some_and(|words| words.first() == Some(&self.own));
-                Ok(if is_own { Seat::Own } else { Seat::Anothers })
+                Ok(if is_own { Written::Own } else { Written::Anothers })
             }
             Ok(Err(error)) if error.kind() != ErrorKind::NotFound => {
                 Err(self.failed(&name, &error))
             }
             Err(error) if self.folder.exists() => Err(error),
-            _ => Ok(Seat::Gone),
+            _ => Ok(Written::Gone),
         }
     }
 
@@ -230,14 +231,11 @@ impl Place<'_> {
             }
             Some(_) => "it has ended, or another process is this rank of this job",
         };
-        let text = format!(
-            "rank 0 is missing after {} in {}: {what} (see its own output); start all {} ranks, or \
-             raise the time limit",
-            seconds(self.job.limit_ns),
+        self.opening.root_absent(&format!(
+            " in {}: {what} (see its own output); start all {} ranks, or raise the time limit",
             self.shown(),
-            self.job.size
-        );
-        Error::new(DTL_ERROR_TIMEOUT, text)
+            self.opening.size
+        ))
     }
 }
 
@@ -246,65 +244,33 @@ fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
     format!("{invitation:016x}-{rank}{more}")
 }
 
-/// Decodes an answer: the words of all ranks, or a failure.
-fn outcome(answer: &[u64]) -> Result<Vec<u64>> {
-    let Some((status, rest)) = answer.split_first() else {
-        return fail!(
-            DTL_ERROR_COMMUNICATION,
-            "an empty answer of rank 0; use one version of libdtl"
-        );
-    };
-    match *status as u32 as i32 {
-        DTL_SUCCESS => Ok(rest.to_vec()),
-        status => {
-            let text = tcp_frames::bytes_of(rest);
-            let status = if is_status(status) { status } else { DTL_ERROR_COMMUNICATION };
-            Err(Error::new(status, String::from_utf8_lossy(&text).trim_end_matches('\0')))
-        }
-    }
-}
-
-/// What rank 0 puts into an answer.
-fn said(outcome: &Result<Vec<u64>>) -> Vec<u64> {
-    match outcome {
-        Ok(words) => [&[0], words.as_slice()].concat(),
-        Err(error) => {
-            let mut text = error.text().as_bytes().to_vec();
-            text.resize(text.len().next_multiple_of(8), 0);
-            [&[u64::from(error.status() as u32)], tcp_frames::words_of(&text).as_slice()].concat()
-        }
-    }
-}
-
 /// Rank 0.
-struct Root<'a> {
-    place: &'a Place<'a>,
-    deadline: Deadline,
+struct FolderRoot<'a> {
+    place: &'a FolderOpening<'a>,
+    attendance: Attendance,
     /// By rank: the number that it has drawn, and its contribution.
-    guests: Vec<Option<(u64, Vec<u64>)>>,
+    seats: Vec<Option<(u64, Vec<u64>)>>,
     /// The numbers of those that have no place here but must get the reason.
     turned_away: Vec<u64>,
-    failure: Option<Error>,
 }
 
-impl<'a> Root<'a> {
-    fn open(place: &'a Place<'a>) -> Result<Self> {
+impl<'a> FolderRoot<'a> {
+    fn open(place: &'a FolderOpening<'a>) -> Result<Self> {
         invite(place).inspect_err(|_| drop(fs::remove_dir(&place.folder)))?;
-        let root = Root {
-            place,
-            deadline: Deadline::after(place.job.limit_ns),
-            guests: (0..place.job.size()).map(|_| None).collect(),
-            turned_away: Vec::new(),
-            failure: None,
-        };
+        let mine = place.contribution.words();
+        let failure = failure(0, &mine);
+        let mut seats = vec![None; place.opening.size];
+        if let Some(seat) = seats.first_mut() {
+            *seat = Some((place.own, mine));
+        }
+        let attendance = Attendance::new(place.opening.deadline);
+        let mut root = FolderRoot { place, attendance, seats, turned_away: Vec::new() };
         // What is left of others has been of no use since the invitation was replaced.
         root.names()
             .filter(|name| !root.is_of_this(name) && name != INVITATION)
             .for_each(|name| place.remove(&name));
-        if place.talk.mine.is_err() {
-            let mut root = root;
-            root.give_up(cannot(0, &place.talk.says()));
-            return Ok(root);
+        if let Some(error) = failure {
+            root.give_up(error);
         }
         Ok(root)
     }
@@ -318,34 +284,30 @@ impl<'a> Root<'a> {
         name.trim_start_matches('.').starts_with(&format!("{:016x}-", self.place.own))
     }
 
-    fn host(mut self) -> Result<Meeting> {
-        let job = self.place.job;
-        if let Some(seat) = self.guests.first_mut() {
-            *seat = Some((self.place.own, self.place.talk.says()));
-        }
+    fn host(mut self) -> Result<Vec<u64>> {
+        let opening = self.place.opening;
         let mut pause = Pause::new();
         let outcome = loop {
             let is_replaced = self.look();
             let missing: Vec<usize> =
-                (0..job.size()).filter(|rank| self.is_missing(*rank)).collect();
+                (0..opening.size).filter(|rank| self.is_missing(*rank)).collect();
             if let Some(error) = is_replaced {
                 break Err(error);
             }
-            if missing.is_empty() || self.deadline.passed() {
-                break match self.failure.take() {
-                    Some(error) => Err(error),
-                    None if missing.is_empty() => self.whole(),
-                    None => Err(job.missing(&missing, &self.place.shown())),
-                };
+            let at = format!(" at {}", self.place.shown());
+            let absent =
+                |ranks: &[usize]| opening.absent(ranks, [&at, " or another place to meet", ""]);
+            if let Some(outcome) = self.attendance.outcome(&missing, absent) {
+                break outcome.map(|()| self.whole());
             }
             pause.pause();
         };
         self.answer(&outcome);
-        self.place.talk.end((job.rank, job.size), &outcome?)
+        outcome
     }
 
     fn is_missing(&self, rank: usize) -> bool {
-        self.guests.get(rank).is_some_and(Option::is_none)
+        self.seats.get(rank).is_some_and(Option::is_none)
     }
 
     /// Takes in what has come. An error: another process is rank 0.
@@ -365,11 +327,11 @@ impl<'a> Root<'a> {
         for name in self.names() {
             let Some(name_of) = name.strip_prefix(&prefix) else { continue };
             if let Ok(rank) = name_of.parse::<usize>() {
-                if self.guests.get(rank).is_none_or(Option::is_none) {
+                if self.seats.get(rank).is_none_or(Option::is_none) {
                     self.seat(rank, &name);
                 }
             } else if name_of.strip_suffix(LATE).is_some_and(|rank| rank.parse::<usize>().is_ok()) {
-                self.deadline = Deadline::after(0);
+                self.attendance.shorten(0);
             }
         }
         None
@@ -377,47 +339,39 @@ impl<'a> Root<'a> {
 
     fn seat(&mut self, rank: usize, name: &str) {
         let Some(words) = self.place.read(name) else { return };
-        let (job, talk) = (self.place.job, self.place.talk);
-        let Some((&[number, size, left_ns], says)) = words.split_first_chunk::<3>() else { return };
-        // The first limit that passes is everybody's, so that every rank gets the names of the
-        // missing ones.
-        if left_ns < self.deadline.left_ns() {
-            self.deadline = Deadline::after(left_ns);
-        }
-        match self.guests.get_mut(rank) {
-            Some(seat) => *seat = Some((number, says.to_vec())),
+        let Some((&[number, size, left_ns], words)) = words.split_first_chunk::<3>() else {
+            return;
+        };
+        self.attendance.shorten(left_ns);
+        match self.seats.get_mut(rank) {
+            Some(seat) => *seat = Some((number, words.to_vec())),
             None if self.turned_away.contains(&number) => return,
             None => self.turned_away.push(number),
         }
-        if size != job.size() as u64 || says.len() != BEFORE + talk.words {
-            let own = (job.size(), BEFORE + talk.words);
-            self.give_up(super::disagreement(rank, (size, says.len()), own));
-        } else if says.first() != Some(&0) {
-            self.give_up(cannot(rank, says));
+        let (opening, own) = (self.place.opening, self.place.contribution.words().len());
+        let unlike = opening
+            .other_size(rank as u64, size)
+            .or_else(|| opening.other_length(rank as u64, words.len(), own));
+        if let Some(error) = unlike.or_else(|| failure(rank, words)) {
+            self.give_up(error);
         }
     }
 
-    /// Records the failure; goes on listening for a moment, to report it to those who are still to
-    /// come.
     fn give_up(&mut self, error: Error) {
-        self.failure.get_or_insert(error);
-        if LINGER_NS < self.deadline.left_ns() {
-            self.deadline = Deadline::after(LINGER_NS);
-        }
+        self.attendance.give_up(error, |_| LINGER_NS);
     }
 
-    fn whole(&self) -> Result<Vec<u64>> {
-        Ok(self.guests.iter().flatten().flat_map(|(_, says)| says.iter().copied()).collect())
+    fn whole(&self) -> Vec<u64> {
+        self.seats.iter().flatten().flat_map(|(_, words)| words.iter().copied()).collect()
     }
 
     /// Answers, waits until all have read it, and cleans up.
     fn answer(&self, outcome: &Result<Vec<u64>>) {
         let place = self.place;
-        let numbers =
-            self.guests.iter().map(|guest| guest.as_ref().map_or(0, |(number, _)| *number));
+        let numbers = self.seats.iter().map(|seat| seat.as_ref().map_or(0, |(number, _)| *number));
         let numbers: Vec<u64> = numbers.chain(self.turned_away.iter().copied()).collect();
         let words =
-            [&[numbers.len() as u64], numbers.as_slice(), said(outcome).as_slice()].concat();
+            [&[numbers.len() as u64], numbers.as_slice(), encode(outcome).as_slice()].concat();
         let own = |name: &str| format!("{:016x}-{name}", place.own);
         if place.write(&own(ANSWER), &words).is_ok() {
             let (deadline, mut pause) = (Deadline::after(READ_NS), Pause::new());
@@ -439,7 +393,7 @@ impl<'a> Root<'a> {
 }
 
 /// Makes the folder and puts the invitation there.
-fn invite(place: &Place<'_>) -> Result<()> {
+fn invite(place: &FolderOpening<'_>) -> Result<()> {
     for chance in 0.. {
         let made = DirBuilder::new().mode(0o700).create(&place.folder);
         if let Some(error) = made.err().filter(|error| error.kind() != ErrorKind::AlreadyExists) {

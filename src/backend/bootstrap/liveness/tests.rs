@@ -1,10 +1,11 @@
 //! Ranks of one process over loopback, each moved on by the test itself, so that orders can be
 //! drawn.
 
+use super::super::records::bytes_of;
+use super::super::socket_frames::Channel;
 use super::connection::{Stage, kind};
 use super::{Event, LONGEST, Oob, Options, WORDS};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
-use crate::backend::rdma::bootstrap::tcp_frames::{Channel, bytes_of};
 use crate::sys::os::close_on_fork::Unforked;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};

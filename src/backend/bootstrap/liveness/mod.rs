@@ -3,19 +3,21 @@
 //! most one system call when nothing has happened.
 //!
 //! A connection begins with a hello that names both ranks and the job's cookie; one that begins
-//! with anything else is closed. Two ranks that connect to each other at once have two
-//! connections: each sends on one of them, for good.
+//! with anything else is closed. Two ranks that connect to each other at once have two connections:
+//! each sends on one of them, for good.
 //!
 //! A process that ends closes its sockets, by which its death is noticed. Its forked children do
 //! not have them (`sys::os::close_on_fork`). A machine that falls silent is given up after
 //! `Options::silent_ns`. One thread at a time calls.
 //!
 //! In reading order:
-//! - `frames`: format of the frames
-//! - `connection`: one connection
-//! - `heartbeat_ring`: which rank watches which
+//! - `address`: where a rank listens
+//! - `frames`: the protocol on a connection
+//! - `connection`: begin and end of one
+//! - `heartbeat_ring`: which rank watches which, and whom it notifies
 //! - `liveness_waits`: ranks that a waiting rank watches itself
 
+mod address;
 mod connection;
 mod frames;
 mod heartbeat_ring;
@@ -23,15 +25,15 @@ mod liveness_waits;
 #[cfg(test)]
 mod tests;
 
-use self::heartbeat_ring::Ring;
-use self::liveness_waits::Awaited;
-use super::address::{self, Address};
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
 use crate::sys::os::close_on_fork::Unforked;
 use crate::sys::os::poller::{Poller, Wanted};
 use crate::sys::sync::clock::{Deadline, now_ns};
+use address::Address;
 use connection::{Connection, Frame, Stage, kind};
+use heartbeat_ring::HeartbeatRing;
+use liveness_waits::LivenessWaits;
 use std::collections::VecDeque;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -91,7 +93,7 @@ struct Rank {
     /// The connection on which messages to it go.
     link: Option<u32>,
     life: Life,
-    /// A message from it is awaited, so a connection to it is made or planned (`awaited`).
+    /// A message from it is awaited, so a connection to it is made or planned (`liveness_waits`).
     is_awaited: bool,
 }
 
@@ -120,8 +122,8 @@ pub struct Oob {
     /// Counts connections: a late event is not taken for one of another.
     serial: u32,
     events: VecDeque<Event>,
-    ring: Ring,
-    awaited: Awaited,
+    ring: HeartbeatRing,
+    awaited: LivenessWaits,
     /// The next time at which there is something to do without an event.
     due_ns: u64,
     /// No connections are accepted before.
@@ -153,8 +155,8 @@ impl Oob {
             free: Vec::new(),
             serial: 0,
             events: VecDeque::new(),
-            ring: Ring::new(),
-            awaited: Awaited::new(),
+            ring: HeartbeatRing::new(),
+            awaited: LivenessWaits::new(),
             due_ns: NEVER,
             accept_at: NEVER,
             is_short: false,
@@ -265,7 +267,7 @@ impl Oob {
             self.poller.remove(listener.as_fd());
         }
         (self.ranks, self.due_ns) = (Vec::new(), NEVER);
-        (self.ring, self.awaited) = (Ring::new(), Awaited::new());
+        (self.ring, self.awaited) = (HeartbeatRing::new(), LivenessWaits::new());
     }
 
     /// One look at all sockets.

@@ -1,0 +1,219 @@
+//! Out-of-band allgather when a communicator is opened: each rank contributes a few words, its
+//! record, and all go on or none does. [`How`] selects where they meet.
+//!
+//! Here: the accepted texts, the choice of "auto", and the exchange over a communicator that is
+//! open or is opened for it. `folder` and `tcp` need no communicator. Not here: the content of a
+//! record.
+
+use super::absence::{Opening, limit_ns};
+use super::job_id::count;
+use super::over_comm::OverTransport;
+use super::records::{Contribution, Records};
+use super::{folder, tcp};
+use crate::error::{Error, Result, fail};
+use crate::runtime::component::{Exchange, OpenArgs};
+use crate::runtime::launch::{self, Launch};
+use crate::runtime::registry::{self, Backend};
+use crate::sys::compute::fnv;
+use crate::sys::memory::buf::Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where the ranks meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Over the communicator that the description names, else over shared memory if all are on this
+    /// node, else over MPI.
+    Auto,
+    /// Over the communicator that the description names.
+    Over,
+    /// Over a kind of communicator that is opened for that, and closed.
+    Kind(String),
+    /// In a folder that all ranks see.
+    Folder(PathBuf),
+    /// Where rank 0 listens: a name or an address of its machine, and a port.
+    Tcp(String, u16),
+}
+
+/// Kinds that carry no messages between processes, or need a meeting themselves.
+const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
+
+impl How {
+    /// Parses a text: "auto", "over", the name of a kind, "file:PATH", "tcp:HOST:PORT".
+    pub fn parse(text: &str) -> Result<How> {
+        let how = match text.split_once(':') {
+            Some(("file", path)) if !path.is_empty() => Some(How::Folder(PathBuf::from(path))),
+            Some(("tcp", place)) => parse_place(place),
+            Some(_) => None,
+            None => match text {
+                "auto" => Some(How::Auto),
+                "over" => Some(How::Over),
+                name if is_name(name) && !NO_PLACE_TO_MEET.contains(&name) => {
+                    Some(How::Kind(name.to_owned()))
+                }
+                _ => None,
+            },
+        };
+        match how {
+            Some(how) => Ok(how),
+            None => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "\"{text}\" is no way for ranks to meet: use auto, over, mpi, shm or the name of a \
+                 registered kind, \
+                 file:PATH (a folder that all ranks see) or tcp:HOST:PORT (where rank 0 listens)"
+            ),
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn parse_place(text: &str) -> Option<How> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = match host.strip_prefix('[') {
+        Some(host) => host.strip_suffix(']')?,
+        // An IPv6 address without brackets: its port is ambiguous.
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    match port.parse::<u16>() {
+        Ok(port) if port > 0 && !host.is_empty() => Some(How::Tcp(host.to_owned(), port)),
+        _ => None,
+    }
+}
+
+/// Exchanges the records of all ranks. `len`: words of a record, the same on all ranks. `mine`:
+/// this rank's, or why it cannot go on, which is reported to the others. Waits up to the time limit
+/// of `args`.
+pub fn allgather(
+    how: &How,
+    args: &OpenArgs,
+    len: usize,
+    mine: Result<Vec<u64>>,
+) -> Result<Records> {
+    let chosen = match how {
+        How::Auto if args.over.is_some() => How::Over,
+        How::Auto => automatic(args.named, launch::from_environment()?.as_ref()),
+        chosen => chosen.clone(),
+    };
+    let place = args.over.as_ref().map(|over| (over.rank(), over.size())).or(args.rank_size());
+    let (rank, size) = place.unwrap_or((0, 1));
+    let contribution = Contribution::new(len, mine);
+    if size == 1 {
+        check(how, args.over.as_ref())?;
+        return contribution.finish((0, 1), Ok(contribution.words()));
+    }
+    let all = match &chosen {
+        How::Auto | How::Over => {
+            return contribution.exchange(below(args.over.as_ref())?.as_ref());
+        }
+        How::Kind(name) => return over_kind(find(name)?.as_ref(), args, &contribution),
+        How::Folder(path) => folder::allgather(path, &opening(args, rank, size), &contribution)?,
+        How::Tcp(host, port) => {
+            tcp::allgather((host, *port), &opening(args, rank, size), &contribution)
+        }
+    };
+    contribution.finish((rank, size), all)
+}
+
+/// Decides from data that are equal on all ranks, so that all decide the same.
+fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> How {
+    let is_one_node = named.is_some() || launch.is_none_or(Launch::is_one_node);
+    How::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
+}
+
+/// Whether there is what a way names, and the communicator that a description does; nothing is
+/// opened.
+pub fn check(how: &How, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
+    match how {
+        How::Over => below(over).map(drop),
+        How::Kind(name) => known(name).map(drop),
+        How::Auto | How::Folder(_) | How::Tcp(..) => Ok(()),
+    }
+}
+
+fn below(over: Option<&Arc<dyn Exchange>>) -> Result<&Arc<dyn Exchange>> {
+    match over {
+        Some(over) => Ok(over),
+        None => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "the ranks are to meet over the communicator that \"over\" names (meeting, \
+             DTL_RDMA_MEETING), but it names none: \
+             set it, or another way to meet"
+        ),
+    }
+}
+
+fn known(name: &str) -> Result<Arc<Backend>> {
+    let meets = |backend: &Arc<Backend>| {
+        backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_none())
+    };
+    match registry::lookup(name).filter(meets) {
+        Some(backend) => Ok(backend),
+        None => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "no kind \"{name}\" is there for the ranks to meet over (meeting, DTL_RDMA_MEETING): \
+             use auto, over, mpi, shm or \
+             the name of a registered kind, file:PATH or tcp:HOST:PORT"
+        ),
+    }
+}
+
+fn find(name: &str) -> Result<Arc<Backend>> {
+    let backend = known(name)?;
+    match backend.ready() {
+        Ok(()) => Ok(backend),
+        Err(error) => fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "the ranks cannot meet over kind \"{name}\": {}; see to that, or name another way: \
+             file:PATH (a folder that \
+             all ranks see) or tcp:HOST:PORT (where rank 0 listens)",
+            error.text()
+        ),
+    }
+}
+
+/// Opens a communicator of a kind, exchanges over it and closes it.
+fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &Contribution) -> Result<Records> {
+    let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
+    // What the description's native is of concerns this kind only.
+    let args = OpenArgs {
+        job: args.job.clone(),
+        native: Addr::NULL,
+        own_algorithms: true,
+        over: None,
+        ..*args
+    };
+    let within = |error: Error| error.within(&format!("meeting over kind \"{}\"", backend.name()));
+    let over = comm.open(&args).map_err(within)?;
+    let records =
+        contribution.exchange(&OverTransport::new(over.as_ref(), limit_ns(args.timeout_ns)));
+    let closed = over.close();
+    // This rank's own failure is no matter of the exchange's.
+    contribution.mine.as_ref().map_err(Clone::clone)?;
+    let records = records.map_err(within)?;
+    closed.map_err(within)?;
+    Ok(records)
+}
+
+/// This rank's part in an opening that needs nothing that is open. Counts it.
+fn opening(args: &OpenArgs, rank: i32, size: i32) -> Opening {
+    let number = match args.is_only_open {
+        true => 1,
+        false => count((fnv::of(args.job.as_bytes()), rank), |_| ()).0,
+    };
+    let of = |number: i32| usize::try_from(number).unwrap_or(0);
+    Opening::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
+}
+
+/// Key of an opening: the n-th of the job.
+fn key(job: &[u8], number: u64) -> u64 {
+    fnv::of(job.iter().chain(&number.to_le_bytes()))
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

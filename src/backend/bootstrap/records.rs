@@ -1,0 +1,155 @@
+//! Encoding of what the ranks exchange: words, texts of failures, and an outcome that is either.
+
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail, is_status, status_name};
+use crate::runtime::component::Exchange;
+use crate::sys::os::process;
+
+/// Returns words as bytes.
+pub(in crate::backend) fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Returns bytes as words, without those at the end that make no whole word.
+pub(in crate::backend) fn words_of(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes)).collect()
+}
+
+/// Returns a text as words, padded with zeros.
+pub(in crate::backend) fn text_words(text: &str) -> Vec<u64> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    words_of(&bytes)
+}
+
+/// Returns the text that [`text_words`] has encoded, or its beginning.
+pub(in crate::backend) fn text_of(words: &[u64]) -> String {
+    String::from_utf8_lossy(&bytes_of(words)).trim_end_matches('\0').to_owned()
+}
+
+/// Encodes an outcome: its status, then the words or the text of the failure.
+pub(in crate::backend) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
+    match outcome {
+        Ok(words) => [&[0], words.as_slice()].concat(),
+        Err(error) => {
+            [&[u64::from(error.status() as u32)], text_words(error.text()).as_slice()].concat()
+        }
+    }
+}
+
+/// Decodes an outcome of another rank.
+pub(in crate::backend) fn decode(words: &[u64]) -> Result<Vec<u64>> {
+    let Some((status, rest)) = words.split_first() else {
+        return fail!(
+            DTL_ERROR_COMMUNICATION,
+            "an empty answer of rank 0; use one version of libdtl"
+        );
+    };
+    match *status as u32 as i32 {
+        DTL_SUCCESS => Ok(rest.to_vec()),
+        status => {
+            let status = if is_status(status) { status } else { DTL_ERROR_COMMUNICATION };
+            Err(Error::new(status, text_of(rest)))
+        }
+    }
+}
+
+/// Result of the exchange: the records of all ranks.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Records {
+    /// This process' rank.
+    pub rank: i32,
+    /// Number of ranks.
+    pub size: i32,
+    /// The records in the order of ranks.
+    pub records: Vec<u64>,
+    /// Random number of rank 0's, equal on all ranks.
+    pub job_cookie: u64,
+}
+
+/// One rank's contribution to the exchange: its record, or why it cannot go on.
+pub(super) struct Contribution {
+    /// Words of a record.
+    pub(super) len: usize,
+    pub(super) cookie: u64,
+    pub(super) mine: Result<Vec<u64>>,
+}
+
+/// Words before each record: status, cookie.
+pub(super) const BEFORE: usize = 2;
+
+impl Contribution {
+    pub(super) fn new(len: usize, mine: Result<Vec<u64>>) -> Self {
+        let mine = mine.and_then(|record| match record.len() == len {
+            true => Ok(record),
+            false => {
+                fail!(DTL_ERROR_INTERNAL, "a record of {} words instead of {len}", record.len())
+            }
+        });
+        Contribution { len, cookie: process::random_u64().unwrap_or(0), mine }
+    }
+
+    /// Returns status, cookie and record, as many words on every rank. In the place of the record
+    /// of a rank that cannot go on there is as much of the reason as there is room for.
+    pub(super) fn words(&self) -> Vec<u64> {
+        let (status, record) = match &self.mine {
+            Ok(record) => (0, record.clone()),
+            Err(error) => (u64::from(error.status() as u32), text_words(error.text())),
+        };
+        let mut words = [&[status, self.cookie], record.as_slice()].concat();
+        words.resize(BEFORE + self.len, 0);
+        words
+    }
+
+    /// Evaluates the words of all ranks, in their order. This rank's own failure counts before the
+    /// exchange's, and that before another rank's.
+    pub(super) fn finish(
+        &self,
+        (rank, size): (i32, i32),
+        all: Result<Vec<u64>>,
+    ) -> Result<Records> {
+        if let Err(own) = &self.mine {
+            return Err(own.clone());
+        }
+        let all = all?;
+        let each = || all.chunks_exact(BEFORE + self.len);
+        if let Some(error) = (0..).zip(each()).find_map(|(rank, words)| failure(rank, words)) {
+            return Err(error);
+        }
+        let records: Vec<u64> =
+            each().flat_map(|words| words.iter().skip(BEFORE)).copied().collect();
+        if records.len() != self.len * size.unsigned_abs() as usize {
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "the ranks' records are not whole; use one version of libdtl"
+            );
+        }
+        let job_cookie = all.get(1).copied().unwrap_or(0);
+        Ok(Records { rank, size, records, job_cookie })
+    }
+
+    /// Exchanges the contributions in two rounds: the contributions, then the confirmation that all
+    /// have received them.
+    pub(super) fn exchange(&self, over: &dyn Exchange) -> Result<Records> {
+        let all = over.allgather(&self.words());
+        let records = self.finish((over.rank(), over.size()), all)?;
+        over.allgather(&[0])?;
+        Ok(records)
+    }
+}
+
+/// Makes the error of a rank whose contribution is a failure.
+pub(super) fn failure(rank: usize, words: &[u64]) -> Option<Error> {
+    let status = *words.first().filter(|status| **status != 0)?;
+    let bytes = bytes_of(words.get(BEFORE..).unwrap_or_default());
+    let text = String::from_utf8_lossy(&bytes);
+    let more = if bytes.last().is_some_and(|last| *last != 0) { " …" } else { "" };
+    Some(Error::new(
+        DTL_ERROR_UNAVAILABLE,
+        format!(
+            "rank {rank} could not prepare its part ({}: {}{more}); see its own output",
+            status_name(status as u32 as i32).to_string_lossy(),
+            text.trim_end_matches(['\0', '\u{FFFD}'])
+        ),
+    ))
+}

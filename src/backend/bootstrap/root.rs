@@ -1,0 +1,380 @@
+//! Out-of-band allgather at a socket where rank 0 listens. The others connect and send a hello;
+//! rank 0 confirms it, and when all have come, sends the outcome: everybody's contribution, or the
+//! first failure.
+//!
+//! Strangers may connect at any time. A connection counts only with the opening's hello, and those
+//! without one are few. `uds` and `tcp` have what differs between the kinds of sockets.
+
+use super::absence::{Attendance, GRACE_NS, LINGER_NS, Opening};
+use super::records::{bytes_of, decode, encode, words_of};
+use super::socket_frames::{Channel, LONGEST, Lost, State, Stream};
+use crate::abi::status::DTL_ERROR_RANK_FAILURE;
+use crate::error::{Error, Result};
+use crate::sys::os::poller;
+use crate::sys::sync::clock::{Deadline, now_ns};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// Magic, key of the opening, rank, size, nanoseconds left; then the rank's contribution.
+const HELLO: u8 = 1;
+/// The hello has arrived; the outcome follows.
+const SEAT: u8 = 2;
+/// This is the opening of another job, or another one of this job.
+const OTHER: u8 = 3;
+/// An outcome, encoded.
+pub(super) const ANSWER: u8 = 4;
+/// Words of a hello before the rank's contribution.
+const HEAD: usize = 5;
+/// How many bytes longer than rank 0's a contribution may be: the text of a failure.
+const MOST_TEXT: usize = 16 << 10;
+/// Time limit for the hello of a new connection that may be a stranger's.
+const STRANGER_NS: u64 = 2_000_000_000;
+
+/// What differs between kinds of sockets.
+pub(super) trait Sockets {
+    type Listener: AsFd;
+    type Stream: Stream;
+    /// Changes with everything that the ranks must agree on.
+    const MAGIC: u64;
+    /// Whether only processes of this user connect. Those have time for their hello, and get the
+    /// reason of a failure also without one.
+    const ARE_TRUSTED: bool;
+    /// The longest time between two attempts to connect.
+    const MOST_PAUSE: Duration;
+
+    /// This rank's part in the opening.
+    fn opening(&self) -> &Opening;
+    /// What this rank contributes.
+    fn contribution(&self) -> Vec<u64>;
+    fn listen(&self) -> Result<Self::Listener>;
+    /// Connects to rank 0, or returns in words why that is not possible yet.
+    fn connect(&self) -> Result<std::result::Result<Self::Stream, String>>;
+    /// The error of a rank 0 that did not come, in words why.
+    fn root_absent(&self, why: &str) -> Error;
+    /// The error of a rank 0 that has come and does not answer.
+    fn lost(&self, lost: Lost) -> Error;
+    /// The next that has connected, if any.
+    fn accept(&self, listener: &Self::Listener) -> io::Result<Option<Self::Stream>>;
+    /// The failure of rank 0's own sockets.
+    fn failed(&self, error: &io::Error) -> Error;
+    /// Why a rank, whose contribution this is, cannot take part with rank 0. `own`: words of rank
+    /// 0's contribution.
+    fn unlike(&self, rank: u64, contribution: &[u64], own: usize) -> Option<Error>;
+    /// The failure that a contribution reports.
+    fn reported(&self, rank: usize, contribution: &[u64]) -> Option<Error>;
+    /// The error of a process whose rank is there already.
+    fn duplicate(&self, rank: u64, stream: &Self::Stream) -> Error;
+    /// The error of ranks that did not come.
+    fn absent(&self, ranks: &[usize]) -> Error;
+    /// How long rank 0 waits, after that first failure, for those who are still to come.
+    fn linger_ns(&self, _first: &Error) -> u64 {
+        LINGER_NS
+    }
+    /// Called while it waits; returns when it has to be called again.
+    fn watch(&mut self) -> Deadline {
+        Deadline::NEVER
+    }
+}
+
+/// Connects to rank 0, which may not have started yet, and sends a hello.
+pub(super) fn connect<N: Sockets>(
+    sockets: &mut N,
+    contribution: &[u64],
+) -> Result<Channel<N::Stream>> {
+    let mut pause = Duration::from_micros(100);
+    loop {
+        sockets.watch();
+        let &Opening { key, rank, size, deadline, .. } = sockets.opening();
+        let why = match sockets.connect()? {
+            Ok(stream) => {
+                let head = [N::MAGIC, key, rank as u64, size as u64, deadline.left_ns()];
+                let mut channel = Channel::new(stream);
+                channel.queue(HELLO, &bytes_of(&[&head[..], contribution].concat()));
+                // Rank 0 may have sent why it gave up, and gone: that is read all the same.
+                drop(channel.flush());
+                return Ok(channel);
+            }
+            Err(why) => why,
+        };
+        if deadline.passed() {
+            return Err(sockets.root_absent(&why));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(N::MOST_PAUSE);
+    }
+}
+
+/// The exchange on a rank other than 0. Returns the contributions of all ranks, and the connection
+/// to rank 0.
+pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Vec<u64>)> {
+    let mine = sockets.contribution();
+    loop {
+        let mut channel = connect(&mut sockets, &mine)?;
+        let why = match await_answer(&sockets, &mut channel)? {
+            Ok(contributions) => return Ok((channel, contributions)),
+            Err(why) => why,
+        };
+        if sockets.opening().deadline.passed() {
+            return Err(sockets.root_absent(&why));
+        }
+        std::thread::sleep(N::MOST_PAUSE);
+    }
+}
+
+/// Waits for the outcome, or returns in words why rank 0 is not there.
+fn await_answer<N: Sockets>(
+    sockets: &N,
+    channel: &mut Channel<N::Stream>,
+) -> Result<std::result::Result<Vec<u64>, String>> {
+    let opening = sockets.opening();
+    let (late, mut is_root) = (opening.late(), N::ARE_TRUSTED);
+    loop {
+        let why = match channel.receive(LONGEST, if is_root { late } else { opening.deadline }) {
+            Ok((SEAT, _)) => {
+                is_root = true;
+                continue;
+            }
+            Ok((ANSWER, bytes)) => return decode(&words_of(&bytes)).map(Ok),
+            Err(lost) if is_root => return Err(sockets.lost(lost)),
+            // Rank 0 of another job, whose name hashes alike: it does not answer this one.
+            Ok(_) if N::ARE_TRUSTED => return Err(sockets.lost(Lost::Ended(String::new()))),
+            Ok((OTHER, _)) => "another job meets there".to_owned(),
+            Ok(_) | Err(Lost::TooLong(_)) => "something else listens there".to_owned(),
+            Err(Lost::Silent) => "who listens there says nothing".to_owned(),
+            Err(Lost::Ended(why)) => format!("who listens there sends this rank away: {why}"),
+        };
+        return Ok(Err(why));
+    }
+}
+
+/// A connection whose hello is not complete.
+struct Guest<S: Stream> {
+    channel: Channel<S>,
+    since_ns: u64,
+}
+
+/// A rank that has come, and its contribution.
+struct Seat<S: Stream> {
+    channel: Channel<S>,
+    contribution: Vec<u64>,
+    has_ended: bool,
+}
+
+/// Rank 0.
+pub(super) struct Root<N: Sockets> {
+    pub(super) sockets: N,
+    /// Rank 0's contribution.
+    mine: Vec<u64>,
+    listener: N::Listener,
+    attendance: Attendance,
+    guests: Vec<Guest<N::Stream>>,
+    /// By rank; that of rank 0 stays empty.
+    seats: Vec<Option<Seat<N::Stream>>>,
+    /// Ranks without a seat that must get the reason.
+    turned_away: Vec<Channel<N::Stream>>,
+    /// Nobody else can be let in.
+    pub(super) is_full: bool,
+}
+
+impl<N: Sockets> Root<N> {
+    /// Begins to listen.
+    pub(super) fn open(sockets: N) -> Result<Self> {
+        let (listener, mine) = (sockets.listen()?, sockets.contribution());
+        let &Opening { size, deadline, .. } = sockets.opening();
+        let mut root = Root {
+            sockets,
+            mine,
+            listener,
+            attendance: Attendance::new(deadline),
+            guests: Vec::new(),
+            seats: (0..size).map(|_| None).collect(),
+            turned_away: Vec::new(),
+            is_full: false,
+        };
+        if let Some(error) = root.sockets.reported(0, &root.mine) {
+            root.give_up(error);
+        }
+        Ok(root)
+    }
+
+    /// Waits until all ranks have come. Returns the contributions in the order of ranks, or what
+    /// has to be sent to the ranks that are there.
+    pub(super) fn gather(&mut self) -> Result<Vec<u64>> {
+        loop {
+            let missing = self.missing();
+            let sockets = &self.sockets;
+            match self.attendance.outcome(&missing, |ranks| sockets.absent(ranks)) {
+                Some(Ok(())) => return Ok(self.whole()),
+                Some(Err(error)) => return Err(error),
+                None => {}
+            }
+            if let Err(error) = self.listen() {
+                self.is_full = true;
+                self.give_up(self.sockets.failed(&error));
+            }
+        }
+    }
+
+    fn missing(&self) -> Vec<usize> {
+        let empty = self.seats.iter().enumerate().skip(1).filter(|(_, seat)| seat.is_none());
+        empty.map(|(rank, _)| rank).collect()
+    }
+
+    fn whole(&self) -> Vec<u64> {
+        let others = self.seats.iter().flatten().flat_map(|seat| &seat.contribution);
+        self.mine.iter().chain(others).copied().collect()
+    }
+
+    /// Waits for something to happen and handles it.
+    fn listen(&mut self) -> io::Result<()> {
+        let living = |(rank, seat): (usize, &Option<Seat<N::Stream>>)| {
+            seat.as_ref().filter(|seat| !seat.has_ended).map(|_| rank)
+        };
+        let living: Vec<usize> = self.seats.iter().enumerate().filter_map(living).collect();
+        let stranger_ns = if N::ARE_TRUSTED { u64::MAX } else { STRANGER_NS };
+        let limit_ns = self.sockets.watch().left_ns().min(stranger_ns);
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.listener.as_fd()];
+        fds.extend(self.guests.iter().map(|guest| guest.channel.as_fd()));
+        let seats = self.seats.iter().flatten().filter(|seat| !seat.has_ended);
+        fds.extend(seats.map(|seat| seat.channel.as_fd()));
+        let ready =
+            poller::wait_readable(&fds, limit_ns.min(self.attendance.deadline().left_ns()))?;
+        let (knock, rest) =
+            ready.split_first().map_or((false, &[][..]), |(one, rest)| (*one, rest));
+        let (guests, seats) = rest.split_at(self.guests.len().min(rest.len()));
+        for (rank, _) in living.into_iter().zip(seats).filter(|(_, ready)| **ready) {
+            self.look_at(rank);
+        }
+        let now = now_ns();
+        for (guest, ready) in std::mem::take(&mut self.guests).into_iter().zip(guests) {
+            let is_late = now >= guest.since_ns.saturating_add(stranger_ns);
+            match *ready || is_late {
+                true => self.hear(guest, is_late),
+                false => self.guests.push(guest),
+            }
+        }
+        if knock { self.admit(now) } else { Ok(()) }
+    }
+
+    /// Accepts all that have connected.
+    fn admit(&mut self, now: u64) -> io::Result<()> {
+        while let Some(stream) = self.sockets.accept(&self.listener)? {
+            if self.guests.len() > 4 * self.seats.len() + 64 {
+                self.guests.remove(0);
+            }
+            self.guests.push(Guest { channel: Channel::new(stream), since_ns: now });
+        }
+        Ok(())
+    }
+
+    /// Checks a seated rank's connection. Nothing more comes on it: it ends or stays.
+    fn look_at(&mut self, rank: usize) {
+        let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
+        if seat.channel.fill() == State::Open {
+            return;
+        }
+        // Its seat stays taken: the others are still to come, and to get the failure.
+        seat.has_ended = true;
+        let text =
+            format!("rank {rank} ended while the communicator was opened; see its own output");
+        self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
+    }
+
+    /// Reads on from a guest; seats it, or drops it, when its hello is complete.
+    fn hear(&mut self, mut guest: Guest<N::Stream>, is_late: bool) {
+        let state = guest.channel.fill();
+        let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;
+        let hello = match guest.channel.next(most) {
+            Ok(Some((HELLO, bytes))) => words_of(&bytes),
+            Ok(None) if state == State::Open && !is_late => return self.guests.push(guest),
+            // Anything else comes from a stranger: nothing is sent.
+            _ => return,
+        };
+        match hello.split_first_chunk::<HEAD>() {
+            Some((&[magic, key, rank, size, left_ns], contribution))
+                if magic == N::MAGIC && key == self.sockets.opening().key =>
+            {
+                self.attendance.shorten(left_ns);
+                self.seat(guest.channel, (rank, size), contribution);
+            }
+            Some((&[magic, ..], _)) if magic == N::MAGIC => send(guest.channel, OTHER, &[]),
+            _ => {}
+        }
+    }
+
+    fn seat(&mut self, mut channel: Channel<N::Stream>, of: (u64, u64), contribution: &[u64]) {
+        let rank = usize::try_from(of.0).unwrap_or(0);
+        let is_free = rank > 0 && self.seats.get(rank).is_some_and(Option::is_none);
+        let other_size = self.sockets.opening().other_size(of.0, of.1);
+        let unlike =
+            other_size.or_else(|| self.sockets.unlike(of.0, contribution, self.mine.len()));
+        let is_unlike = unlike.is_some();
+        if let Some(error) = unlike {
+            self.give_up(error);
+        } else if !is_free {
+            let error = self.sockets.duplicate(of.0, &channel.stream);
+            return send(channel, ANSWER, &bytes_of(&encode(&Err(error))));
+        } else if let Some(error) = self.sockets.reported(rank, contribution) {
+            self.give_up(error);
+        }
+        channel.queue(SEAT, &[]);
+        // A few bytes fit, or the other side is gone.
+        drop(channel.flush());
+        match self.seats.get_mut(rank).filter(|_| is_free && !(is_unlike && N::ARE_TRUSTED)) {
+            Some(seat) => {
+                let contribution = contribution.to_vec();
+                *seat = Some(Seat { channel, contribution, has_ended: false });
+            }
+            None => self.turned_away.push(channel),
+        }
+    }
+
+    fn give_up(&mut self, error: Error) {
+        let (sockets, is_full) = (&self.sockets, self.is_full);
+        self.attendance.give_up(error, |first| if is_full { 0 } else { sockets.linger_ns(first) });
+    }
+
+    /// Nanoseconds until the time limit.
+    pub(super) fn left_ns(&self) -> u64 {
+        self.attendance.deadline().left_ns()
+    }
+
+    /// The connections of the ranks that have come.
+    pub(super) fn seated(&mut self) -> impl Iterator<Item = (usize, &mut Channel<N::Stream>)> {
+        let seats = self.seats.iter_mut().enumerate();
+        seats.filter_map(|(rank, seat)| seat.as_mut().map(|seat| (rank, &mut seat.channel)))
+    }
+
+    /// Sends the outcome to every rank that is connected. Returns how many those are.
+    pub(super) fn answer(&mut self, outcome: &Result<Vec<u64>>) -> usize {
+        let bytes = bytes_of(&encode(outcome));
+        let seats = self.seats.iter_mut().flatten().map(|seat| &mut seat.channel);
+        let guests = self.guests.iter_mut().map(|guest| &mut guest.channel);
+        let mut open: Vec<_> = seats.chain(&mut self.turned_away).collect();
+        open.extend(guests.filter(|_| N::ARE_TRUSTED && outcome.is_err()));
+        let count = open.len();
+        open.iter_mut().for_each(|channel| channel.queue(ANSWER, &bytes));
+        let deadline = Deadline::after(GRACE_NS);
+        loop {
+            // A rank that is gone by now has died after the start: the others detect that.
+            open.retain_mut(|channel| channel.flush().unwrap_or(false));
+            if open.is_empty() || deadline.passed() {
+                return count;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Closes all connections; the listener stays.
+    pub(super) fn into_listener(self) -> N::Listener {
+        self.listener
+    }
+}
+
+/// Sends one frame and closes the connection.
+pub(super) fn send<S: Stream>(mut channel: Channel<S>, kind: u8, bytes: &[u8]) {
+    channel.queue(kind, bytes);
+    // A few bytes fit, or the other side is gone.
+    drop(channel.flush());
+}

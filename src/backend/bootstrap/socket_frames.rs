@@ -1,0 +1,238 @@
+//! A connection that carries short frames: {length and kind, bytes}. Only `receive` waits. What
+//! arrives is not trusted: a frame longer than the reader allows ends the connection.
+
+use crate::sys::os::close_on_fork::Unforked;
+use crate::sys::os::{poller, unix_socket};
+use crate::sys::sync::clock::Deadline;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+/// Bytes before each frame.
+const HEAD: usize = 4;
+/// The longest frame that there can be.
+pub(super) const LONGEST: usize = (1 << 24) - 1;
+/// Most bytes taken in by one call.
+const MOST_AT_ONCE: usize = 64 << 10;
+/// Between two attempts to write when the socket takes no more.
+const MOMENT_NS: u64 = 1_000_000;
+
+/// A connected socket that does not block.
+pub(super) trait Stream: AsFd {
+    fn read_some(&self, into: &mut [u8]) -> io::Result<usize>;
+    /// A peer that is gone is an error, not SIGPIPE.
+    fn write_some(&self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+impl Stream for TcpStream {
+    fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(into)
+    }
+
+    fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+}
+
+impl Stream for UnixStream {
+    fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(into)
+    }
+
+    fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        unix_socket::send_some(self, bytes)
+    }
+}
+
+/// One side of a connection.
+pub(super) struct Channel<S: Stream = TcpStream> {
+    pub(super) stream: Unforked<S>,
+    /// What came, up to `read` taken out already.
+    inbox: Vec<u8>,
+    read: usize,
+    /// What goes, up to `written` gone already.
+    outbox: Vec<u8>,
+    written: usize,
+}
+
+/// How a connection stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    /// The other side sends no more, in words why.
+    Ended(String),
+}
+
+/// Why no frame came.
+pub(super) enum Lost {
+    /// Nothing came in time.
+    Silent,
+    /// The connection has ended, in words why.
+    Ended(String),
+    /// The frame has so many bytes, more than are allowed.
+    TooLong(usize),
+}
+
+impl<S: Stream> Channel<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Channel {
+            stream: Unforked::new(stream),
+            inbox: Vec::new(),
+            read: 0,
+            outbox: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Puts a frame behind those that go. Longer ones than `LONGEST` are not made here.
+    pub(super) fn queue(&mut self, kind: u8, bytes: &[u8]) {
+        let len = bytes.len().min(LONGEST);
+        self.outbox.extend((len as u32 | u32::from(kind) << 24).to_le_bytes());
+        self.outbox.extend_from_slice(bytes.get(..len).unwrap_or_default());
+    }
+
+    /// Writes what the socket takes; whether anything is left.
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
+        while let Some(rest) = self.outbox.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write_some(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        (self.outbox, self.written) = (Vec::new(), 0);
+        Ok(false)
+    }
+
+    pub(super) fn has_more_to_write(&self) -> bool {
+        self.written < self.outbox.len()
+    }
+
+    /// Takes in what has arrived. What came before an end is there to be taken out.
+    pub(super) fn fill(&mut self) -> State {
+        self.fill_up_to(MOST_AT_ONCE)
+    }
+
+    fn fill_up_to(&mut self, mut most: usize) -> State {
+        let mut room = [0_u8; 4096];
+        while most > 0 {
+            let wanted = most.min(room.len());
+            match self.stream.read_some(room.get_mut(..wanted).unwrap_or_default()) {
+                Ok(0) => return State::Ended("it ended its connection".to_owned()),
+                Ok(count) => {
+                    self.inbox.extend_from_slice(room.get(..count).unwrap_or_default());
+                    if count < wanted {
+                        return State::Open;
+                    }
+                    most -= count;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return State::Open,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return State::Ended(error.to_string()),
+            }
+        }
+        State::Open
+    }
+
+    /// The next whole frame: its kind and bytes. An error: what comes is longer than `most`, nobody
+    /// of ours sends that.
+    pub(super) fn next(&mut self, most: usize) -> Result<Option<(u8, Vec<u8>)>, usize> {
+        let waiting = self.inbox.get(self.read..).unwrap_or_default();
+        let Some((head, rest)) = waiting.split_first_chunk::<HEAD>() else {
+            self.forget_read();
+            return Ok(None);
+        };
+        let head = u32::from_le_bytes(*head);
+        let (len, kind) = ((head & 0xFF_FFFF) as usize, (head >> 24) as u8);
+        if len > most {
+            return Err(len);
+        }
+        let Some(bytes) = rest.get(..len).map(<[u8]>::to_vec) else {
+            self.forget_read();
+            return Ok(None);
+        };
+        self.read += HEAD + len;
+        Ok(Some((kind, bytes)))
+    }
+
+    /// Sends what is queued and waits for the next frame. Nothing behind the frame is read, so that
+    /// a descriptor which follows it stays in the socket.
+    pub(super) fn receive(
+        &mut self,
+        most: usize,
+        deadline: Deadline,
+    ) -> Result<(u8, Vec<u8>), Lost> {
+        loop {
+            let more = self.flush().unwrap_or(false);
+            if let Some(frame) = self.next(most).map_err(Lost::TooLong)? {
+                return Ok(frame);
+            }
+            let before = self.inbox.len();
+            match self.fill_up_to(self.missing()) {
+                State::Ended(why) => return Err(Lost::Ended(why)),
+                State::Open if self.inbox.len() > before => continue,
+                State::Open if deadline.passed() => return Err(Lost::Silent),
+                State::Open => {}
+            }
+            let left_ns = deadline.left_ns();
+            let wait_ns = if more { left_ns.min(MOMENT_NS) } else { left_ns };
+            poller::wait_readable(&[self.as_fd()], wait_ns)
+                .map_err(|error| Lost::Ended(error.to_string()))?;
+        }
+    }
+
+    /// Bytes that the next frame lacks, as far as it is there.
+    fn missing(&self) -> usize {
+        let waiting = self.inbox.get(self.read..).unwrap_or_default();
+        let whole = match waiting.first_chunk::<HEAD>() {
+            Some(head) => HEAD + (u32::from_le_bytes(*head) & 0xFF_FFFF) as usize,
+            None => HEAD,
+        };
+        whole.saturating_sub(waiting.len())
+    }
+
+    fn forget_read(&mut self) {
+        self.inbox.drain(..self.read);
+        self.read = 0;
+        if self.inbox.is_empty() {
+            self.inbox = Vec::new(); // connections are idle nearly always
+        }
+    }
+}
+
+impl<S: Stream> AsFd for Channel<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_behind_a_frame_is_left_to_its_reader() {
+        let (one, two) = UnixStream::pair().expect("pair");
+        two.set_nonblocking(true).expect("set");
+        let (mut one, mut two) = (Channel::new(one), Channel::new(two));
+        for len in [0, 5, 5000] {
+            one.queue(7, &vec![1; len]);
+            assert!(!one.flush().expect("sent"));
+            unix_socket::send_descriptor(&one.stream, one.as_fd()).expect("sent");
+            let limit = Deadline::after(10_000_000_000);
+            assert!(matches!(two.receive(len, limit), Ok((7, bytes)) if bytes == vec![1; len]));
+            unix_socket::receive_descriptor(&two.stream).expect("received");
+        }
+        assert!(matches!(two.receive(9, Deadline::after(1_000_000)), Err(Lost::Silent)));
+        one.queue(7, &[0; 10]);
+        drop(one.flush());
+        assert!(matches!(two.receive(9, Deadline::NEVER), Err(Lost::TooLong(10))));
+        drop(one);
+        let (one, two) = UnixStream::pair().expect("pair");
+        drop(one);
+        assert!(matches!(Channel::new(two).receive(9, Deadline::NEVER), Err(Lost::Ended(_))));
+    }
+}

@@ -1,0 +1,191 @@
+//! Exchange where rank 0 listens. Peers are not authenticated: use it in a trusted network.
+//!
+//! A second job may be given the same port by mistake: its ranks get the answer `OTHER`, and retry
+//! until their time is up. A connection without a hello in time is closed.
+
+use super::absence::Opening;
+use super::records::{Contribution, failure};
+use super::root::{self, Root, Sockets};
+use super::socket_frames::Lost;
+use crate::abi::status::*;
+use crate::backend::os_error::os_error;
+use crate::error::{Error, Result};
+use crate::sys::os::{fd, tcp, thread};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Between two tries.
+const MOMENT: Duration = Duration::from_millis(10);
+/// How long one try to connect may take.
+const TRY_NS: u64 = 2_000_000_000;
+
+/// Returns the contributions of all ranks.
+pub(super) fn allgather(
+    (host, port): (&str, u16),
+    opening: &Opening,
+    contribution: &Contribution,
+) -> Result<Vec<u64>> {
+    let sockets = TcpSockets { host, port, opening, contribution };
+    if opening.rank > 0 {
+        return root::join(sockets).map(|(_, contributions)| contributions);
+    }
+    let mut root = Root::open(sockets)?;
+    let outcome = root.gather();
+    root.answer(&outcome);
+    outcome
+}
+
+/// Where rank 0 listens, and what for.
+struct TcpSockets<'a> {
+    host: &'a str,
+    port: u16,
+    opening: &'a Opening,
+    contribution: &'a Contribution,
+}
+
+impl Sockets for TcpSockets<'_> {
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+    const MAGIC: u64 = u64::from_be_bytes(*b"dtl-tcp2");
+    const ARE_TRUSTED: bool = false;
+    const MOST_PAUSE: Duration = MOMENT;
+
+    fn opening(&self) -> &Opening {
+        self.opening
+    }
+
+    fn contribution(&self) -> Vec<u64> {
+        self.contribution.words()
+    }
+
+    fn listen(&self) -> Result<TcpListener> {
+        loop {
+            // A name may mean something else on its own machine than elsewhere.
+            let listener = match self.host.parse::<IpAddr>() {
+                Ok(address) => tcp::listen(SocketAddr::new(address, self.port)),
+                Err(_) => tcp::listen_everywhere(self.port),
+            };
+            let error = match listener {
+                Ok(listener) => return Ok(listener),
+                Err(error) => error,
+            };
+            // By another job, or by the opening before this one.
+            if error.kind() != ErrorKind::AddrInUse || self.opening.deadline.passed() {
+                let what = format!(
+                    "rank 0 cannot listen at {} (an address of its machine and a port that nothing \
+                     else uses)",
+                    self.shown()
+                );
+                return Err(os_error(DTL_ERROR_UNAVAILABLE, &what, &error));
+            }
+            std::thread::sleep(MOMENT);
+        }
+    }
+
+    fn connect(&self) -> Result<std::result::Result<TcpStream, String>> {
+        match self.try_connect() {
+            Err(error) if fd::shortage(&error).is_some() => {
+                Err(os_error(DTL_ERROR_LIMIT, "meeting rank 0", &error))
+            }
+            tried => Ok(tried.map_err(|error| error.to_string())),
+        }
+    }
+
+    fn root_absent(&self, why: &str) -> Error {
+        self.opening.root_absent(&format!(
+            " at {}: {why}; start all {} ranks with the same address, see rank 0's own output, or \
+             raise the time limit",
+            self.shown(),
+            self.opening.size
+        ))
+    }
+
+    fn lost(&self, lost: Lost) -> Error {
+        let what = if matches!(lost, Lost::Silent) { "does not answer" } else { "has ended" };
+        let text = format!(
+            "rank 0 at {} {what} while the communicator is opened; see its own output",
+            self.shown()
+        );
+        Error::new(DTL_ERROR_RANK_FAILURE, text)
+    }
+
+    fn accept(&self, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+        Ok(tcp::accept(listener)?.map(|(stream, _)| stream))
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        os_error(DTL_ERROR_UNAVAILABLE, "rank 0", error)
+    }
+
+    fn unlike(&self, rank: u64, contribution: &[u64], own: usize) -> Option<Error> {
+        self.opening.other_length(rank, contribution.len(), own)
+    }
+
+    fn reported(&self, rank: usize, contribution: &[u64]) -> Option<Error> {
+        failure(rank, contribution)
+    }
+
+    fn duplicate(&self, rank: u64, _stream: &TcpStream) -> Error {
+        let text =
+            format!("another process is rank {rank} of this job already; start each rank once");
+        Error::new(DTL_ERROR_ALREADY_EXISTS, text)
+    }
+
+    fn absent(&self, ranks: &[usize]) -> Error {
+        let at = format!(" at {}", self.shown());
+        self.opening.absent(ranks, [&at, " or another place to meet", ""])
+    }
+}
+
+impl TcpSockets<'_> {
+    fn shown(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    fn try_connect(&self) -> io::Result<TcpStream> {
+        let mut last = ErrorKind::AddrNotAvailable.into();
+        for address in self.addresses()? {
+            let limit =
+                Duration::from_nanos(self.opening.deadline.left_ns().clamp(1_000_000, TRY_NS));
+            match TcpStream::connect_timeout(&address, limit) {
+                // The system may connect a socket to itself where nobody listens.
+                Ok(stream) if stream.local_addr()? == stream.peer_addr()? => {
+                    last = ErrorKind::ConnectionRefused.into();
+                }
+                Ok(stream) => {
+                    let stream = TcpStream::from(fd::keep(stream.into())?);
+                    stream.set_nonblocking(true)?;
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Resolves the host's name, in a thread, since the system's lookup takes no time limit.
+    fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = self.host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, self.port)]);
+        }
+        let (answer, found) = mpsc::channel();
+        let place = (self.host.to_owned(), self.port);
+        thread::spawn("dtl-lookup", move || {
+            // The receiver is gone if the time was up.
+            drop(answer.send(place.to_socket_addrs().map(Iterator::collect)));
+        })?;
+        let limit = Duration::from_nanos(self.opening.deadline.left_ns().max(1_000_000));
+        found.recv_timeout(limit).unwrap_or_else(|_| {
+            Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "its name is still being looked up; an address needs no lookup",
+            ))
+        })
+    }
+}

@@ -1,0 +1,397 @@
+//! Exchange at an abstract UNIX socket, between processes of one node: rank 0 listens, the others
+//! connect, and the first answer is followed by a descriptor that all ranks share. Then each rank
+//! reports whether it could use it, and the last answer is the same for all. A failure anywhere is
+//! an error on every rank.
+//!
+//! Nothing is left behind: the names are abstract. A rank that cannot take part reports it to the
+//! ranks that are present (`excuse`), so that they need not wait for it. Best effort: without a
+//! descriptor for that, they find it absent when their time is up.
+
+use super::absence::{GRACE_NS, LINGER_NS, Opening};
+use super::job_id::{JobId, holder, other_users};
+use super::records::{bytes_of, decode, encode, words_of};
+use super::root::{self, ANSWER, Root, Sockets};
+use super::socket_frames::{Channel, Lost};
+use crate::abi::status::*;
+use crate::backend::os_error::os_error;
+use crate::error::{Error, Result, fail};
+use crate::sys::os::{fd, poller, process, unix_socket};
+use crate::sys::sync::clock::Deadline;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+/// The longest report of a rank, or last answer, that is read: a status, or the text of a failure.
+const LONGEST: usize = 64 << 10;
+/// PID namespace of a process without /proc.
+const UNKNOWN: u64 = 0;
+/// Words of a contribution: status, PID namespace, process id.
+const WORDS: usize = 3;
+
+/// Where the ranks meet, and which of them this is.
+#[derive(Clone)]
+pub(in crate::backend) struct NodeOpening<'a> {
+    job_id: &'a JobId,
+    pub(in crate::backend) opening: Opening,
+    /// This rank's PID namespace.
+    namespace: u64,
+    /// When to look for other users under the same job name: then those who wait in vain are all
+    /// there.
+    half_time: Deadline,
+    /// Other users, in words; empty if there are none.
+    others: String,
+}
+
+impl<'a> NodeOpening<'a> {
+    pub(in crate::backend) fn new(
+        job_id: &'a JobId,
+        place: (usize, usize),
+        timeout_ns: u64,
+    ) -> Self {
+        let opening = Opening::new(job_id.cookie, place, timeout_ns);
+        NodeOpening {
+            job_id,
+            opening,
+            namespace: process::pid_namespace().unwrap_or(UNKNOWN),
+            half_time: Deadline::after(opening.limit_ns / 2),
+            others: String::new(),
+        }
+    }
+}
+
+/// An operating system's error as ours.
+fn failed(error: &io::Error) -> Error {
+    match fd::shortage(error) {
+        Some(text) => Error::new(DTL_ERROR_LIMIT, text),
+        None => {
+            Error::new(DTL_ERROR_COMMUNICATION, format!("{error}; see the other ranks' output"))
+        }
+    }
+}
+
+fn lost(lost: Lost) -> Error {
+    match lost {
+        Lost::Silent => Error::new(
+            DTL_ERROR_TIMEOUT,
+            "no answer within the time limit; raise it, or see whether all ranks run",
+        ),
+        Lost::Ended(_) => Error::new(
+            DTL_ERROR_RANK_FAILURE,
+            "it ended while the communicator was opened; see its own output",
+        ),
+        Lost::TooLong(len) => Error::new(
+            DTL_ERROR_COMMUNICATION,
+            format!("an answer of {len} bytes makes no sense; use one version of libdtl"),
+        ),
+    }
+}
+
+/// Waits for an outcome that the other side sends.
+fn receive(channel: &mut Channel<UnixStream>, deadline: Deadline) -> Result<Result<Vec<u64>>> {
+    let (_, bytes) = channel.receive(LONGEST, deadline).map_err(lost)?;
+    Ok(decode(&words_of(&bytes)))
+}
+
+/// Whether the other side is a process of this user.
+fn is_own_user(stream: &UnixStream) -> bool {
+    process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid())
+}
+
+impl Sockets for NodeOpening<'_> {
+    type Listener = UnixListener;
+    type Stream = UnixStream;
+    // Changes with the layout of the shared memory, too.
+    const MAGIC: u64 = u64::from_be_bytes(*b"dtl-shm4");
+    const ARE_TRUSTED: bool = true;
+    const MOST_PAUSE: Duration = Duration::from_millis(5);
+
+    fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    fn contribution(&self) -> Vec<u64> {
+        encode(&Ok(vec![self.namespace, u64::from(process::own_pid().unsigned_abs())]))
+    }
+
+    fn listen(&self) -> Result<UnixListener> {
+        let name = &self.job_id.meeting;
+        unix_socket::listen(name).map_err(|error| {
+            let who = holder(name).map_or(String::new(), |p| {
+                format!(", held by process {} of user {}", p.pid, p.uid)
+            });
+            let what =
+                format!("socket \"@{name}\"{who} (choose another job name where it is in use)");
+            os_error(DTL_ERROR_UNAVAILABLE, &what, &error)
+        })
+    }
+
+    fn connect(&self) -> Result<std::result::Result<UnixStream, String>> {
+        let stream = match unix_socket::connect(&self.job_id.meeting) {
+            Ok(stream) => stream,
+            Err(error) if fd::shortage(&error).is_some() => return Err(failed(&error)),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let peer = process::peer_of(stream.as_raw_fd()).map_err(|error| failed(&error))?;
+        if peer.uid == process::own_uid() {
+            return Ok(Ok(stream));
+        }
+        fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "process {} of user {} listens under this job's name; choose another job name",
+            peer.pid,
+            peer.uid
+        )
+    }
+
+    fn root_absent(&self, _why: &str) -> Error {
+        let opening = &self.opening;
+        opening.root_absent(&format!(
+            ": it did not open the communicator on this node{}; start all {} ranks with the same \
+             job name, see its own output, or raise the time limit",
+            self.others, opening.size
+        ))
+    }
+
+    fn lost(&self, how: Lost) -> Error {
+        of_root(lost(how))
+    }
+
+    fn accept(&self, listener: &UnixListener) -> io::Result<Option<UnixStream>> {
+        loop {
+            match unix_socket::accept(listener)? {
+                Some(stream) if !is_own_user(&stream) => {}
+                accepted => return Ok(accepted),
+            }
+        }
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        failed(error).within("rank 0")
+    }
+
+    /// Process ids of another PID namespace would refer to other processes here.
+    fn unlike(&self, rank: u64, contribution: &[u64], _own: usize) -> Option<Error> {
+        let unknown = |whose: String| {
+            format!(
+                "{whose} cannot tell in which PID namespace it lives: /proc is not mounted there; \
+                 mount it"
+            )
+        };
+        let text = match (self.namespace, contribution) {
+            (UNKNOWN, _) => unknown("rank 0".to_owned()),
+            (_, [0, UNKNOWN, ..]) => unknown(format!("rank {rank}")),
+            (own, [0, its, ..]) if *its != own => format!(
+                "rank {rank} lives in another PID namespace (container) than rank 0; start them in \
+                 one"
+            ),
+            _ => return None,
+        };
+        Some(Error::new(DTL_ERROR_UNAVAILABLE, text))
+    }
+
+    fn reported(&self, _rank: usize, contribution: &[u64]) -> Option<Error> {
+        decode(contribution).err()
+    }
+
+    fn duplicate(&self, rank: u64, stream: &UnixStream) -> Error {
+        let pid = process::peer_of(stream.as_raw_fd()).map_or(0, |peer| peer.pid);
+        let text = format!("process {pid} says it is rank {rank}, but that rank is here already");
+        Error::new(DTL_ERROR_ALREADY_EXISTS, text)
+    }
+
+    fn absent(&self, ranks: &[usize]) -> Error {
+        self.opening.absent(ranks, ["", ", on another node", &self.others])
+    }
+
+    fn linger_ns(&self, first: &Error) -> u64 {
+        // A death needs no others to come.
+        if first.status() == DTL_ERROR_RANK_FAILURE { 0 } else { LINGER_NS }
+    }
+
+    fn watch(&mut self) -> Deadline {
+        if self.half_time.passed() {
+            self.half_time = Deadline::NEVER;
+            self.others = other_users(self.job_id);
+        }
+        self.half_time
+    }
+}
+
+/// Process ids by rank, from the contributions.
+fn pids(contributions: &[u64]) -> Vec<i32> {
+    let pid = |words: &[u64]| words.last().map_or(0, |pid| *pid as i32);
+    contributions.chunks_exact(WORDS).map(pid).collect()
+}
+
+/// Rank 0, after all ranks have come.
+pub(in crate::backend) struct NodeRoot<'a> {
+    root: Root<NodeOpening<'a>>,
+    contributions: Vec<u64>,
+}
+
+impl<'a> NodeRoot<'a> {
+    /// Waits for all ranks. A failure has been sent to all.
+    pub(in crate::backend) fn gather(place: NodeOpening<'a>) -> Result<Self> {
+        let others = place.opening.size - 1;
+        let mut root = Root::open(place)?;
+        match root.gather() {
+            Ok(contributions) => Ok(NodeRoot { root, contributions }),
+            Err(error) => {
+                let outcome = Err(error.clone());
+                let answered = root.answer(&outcome);
+                if root.is_full {
+                    // Without a descriptor to let the others in, they are answered one by one.
+                    let left = others.saturating_sub(answered);
+                    turn_away(&root.into_listener(), left, &outcome, Deadline::after(LINGER_NS));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(in crate::backend) fn pids(&self) -> Vec<i32> {
+        pids(&self.contributions)
+    }
+
+    /// Sends all ranks the contributions and a descriptor.
+    pub(in crate::backend) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
+        let answer = bytes_of(&encode(&Ok(self.contributions.clone())));
+        for (rank, channel) in self.root.seated() {
+            channel.queue(ANSWER, &answer);
+            let sent = match channel.flush() {
+                Ok(false) => passed
+                    .map_or(Ok(()), |passed| unix_socket::send_descriptor(&channel.stream, passed)),
+                Ok(true) => Err(ErrorKind::WriteZero.into()),
+                Err(error) => Err(error),
+            };
+            sent.map_err(|error| died(rank, &failed(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for each rank's report whether it could use the descriptor.
+    pub(in crate::backend) fn confirm(&mut self) -> Result<()> {
+        let deadline = Deadline::after(self.root.left_ns().max(GRACE_NS / 2));
+        let mut failure: Option<Error> = None;
+        for (rank, channel) in self.root.seated() {
+            let said = receive(channel, deadline).unwrap_or_else(|error| Err(died(rank, &error)));
+            let Err(error) = said else { continue };
+            // A rank that failed has ended by now, and the others report its death: its own failure
+            // counts.
+            if failure.as_ref().is_none_or(|first| first.status() == DTL_ERROR_RANK_FAILURE) {
+                failure = Some(error);
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Sends all ranks the last answer.
+    pub(in crate::backend) fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
+        let answer = outcome.as_ref().map(|_| Vec::new()).map_err(Clone::clone);
+        self.root.answer(&answer);
+        outcome
+    }
+}
+
+/// Makes the error of a rank whose connection failed after all had come.
+fn died(rank: usize, error: &Error) -> Error {
+    // A rank that does not answer in time may be stopped; any other failure is its end.
+    let status = match error.status() {
+        DTL_ERROR_TIMEOUT => DTL_ERROR_TIMEOUT,
+        _ => DTL_ERROR_RANK_FAILURE,
+    };
+    let text = format!("rank {rank}, while the communicator was opened: {}", error.text());
+    Error::new(status, text)
+}
+
+/// A rank other than 0, after all have come.
+pub(in crate::backend) struct NodeRank {
+    channel: Channel<UnixStream>,
+    /// Until when rank 0 has to answer.
+    late: Deadline,
+    rank: usize,
+    pub(in crate::backend) pids: Vec<i32>,
+}
+
+impl NodeRank {
+    /// Waits until all ranks have come.
+    pub(in crate::backend) fn join(place: NodeOpening<'_>) -> Result<Self> {
+        let (late, rank) = (place.opening.late(), place.opening.rank);
+        let (channel, contributions) = root::join(place)?;
+        Ok(NodeRank { channel, late, rank, pids: pids(&contributions) })
+    }
+
+    /// Waits for the descriptor.
+    pub(in crate::backend) fn descriptor(&self) -> Result<OwnedFd> {
+        let received = loop {
+            match unix_socket::receive_descriptor(&self.channel.stream) {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+                {
+                    if self.late.passed() {
+                        break Err(lost(Lost::Silent));
+                    }
+                    drop(poller::wait_readable(&[self.channel.as_fd()], self.late.left_ns()));
+                }
+                received => break received.map_err(|error| failed(&error)),
+            }
+        };
+        received.map_err(of_root)
+    }
+
+    /// Reports whether this rank could use the descriptor, and returns the outcome of all ranks.
+    pub(in crate::backend) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
+        let named = |error: &Error| error.clone().within(&format!("rank {}", self.rank));
+        let report = own.as_ref().map(|_| Vec::new()).map_err(named);
+        self.channel.queue(ANSWER, &bytes_of(&encode(&report)));
+        let answer =
+            receive(&mut self.channel, self.late).map_err(of_root).and_then(|answer| answer);
+        match (own, answer) {
+            // Rank 0 has the better reason why another rank has ended.
+            (Err(own), Err(answer)) if own.status() == DTL_ERROR_RANK_FAILURE => Err(answer),
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+            (Ok(own), Ok(_)) => Ok(own),
+        }
+    }
+}
+
+fn of_root(error: Error) -> Error {
+    error.within("waiting for rank 0")
+}
+
+/// Sends the others the reason why this rank does not take part.
+pub(in crate::backend) fn excuse(place: &NodeOpening<'_>, why: &Error) {
+    let deadline = Deadline::after(LINGER_NS.min(place.opening.limit_ns));
+    let outcome = Err(why.clone().within(&format!("rank {}", place.opening.rank)));
+    if place.opening.rank > 0 {
+        // If rank 0 is absent, nothing is sent.
+        let mut sockets = place.clone();
+        sockets.opening.deadline = deadline;
+        drop(root::connect(&mut sockets, &encode(&outcome)));
+    } else if let Ok(listener) = unix_socket::listen(&place.job_id.meeting) {
+        turn_away(&listener, place.opening.size - 1, &outcome, deadline);
+    }
+}
+
+/// Sends an outcome to the next `count` connections. It takes one descriptor at a time.
+fn turn_away(
+    listener: &UnixListener,
+    mut count: usize,
+    outcome: &Result<Vec<u64>>,
+    deadline: Deadline,
+) {
+    while count > 0 && !deadline.passed() {
+        if poller::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {
+            return;
+        }
+        match unix_socket::accept(listener) {
+            Ok(Some(stream)) if is_own_user(&stream) => {
+                root::send(Channel::new(stream), ANSWER, &bytes_of(&encode(outcome)));
+                count -= 1;
+            }
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
