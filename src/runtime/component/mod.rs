@@ -41,7 +41,7 @@ mod transport;
 mod window;
 
 pub use self::mem_export::{Exports, Extent, Ticket};
-pub use self::open_args::{Exchange, OpenArgs, all_or_none, failed_elsewhere};
+pub use self::open_args::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_elsewhere};
 pub use self::pipelined_source::Filling;
 pub use self::shared_memory::{
     Board, Member, Offer, PART_WORDS, Part, PartKey, Post, SharedMemory,

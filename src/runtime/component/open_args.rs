@@ -6,6 +6,9 @@ use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
 use std::sync::Arc;
 
+/// Time limit of the ranks' wait for each other at the start; a description may set a shorter one.
+pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
+
 /// What a transport is opened with.
 pub struct OpenArgs {
     /// Flags of the description.

@@ -8,7 +8,6 @@
 //! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives
 //! such a library has.
 
-use super::coll_start::allgather_words;
 use super::schedule::Advance;
 use super::{Begun, CollArgs};
 use crate::abi::status::*;
@@ -16,8 +15,9 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report;
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::comm::open::open_kind::BOOTSTRAP_NS;
-use crate::runtime::component::{DeviceComm, Invitation, all_or_none, failed_elsewhere};
+use crate::runtime::component::{
+    BOOTSTRAP_NS, DeviceComm, Invitation, all_or_none, failed_elsewhere,
+};
 use crate::runtime::explain;
 use crate::runtime::memory::device_only;
 use crate::runtime::registry::Backend;

@@ -10,7 +10,7 @@ use crate::runtime::comm::coll::coll_device::{self, Wanted};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::Link;
 use crate::runtime::comm::{Comm, TABLE, insert, progress};
-use crate::runtime::component::{OpenArgs, Transport};
+use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, plugins, settings};
@@ -19,9 +19,6 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
-
-/// Time limit of the ranks' wait for each other at the start; a description may set a shorter one.
-pub(in crate::runtime::comm) const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
 /// A description with its texts and its communicator taken over.
 pub struct Description {

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::allgather_words;
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::component::{Exchange, OpenArgs, all_or_none, failed_elsewhere};
+use crate::runtime::component::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_elsewhere};
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use std::ffi::CString;
@@ -40,7 +40,7 @@ pub(in crate::runtime::comm) fn make(
 ) -> Result<Comm> {
     let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
-    let limit_ns = timeout_ns.min(open_kind::BOOTSTRAP_NS);
+    let limit_ns = timeout_ns.min(BOOTSTRAP_NS);
     // A communicator of the library's own, of the same ranks, which serves nothing else.
     let mut twin = group::twin(over, Kind::Open)?;
     twin.timeout_ns = limit_ns;
