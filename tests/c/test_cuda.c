@@ -316,6 +316,74 @@ static void test_events(void) {
     CHECK_OK(dtl_mem_free(cuda, here));
 }
 
+static int go; /* what wait_for_go waits for */
+
+static dtl_status_t wait_for_go(void* runs) {
+    while (!__atomic_load_n(&go, __ATOMIC_ACQUIRE)) usleep(1000);
+    ++*(int*)runs;
+    return DTL_SUCCESS;
+}
+
+static void* free_pinned(void* memory) {
+    pthread_barrier_wait(&meeting);
+    CHECK_OK(dtl_mem_free(cuda, memory));
+    return NULL;
+}
+
+/* The driver waits for all streams while page-locked memory is freed, and most of its calls wait for that. Callbacks that
+ * are queued run all the same. */
+static void test_callbacks_while_freeing(void) {
+    dtl_stream_t held = new_stream(0), other = new_stream(0);
+    void* memory = take(DTL_MEMORY_PINNED, BYTES);
+    pthread_t thread;
+    int runs = 0, others = 0, i;
+    go = 0;
+    CHECK_OK(dtl_stream_host_callback(other, sleep_then_count, &others));
+    CHECK_OK(dtl_stream_synchronize(other));
+    for (i = 0; i < 3; i++) CHECK_OK(dtl_stream_host_callback(held, wait_for_go, &runs));
+    CHECK_OK(dtl_stream_destroy(other)); /* does not wait for the other stream */
+    CHECK(runs == 0 && others == 1);
+    pthread_create(&thread, NULL, free_pinned, memory);
+    pthread_barrier_wait(&meeting);
+    usleep(50000);
+    __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+    CHECK_OK(dtl_stream_synchronize(held));
+    CHECK(runs == 3);
+    pthread_join(thread, NULL);
+    CHECK_OK(dtl_stream_destroy(held));
+}
+
+/* Messages of device memory are staged through page-locked memory, which is used again; very large ones are not. */
+static void test_messages(void) {
+    static const uint64_t sizes[] = {8, 100000, 3 << 20, 3 << 20, (16 << 20) + 1};
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    dtl_comm_t comm;
+    dtl_request_t request;
+    unsigned char last = 0;
+    int (*pageable)(void);
+    void* at = dlsym(driver, "fake_cuda_pageable");
+    size_t i;
+    desc.kind = "self";
+    CHECK_OK(dtl_comm_open(&desc, &comm));
+    if (at != NULL) memcpy(&pageable, &at, sizeof pageable);
+    for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *from = (unsigned char*)take(DTL_MEMORY_DEVICE, sizes[i]), *to = (unsigned char*)take(DTL_MEMORY_DEVICE, sizes[i]);
+        int before;
+        CHECK_OK(dtl_mem_fill(from, (uint8_t)(i + 1), sizes[i]));
+        CHECK_OK(dtl_mem_fill(to, 0, sizes[i]));
+        before = at != NULL ? pageable() : 0;
+        CHECK_OK(dtl_comm_isend(comm, from, sizes[i], DTL_DTYPE_UINT8, 0, 3, &request));
+        CHECK_OK(dtl_comm_recv(comm, to, sizes[i], DTL_DTYPE_UINT8, 0, 3, NULL));
+        CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
+        CHECK(at == NULL || (pageable() == before) == (sizes[i] <= 16 << 20));
+        CHECK_OK(dtl_mem_copy(&last, to + sizes[i] - 1, 1));
+        CHECK(last == i + 1);
+        CHECK_OK(dtl_mem_free(cuda, from));
+        CHECK_OK(dtl_mem_free(cuda, to));
+    }
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 static dtl_stream_t shared;
 
 static void* use_shared(void* unused) {
@@ -462,7 +530,7 @@ static void test_failing(const char* fake) {
 
 /* A copy faults on the device: events, streams and calls say so, the other device goes on, everything can be freed. */
 static void test_lost(const char* fake) {
-    unsigned char *one, *other, back[4096] = {0};
+    unsigned char *one, *other, *pinned, back[4096] = {0};
     dtl_stream_t stream, waiting;
     dtl_event_t event, earlier;
     dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
@@ -473,6 +541,7 @@ static void test_lost(const char* fake) {
     begin(fake);
     CHECK_OK(dtl_backend_set_device(cuda, 0));
     one = (unsigned char*)take(DTL_MEMORY_DEVICE, 4096);
+    pinned = (unsigned char*)take(DTL_MEMORY_PINNED, 4096); /* a copy to other host memory would be waited for */
     stream = new_stream(0);
     waiting = new_stream(0);
     event = new_event();
@@ -481,7 +550,7 @@ static void test_lost(const char* fake) {
     CHECK_OK(dtl_event_record(earlier, stream));
     CHECK_OK(dtl_event_sync(earlier));
     CHECK_OK(dtl_stream_host_callback(stream, sleep_then_count, &runs));
-    CHECK_OK(dtl_mem_copy_async(stream, back, one, 4096)); /* this one */
+    CHECK_OK(dtl_mem_copy_async(stream, pinned, one, 4096)); /* this one */
     CHECK_OK(dtl_event_record(event, stream));
     CHECK_OK(dtl_stream_host_callback(stream, sleep_then_count, &runs));
     CHECK_OK(dtl_stream_wait_event(waiting, event));
@@ -508,6 +577,7 @@ static void test_lost(const char* fake) {
     CHECK(back[4095] == 3);
     CHECK_OK(dtl_mem_free(cuda, other));
     CHECK_OK(dtl_mem_free(cuda, one));
+    CHECK_OK(dtl_mem_free(cuda, pinned));
     CHECK_OK(dtl_event_destroy(event));
     CHECK_OK(dtl_event_destroy(earlier));
     CHECK_OK(dtl_stream_destroy(stream));
@@ -583,6 +653,8 @@ int main(int argc, char** argv) {
             test_without_holding();
         } else {
             test_events();
+            test_callbacks_while_freeing();
+            test_messages();
             test_destroy();
             test_native();
         }

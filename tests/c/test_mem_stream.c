@@ -470,7 +470,7 @@ static void test_cuda(void) {
     dtl_stream_t stream, second;
     dtl_mem_info_t info = DTL_MEM_INFO_INIT;
     dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
-    unsigned char bytes[4096], *memory, *mine;
+    unsigned char bytes[4096], *memory, *mine, *pinned;
     void* driver = dlopen(getenv("DTL_CUDA_LIBRARY"), RTLD_NOW);
     int (*prefetches)(int*);
     void* found = dlsym(driver, "fake_cuda_prefetches");
@@ -480,6 +480,7 @@ static void test_cuda(void) {
     CHECK_OK(dtl_backend_get("cuda", &cuda));
     stream = new_stream(cuda, 1), second = new_stream(cuda, 0);
     test_refusals(cuda, stream, DTL_MEMORY_DEVICE);
+    CHECK_OK(dtl_mem_alloc(cuda, DTL_MEMORY_PINNED, 4096, 0, (void**)&pinned));
     /* Queued: the calls return while work before them still waits. */
     word = 0;
     CHECK_OK(dtl_stream_host_callback(stream, wait_for_word, NULL));
@@ -487,12 +488,13 @@ static void test_cuda(void) {
     CHECK_OK(dtl_mem_query(memory, &info));
     CHECK(info.device == 1 && info.kind == DTL_MEMORY_DEVICE && info.base == memory);
     CHECK_OK(dtl_mem_fill_async(stream, memory, 9, 4096));
-    CHECK_OK(dtl_mem_copy_async(stream, bytes, memory, 4096));
+    CHECK_OK(dtl_mem_copy_async(stream, pinned, memory, 4096));
     CHECK_OK(dtl_mem_free_async(stream, memory));
-    CHECK(live(cuda) == 0);
+    CHECK(live(cuda) == 1); /* the page-locked memory */
     word = 1;
     CHECK_OK(dtl_stream_synchronize(stream));
-    CHECK(bytes[0] == 9 && bytes[4095] == 9);
+    CHECK(pinned[0] == 9 && pinned[4095] == 9);
+    CHECK_OK(dtl_mem_free(cuda, pinned));
     /* Freed on another device's stream, and by the other call. */
     memory = (unsigned char*)take_async(stream, DTL_MEMORY_DEVICE, 64, 0);
     CHECK_OK(dtl_stream_synchronize(stream));

@@ -61,6 +61,20 @@ context_t* fake_current(void) {
     return thread.depth > 0 ? thread.stack[thread.depth - 1] : NULL;
 }
 
+void fake_drain(context_t* context) {
+    context->draining++;
+    while (!fake_is_idle(context) && context->lost == SUCCESS) pthread_cond_wait(&fake_change, &fake_lock);
+    context->draining--;
+    pthread_cond_broadcast(&fake_change);
+}
+
+void fake_enter(void) {
+    context_t* context = fake_current();
+    LOCK();
+    while (context->draining > 0 && context->lost == SUCCESS) pthread_cond_wait(&fake_change, &fake_lock);
+    UNLOCK();
+}
+
 code_t fake_begin(const char* function, int needs_context) {
     context_t* context = fake_current();
     code_t code = SUCCESS;
@@ -376,7 +390,7 @@ static code_t take_number(char kind, size_t size, ptr_t* out) {
 }
 
 API code_t cuMemAlloc_v2(ptr_t* out, size_t size) {
-    BEGIN(cuMemAlloc_v2);
+    BEGIN_LOCKED(cuMemAlloc_v2);
     return take_number('d', size, out);
 }
 
@@ -388,14 +402,14 @@ API code_t cuMemAllocManaged(ptr_t* out, size_t size, unsigned flags) {
 API code_t cuMemHostAlloc(void** out, size_t size, unsigned flags) {
     ptr_t number = 0;
     code_t code;
-    BEGIN(cuMemHostAlloc);
+    BEGIN_LOCKED(cuMemHostAlloc);
     (void)flags;
     code = take_number('h', size, &number);
     if (code == SUCCESS) *out = (void*)(uintptr_t)number;
     return code;
 }
 
-/* As the real ones, these wait for all work of the device. */
+/* As the real ones, these wait for all work of the context, and hold its lock meanwhile. */
 static code_t release(const void* at, const char* kinds) {
     context_t* context = fake_current();
     range_t* range;
@@ -403,7 +417,7 @@ static code_t release(const void* at, const char* kinds) {
     LOCK();
     range = fake_range(at);
     if (range != NULL && range->begin == at && strchr(kinds, range->kind) != NULL) {
-        while (!fake_is_idle(context) && context->lost == SUCCESS) pthread_cond_wait(&fake_change, &fake_lock);
+        fake_drain(context);
         fake_release(range);
         code = context->lost;
     }

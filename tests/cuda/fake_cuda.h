@@ -34,6 +34,7 @@ typedef struct context {
     int device;
     int retained;
     code_t lost; /* the fault that every call answers from now on */
+    int draining; /* calls that hold the context's lock until its streams are idle */
     struct stream* streams;
     struct stream* standard[3]; /* behind NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 } context_t;
@@ -80,6 +81,11 @@ void fake_release(range_t* range);
 code_t fake_fault(void);
 /* With the lock: whether no stream of a context has work left. */
 int fake_is_idle(const context_t* context);
+/* With the lock: waits until the streams of a context are idle. As in the real driver (seen with 580.159), most other
+ * calls that enter the context block meanwhile: those that begin with fake_enter. */
+void fake_drain(context_t* context);
+/* Waits while another thread drains the current context. */
+void fake_enter(void);
 /* With the lock: runs code in a stream's order. */
 code_t fake_queue(void* stream, void (*work)(void*), void* argument);
 int fake_is_fault(code_t code);
@@ -93,6 +99,12 @@ int fake_is_fault(code_t code);
     do { \
         code_t begun = fake_begin(#name, 0); \
         if (begun != SUCCESS) return begun; \
+    } while (0)
+/* What needs the context's lock. */
+#define BEGIN_LOCKED(name) \
+    do { \
+        BEGIN(name); \
+        fake_enter(); \
     } while (0)
 /* What gives something back does so in a lost context, too, and answers its fault all the same. */
 #define BEGIN_RELEASE(name) \

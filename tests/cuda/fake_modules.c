@@ -166,7 +166,10 @@ API code_t cuModuleLoadDataEx(module_t** out, const void* image, unsigned count,
     const options_t options = read_options(count, names, values);
     module_t* module;
     code_t code = INVALID_IMAGE;
-    BEGIN(cuModuleLoadDataEx);
+    BEGIN_LOCKED(cuModuleLoadDataEx);
+    LOCK();
+    fake_drain(fake_current()); /* as the real one */
+    UNLOCK();
     module = (module_t*)calloc(1, sizeof *module);
     module->context = fake_current();
     if (options.error_size != NULL) *options.error_size = NULL;
@@ -191,7 +194,7 @@ API code_t cuModuleUnload(module_t* module) {
     BEGIN_RELEASE(cuModuleUnload);
     if (module->context != context) return INVALID_HANDLE;
     LOCK();
-    while (!fake_is_idle(context) && context->lost == SUCCESS) pthread_cond_wait(&fake_change, &fake_lock);
+    fake_drain(context);
     fake_count--;
     code = context->lost;
     UNLOCK();
@@ -290,7 +293,7 @@ API code_t cuLaunchKernel(kernel_t* kernel, unsigned gx, unsigned gy, unsigned g
                           unsigned shared, void* stream, void** parameters, void** extra) {
     launch_t* launch;
     code_t code;
-    BEGIN(cuLaunchKernel);
+    BEGIN_LOCKED(cuLaunchKernel);
     if (extra != NULL || gx * bx == 0 || bx * by * bz > BLOCK_THREADS || shared > (unsigned)kernel->shared_bytes)
         return INVALID_VALUE;
     if (kernel->context != fake_current()) return INVALID_HANDLE;

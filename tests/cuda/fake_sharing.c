@@ -76,7 +76,7 @@ API code_t cuIpcCloseMemHandle(ptr_t at) {
 API code_t cuMemHostRegister_v2(void* at, size_t size, unsigned flags) {
     code_t code = ALREADY_REGISTERED;
     BEGIN(cuMemHostRegister_v2);
-    if (size == 0 || flags != 3) return INVALID_VALUE;
+    if (size == 0 || (flags != 1 && flags != 3)) return INVALID_VALUE;
     LOCK();
     if (fake_range(at) == NULL) fake_list('r', (char*)at, size, fake_current()->device, -1), code = SUCCESS;
     UNLOCK();
@@ -89,7 +89,11 @@ API code_t cuMemHostUnregister(void* at) {
     BEGIN_RELEASE(cuMemHostUnregister);
     LOCK();
     range = whole((ptr_t)(uintptr_t)at);
-    if (range != NULL && range->kind == 'r') fake_release(range), code = SUCCESS;
+    if (range != NULL && range->kind == 'r') {
+        fake_drain(fake_current());
+        fake_release(range);
+        code = SUCCESS;
+    }
     UNLOCK();
     return code;
 }
@@ -106,7 +110,8 @@ API code_t cuMemPrefetchAsync(ptr_t at, size_t size, int device, void* stream) {
     return code;
 }
 
-/* Of whole pages; the file's beginning is the range's. */
+/* Of whole pages; the file's beginning is the range's. The real driver (580.159) refuses most ranges of a pool's memory,
+ * with this code; cuMemAlloc's it gives. */
 API code_t cuMemGetHandleForAddressRange(int* out, ptr_t at, size_t size, unsigned kind, unsigned long long flags) {
     range_t* range;
     code_t code = CANNOT;
@@ -114,6 +119,7 @@ API code_t cuMemGetHandleForAddressRange(int* out, ptr_t at, size_t size, unsign
     if (kind != 1 || flags != 0 || at % 4096 != 0 || size % 4096 != 0) return INVALID_VALUE;
     LOCK();
     range = whole(at);
+    if (fake_range((void*)(uintptr_t)at) != NULL && fake_range((void*)(uintptr_t)at)->kind == 'p') code = INVALID_VALUE;
     if (range != NULL && range->kind == 'd') *out = dup(range->fd), code = *out >= 0 ? SUCCESS : OUT_OF_MEMORY;
     UNLOCK();
     return code;

@@ -178,9 +178,39 @@ API code_t cuStreamGetCtx(void* handle, context_t** context) {
 
 API code_t cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
     code_t code;
-    BEGIN(cuLaunchHostFunc);
+    BEGIN_LOCKED(cuLaunchHostFunc);
     LOCK();
     code = fake_queue(stream, function, argument);
+    UNLOCK();
+    return code;
+}
+
+typedef struct callback {
+    context_t* context;
+    void *stream, *argument;
+    void (*function)(void*, code_t, void*);
+} callback_t;
+
+static void run_callback(void* argument) {
+    callback_t* callback = (callback_t*)argument;
+    code_t lost;
+    LOCK();
+    lost = callback->context->lost;
+    UNLOCK();
+    callback->function(callback->stream, lost, callback->argument);
+    free(callback);
+}
+
+/* Unlike cuLaunchHostFunc's, the function is called behind a fault, too. */
+API code_t cuStreamAddCallback(void* stream, void (*function)(void*, code_t, void*), void* argument, unsigned flags) {
+    callback_t* callback;
+    code_t code;
+    BEGIN_LOCKED(cuStreamAddCallback);
+    if (flags != 0) return INVALID_VALUE;
+    callback = (callback_t*)malloc(sizeof *callback);
+    LOCK();
+    *callback = (callback_t){stream_of(stream)->context, stream, argument, function};
+    code = fake_queue(stream, run_callback, callback);
     UNLOCK();
     return code;
 }
@@ -228,7 +258,7 @@ static void await(void* argument) {
 }
 
 API code_t cuEventCreate(event_t** event, unsigned flags) {
-    BEGIN(cuEventCreate);
+    BEGIN_LOCKED(cuEventCreate);
     *event = (event_t*)calloc(1, sizeof **event);
     (*event)->context = fake_current();
     (*event)->flags = flags;
@@ -241,6 +271,7 @@ API code_t cuEventCreate(event_t** event, unsigned flags) {
 
 API code_t cuEventDestroy_v2(event_t* event) {
     BEGIN_RELEASE(cuEventDestroy_v2);
+    fake_enter();
     LOCK();
     drop_event(event);
     fake_count--;
@@ -250,7 +281,7 @@ API code_t cuEventDestroy_v2(event_t* event) {
 
 API code_t cuEventRecord(event_t* event, void* stream) {
     code_t code = INVALID_HANDLE;
-    BEGIN(cuEventRecord);
+    BEGIN_LOCKED(cuEventRecord);
     LOCK();
     if (stream_of(stream)->context == event->context) {
         event->recorded++;
@@ -351,6 +382,7 @@ typedef struct copy {
     context_t* context;
     char* to;
     const char* from; /* NULL: a fill */
+    char* staged;     /* what was read from pageable memory when the copy was queued; NULL: nothing */
     size_t to_pitch, from_pitch, width, height;
     unsigned char value;
 } copy_t;
@@ -368,6 +400,7 @@ static void run_copy(void* argument) {
         if (copy->from == NULL) memset(to, copy->value, copy->width);
         else memcpy(to, copy->from + row * copy->from_pitch, copy->width);
     }
+    free(copy->staged);
     free(copy);
 }
 
@@ -377,11 +410,20 @@ static int is_open(const context_t* context, const void* at) {
     return range == NULL || range->kind != 'p' || range->device == context->device;
 }
 
+/* For tests: copies so far from or to pageable memory. */
+static int pageable;
+API int fake_cuda_pageable(void);
+API int fake_cuda_pageable(void) {
+    return __atomic_load_n(&pageable, __ATOMIC_RELAXED);
+}
+
+/* As the real driver does, reads pageable memory at the call, and returns when pageable memory is written. */
 static code_t queue_copy(void* stream, ptr_t to, ptr_t from, copy_t form, int between_devices) {
     const size_t to_size = form.to_pitch * (form.height - 1) + form.width;
     const size_t from_size = form.from_pitch * (form.height - 1) + form.width;
     const void *target = (void*)(uintptr_t)to, *source = (void*)(uintptr_t)from;
     code_t code = INVALID_VALUE;
+    fake_enter();
     LOCK();
     form.context = stream_of(stream)->context;
     form.to = fake_bytes(target, to_size);
@@ -390,14 +432,21 @@ static code_t queue_copy(void* stream, ptr_t to, ptr_t from, copy_t form, int be
         (between_devices || (is_open(form.context, target) && is_open(form.context, source)))) {
         copy_t* copy = (copy_t*)malloc(sizeof *copy);
         *copy = form;
+        if (fake_range(target) == NULL || (source != NULL && fake_range(source) == NULL)) pageable++;
+        if (source != NULL && fake_range(source) == NULL) {
+            copy->staged = (char*)malloc(from_size);
+            memcpy(copy->staged, form.from, from_size);
+            copy->from = copy->staged;
+        }
         code = fake_queue(stream, run_copy, copy);
+        while (fake_range(target) == NULL && !is_done(stream_of(stream))) pthread_cond_wait(&fake_change, &fake_lock);
     }
     UNLOCK();
     return code;
 }
 
 static copy_t line(size_t size) {
-    copy_t copy = {NULL, NULL, NULL, 0, 0, 0, 1, 0};
+    copy_t copy = {NULL, NULL, NULL, NULL, 0, 0, 0, 1, 0};
     copy.to_pitch = copy.from_pitch = copy.width = size;
     return copy;
 }

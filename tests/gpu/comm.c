@@ -1,12 +1,14 @@
 /* Communication of device memory on a real device, next to the same work by the driver's and NCCL's own calls in the same
  * run. Prints a Markdown table.
  *
- *     dtlrun -n 2 comm messages  [most BYTES] [batches N]   half a round trip over kind "shm", next to two copies of the
- *                                                           driver through page-locked memory, and to one on the device
+ *     dtlrun -n 2 comm messages  [most BYTES] [batches N]   half a round trip over kind "shm", next to the same by hand
+ *                                                           (the driver's copies and a message of page-locked memory),
+ *                                                           to both copies in one process, and to one on the device
  *     dtlrun -n N comm allreduce [most BYTES] [batches N]   kind "nccl" next to ncclAllReduce and the wait for its stream
  *
  * Rank r uses device r, or device 0 where there are fewer. A value is the 10th percentile of N batches (21); the sides take
- * turns, with as many calls in a batch on every rank. */
+ * turns, with as many calls in a batch on every rank. Where both ranks use one GPU, it changes between their contexts at each
+ * message; both copies in one process show what that costs. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -67,6 +69,23 @@ static void dtl_messages(int n) {
     }
 }
 
+/* What a program does that stages by itself. */
+static void by_hand(int n) {
+    int i;
+    for (i = 0; i < n; i++) {
+        if (me == 0) {
+            raw_copy(host, here);
+            OK(dtl_comm_send(world, host, size_now, DTL_DTYPE_UINT8, 1, 8));
+        }
+        OK(dtl_comm_recv(world, host, size_now, DTL_DTYPE_UINT8, 1 - me, 8, NULL));
+        raw_copy(there, host);
+        if (me == 1) {
+            raw_copy(host, here);
+            OK(dtl_comm_send(world, host, size_now, DTL_DTYPE_UINT8, 0, 8));
+        }
+    }
+}
+
 static void raw_two_copies(int n) {
     int i;
     for (i = 0; i < n && me == 0; i++) raw_copy(host, here), raw_copy(there, host);
@@ -104,9 +123,9 @@ static double batch(void (*side)(int), int calls, int is_raw) {
     return time;
 }
 
-/* Microseconds for one, of each side; `parts` is what a call of the first side counts as. */
-static void measure(int sides, void (*const side[])(int), double parts, double us[]) {
-    static double times[3][MOST_BATCHES];
+/* Microseconds for one, of each side; a call of the first `trips` sides is a round trip. */
+static void measure(int sides, void (*const side[])(int), int trips, double us[]) {
+    static double times[4][MOST_BATCHES];
     const int calls = size_now <= 65536 ? 50 : size_now <= 4 << 20 ? 10 : 2;
     int i, s;
     for (s = 0; s < sides; s++) batch(side[s], calls, s > 0);
@@ -114,21 +133,22 @@ static void measure(int sides, void (*const side[])(int), double parts, double u
         for (s = 0; s < sides; s++) times[s][i] = batch(side[s], calls, s > 0);
     for (s = 0; s < sides; s++) {
         qsort(times[s], (size_t)batches, sizeof times[s][0], ascending);
-        us[s] = times[s][batches / 10] / (s == 0 ? parts : 1) / 1e3;
+        us[s] = times[s][batches / 10] / (s < trips ? 2 : 1) / 1e3;
     }
 }
 
 static void messages(void) {
-    void (*const side[])(int) = {dtl_messages, raw_two_copies, raw_one_copy};
-    double us[3];
+    void (*const side[])(int) = {dtl_messages, by_hand, raw_two_copies, raw_one_copy};
+    double us[4];
     if (me == 0)
-        printf("| message of device memory, one way | dtl p10 us | driver, two copies through the host, us | dtl / driver | "
-               "driver, one copy on the device, us | dtl GB/s |\n|---|---|---|---|---|---|\n");
+        printf("| message of device memory, one way | dtl p10 us | by hand: copy, message of page-locked memory, copy, us | "
+               "dtl / by hand | both copies in one process, us | one copy on the device, us | dtl GB/s |\n"
+               "|---|---|---|---|---|---|---|\n");
     for (size_now = 8; size_now <= most; size_now *= 8) {
-        measure(3, side, 2, us);
+        measure(4, side, 2, us);
         if (me == 0)
-            printf("| %s | %.2f | %.2f | %.2f | %.2f | %.2f |\n", size_text(size_now), us[0], us[1], us[0] / us[1], us[2],
-                   (double)size_now / us[0] / 1e3);
+            printf("| %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", size_text(size_now), us[0], us[1], us[0] / us[1],
+                   us[2], us[3], (double)size_now / us[0] / 1e3);
         fflush(stdout);
     }
 }
@@ -140,7 +160,7 @@ static void allreduces(void) {
         printf("| allreduce of FLOAT32, %d %s | dtl p10 us | ncclAllReduce us | dtl / NCCL |\n|---|---|---|---|\n", ranks,
                ranks == 1 ? "rank" : "ranks");
     for (size_now = 8; size_now <= most; size_now *= 8) {
-        measure(2, side, 1, us);
+        measure(2, side, 0, us);
         if (me == 0) printf("| %s | %.2f | %.2f | %.2f |\n", size_text(size_now), us[0], us[1], us[0] / us[1]);
         fflush(stdout);
     }

@@ -70,6 +70,8 @@ pub type CUfunction_attribute = c_uint;
 pub type CUmemorytype = c_uint;
 pub type CUjit_option = c_uint;
 pub type CUresult = c_uint;
+pub type CUstreamCallback = Option<unsafe extern "C" fn(hStream: CUstream, status: CUresult,
+    userData: *mut c_void)>;
 pub type CUmemAllocationHandleType = c_uint;
 pub type CUmemLocationType = c_uint;
 pub type CUmemAllocationType = c_uint;
@@ -84,7 +86,6 @@ pub const CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: CUipcMem_flags = 1;
 pub const CU_MEM_ATTACH_GLOBAL: CUmemAttach_flags = 1;
 pub const CU_STREAM_NON_BLOCKING: CUstream_flags = 1;
 pub const CU_EVENT_DEFAULT: CUevent_flags = 0;
-pub const CU_EVENT_BLOCKING_SYNC: CUevent_flags = 1;
 pub const CU_EVENT_DISABLE_TIMING: CUevent_flags = 2;
 pub const CU_STREAM_WAIT_VALUE_GEQ: CUstreamWaitValue_flags = 0;
 pub const CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: CUdevice_attribute = 1;
@@ -227,6 +228,8 @@ pub type cuMemAllocFromPoolAsync = unsafe extern "C" fn(*mut CUdeviceptr, usize,
     CUstream) -> CUresult;
 pub type cuMemFreeAsync = unsafe extern "C" fn(CUdeviceptr, CUstream) -> CUresult;
 pub type cuStreamWaitValue32_v2 = unsafe extern "C" fn(CUstream, CUdeviceptr, cuuint32_t, c_uint)
+    -> CUresult;
+pub type cuStreamAddCallback = unsafe extern "C" fn(CUstream, CUstreamCallback, *mut c_void, c_uint)
     -> CUresult;
 pub type cuIpcGetMemHandle = unsafe extern "C" fn(*mut CUipcMemHandle, CUdeviceptr) -> CUresult;
 pub type cuIpcOpenMemHandle_v2 = unsafe extern "C" fn(*mut CUdeviceptr, CUipcMemHandle, c_uint)

@@ -8,7 +8,9 @@
 use super::device::CHOSEN;
 use super::memory::Origin;
 use super::modules::Module;
+use super::staging::Buffers;
 use super::stream::Queue;
+use super::stream_hold::Words;
 use super::symbols::*;
 use crate::backend::driver::{self, Chosen, Driver as _, Stream, TryOnce};
 use crate::backend::vendor_lib::{Names, VendorLib};
@@ -16,6 +18,7 @@ use crate::error::Result;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::dl;
+use crate::sys::sync::lock::Mutex;
 use std::ffi::CStr;
 use std::path::Path;
 use std::ptr;
@@ -42,6 +45,8 @@ pub struct Driver {
     generation: u64,
     /// Its devices, in its order.
     pub(super) cards: Vec<Card>,
+    /// Page-locked buffers for messages.
+    pub(super) staging: Buffers,
 }
 
 /// A device.
@@ -54,6 +59,8 @@ pub struct Card {
     /// Streams for work that callers wait for, by their use.
     own: [TryOnce<Addr>; 2],
     pool: TryOnce<Option<Addr>>,
+    /// Words for streams that wait for the host.
+    pub(super) words: Mutex<Words>,
 }
 
 /// What the library's own streams of a device are for: nobody waits for a copy to get memory.
@@ -135,7 +142,7 @@ impl driver::Driver for Driver {
         if cards.is_empty() {
             return Err("the CUDA driver counts 0 devices".into());
         }
-        Ok(Driver { cuda, generation, cards })
+        Ok(Driver { cuda, generation, cards, staging: Buffers::default() })
     }
 
     fn generation(&self) -> u64 {
@@ -223,6 +230,7 @@ impl Card {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.staging.trim(self);
         for card in &mut self.cards {
             let Some(context) = card.context.take() else { continue };
             if let Ok(inside) = enter(self.cuda, context) {
@@ -236,6 +244,7 @@ impl Drop for Driver {
                     // SAFETY: the library's own pool, given up once.
                     let _ = unsafe { destroy(pool.ptr()) };
                 }
+                card.words.get_mut().free(self.cuda);
                 drop(inside);
             }
             // SAFETY: the share of the primary context that was retained, given up once.
@@ -317,8 +326,8 @@ fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
             // SAFETY: a device of the driver's, and room for the number of bytes that is passed.
             unsafe { (cuda.cuDeviceGetName)(out, room, id) }
         });
-        let (context, own, pool) = Default::default();
-        cards.push(Card { id, name, context, own, pool });
+        let (context, own, pool, words) = Default::default();
+        cards.push(Card { id, name, context, own, pool, words });
     }
     Ok(cards)
 }

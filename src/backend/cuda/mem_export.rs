@@ -66,6 +66,15 @@ pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> R
     let kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
     // SAFETY: room for a descriptor; the driver refuses a range that it cannot give.
     let code = unsafe { get((&raw mut fd).cast(), first, len, kind, 0) };
+    if code == CUDA_ERROR_INVALID_VALUE && block.origin != Origin::Device {
+        // Of a pool it gives some ranges and refuses others.
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "CUDA gives no dma-buf of this range, which a pool or the program mapped ({}): \
+             allocate DTL_MEMORY_SHARED",
+            driver.cuda.words(code)
+        );
+    }
     driver
         .cuda
         .check(code, "a dma-buf (cuMemGetHandleForAddressRange)")

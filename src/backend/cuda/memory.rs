@@ -338,6 +338,7 @@ impl Memory for Arc<Cuda> {
 
     fn trim(&self) {
         if let Some(driver) = self.driver.known() {
+            driver.staging.trim(&driver);
             for device in 0..driver.cards.len() as i32 {
                 if driver.pool_so_far(device).is_some() {
                     let inside = driver.enter(device);

@@ -25,7 +25,9 @@ pub mod external_stream;
 mod mem_export;
 mod memory;
 pub mod modules;
+mod staging;
 mod stream;
+mod stream_hold;
 pub mod symbols;
 mod transfer;
 

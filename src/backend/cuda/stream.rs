@@ -3,13 +3,11 @@
 //! A fault of the device reaches every later call by itself: CUDA returns its code for the whole
 //! context from then on. So copies, fills and launches need no events of their own.
 //!
-//! Host callbacks are not called by cuLaunchHostFunc: that would call them on a thread of the
-//! driver, which serves all streams and so may not wait for any; and not at all behind a fault. A
-//! value in page-locked memory, for which the stream waits (cuStreamWaitValue32), holds it
-//! meanwhile.
+//! How the stream is held while the host works: [`super::stream_hold`].
 
 use super::driver::{Driver, Inside, enter, new_stream};
 use super::event::Event;
+use super::stream_hold::Gate;
 use super::symbols::*;
 use crate::backend::driver::stream_callbacks::Hold;
 use crate::backend::driver::{self, Driver as _};
@@ -18,7 +16,6 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A CUstream.
 pub struct Queue {
@@ -32,27 +29,6 @@ pub struct Queue {
     pub(super) device: i32,
     is_wrapped: bool,
     gate: Mutex<Option<Gate>>,
-}
-
-/// Values for which the stream waits.
-struct Gate {
-    word: Arc<Word>,
-    /// The latest value.
-    last: u32,
-}
-
-/// A word of page-locked memory that the stream compares with a value.
-struct Word {
-    driver: Arc<Driver>,
-    context: Addr,
-    at: Addr,
-}
-
-/// A wait of the stream for one value.
-struct Waiting {
-    before: Event,
-    word: Arc<Word>,
-    value: u32,
 }
 
 impl Queue {
@@ -150,45 +126,20 @@ impl driver::Queue for Queue {
         Ok(())
     }
 
-    /// Allocates the word. cuMemHostAlloc may wait for the device.
     fn prepare_hold(&self) -> Result<bool> {
         let mut gate = self.gate.lock();
-        if gate.is_some() || self.driver.cuda.cuStreamWaitValue32_v2.is_none() {
-            return Ok(gate.is_some());
+        if gate.is_none() {
+            *gate = Gate::new(&self.driver, self.device)?;
         }
-        let _inside = self.enter()?;
-        let (cuda, mut at) = (self.driver.cuda, ptr::null_mut());
-        // SAFETY: room for a pointer; the context is current.
-        let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut at, 64, CU_MEMHOSTALLOC_DEVICEMAP) };
-        cuda.check(code, "a page-locked word for a stream's host callbacks (cuMemHostAlloc)")?;
-        let driver = Arc::clone(&self.driver);
-        let word = Arc::new(Word { driver, context: self.context, at: Addr::new(at) });
-        word.value().store(0, Ordering::Relaxed);
-        *gate = Some(Gate { word, last: 0 });
-        Ok(true)
+        Ok(gate.is_some())
     }
 
     fn hold(&self) -> Result<Option<Box<dyn Hold>>> {
         let mut gate = self.gate.lock();
-        let (Some(gate), Some(wait_value)) =
-            (gate.as_mut(), self.driver.cuda.cuStreamWaitValue32_v2)
-        else {
-            return Ok(None);
-        };
+        let Some(gate) = gate.as_mut() else { return Ok(None) };
         let _inside = self.enter()?;
-        let before = self.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC)?;
-        before.record(self.id)?;
-        let value = gate.last.wrapping_add(1);
-        let (at, flags) = (gate.word.at.get() as CUdeviceptr, CU_STREAM_WAIT_VALUE_GEQ);
-        // SAFETY: a stream, and a word of page-locked memory that lives until the stream was
-        // released.
-        let code = unsafe { wait_value(self.id.ptr(), at, value, flags) };
-        if code == CUDA_ERROR_NOT_SUPPORTED {
-            return Ok(None);
-        }
-        self.driver.cuda.check(code, "cuStreamWaitValue32")?;
-        gate.last = value;
-        Ok(Some(Box::new(Waiting { before, word: Arc::clone(&gate.word), value })))
+        let waiting = gate.hold(self.id)?;
+        Ok(waiting.map(|waiting| Box::new(waiting) as Box<dyn Hold>))
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -219,32 +170,5 @@ impl Drop for Queue {
                 let _ = unsafe { (self.driver.cuda.cuStreamDestroy_v2)(self.id.ptr()) };
             }
         }
-    }
-}
-
-impl Word {
-    fn value(&self) -> &AtomicU32 {
-        // SAFETY: page-locked memory of 64 bytes that this object owns; the device only reads it.
-        unsafe { &*self.at.ptr().cast::<AtomicU32>() }
-    }
-}
-
-impl Drop for Word {
-    fn drop(&mut self) {
-        if let Ok(_inside) = enter(self.driver.cuda, self.context) {
-            // SAFETY: allocated by cuMemHostAlloc and freed once; no stream waits for it any more.
-            let _ = unsafe { (self.driver.cuda.cuMemFreeHost)(self.at.ptr()) };
-        }
-    }
-}
-
-impl Hold for Waiting {
-    fn wait(&self) {
-        // A fault belongs to the work before it.
-        let _ = driver::Event::wait(&self.before);
-    }
-
-    fn release(&self) {
-        self.word.value().store(self.value, Ordering::Release);
     }
 }

@@ -29,8 +29,8 @@ function_table! {
     }
     optional {
         cuMemPoolCreate cuMemPoolDestroy cuMemPoolSetAttribute cuMemPoolTrimTo
-        cuMemAllocFromPoolAsync cuMemFreeAsync cuStreamWaitValue32_v2 cuIpcGetMemHandle
-        cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuMemHostRegister_v2 cuMemHostUnregister
-        cuMemPrefetchAsync cuMemGetHandleForAddressRange cuFuncGetParamInfo
+        cuMemAllocFromPoolAsync cuMemFreeAsync cuStreamWaitValue32_v2 cuStreamAddCallback
+        cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuMemHostRegister_v2
+        cuMemHostUnregister cuMemPrefetchAsync cuMemGetHandleForAddressRange cuFuncGetParamInfo
     }
 }

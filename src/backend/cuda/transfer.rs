@@ -4,16 +4,16 @@
 //! pointer is. A copy between two devices passes both contexts, because memory of one device's pool
 //! is not accessible to the other device.
 
-use super::Cuda;
 use super::driver::{Driver, Use, new_stream};
 use super::event::Event;
 use super::memory::Block;
 use super::stream::Queue;
 use super::symbols::*;
+use super::{Cuda, staging};
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
-use crate::backend::driver::{Driver as _, stream_of};
+use crate::backend::driver::{Driver as _, Queue as _, stream_of};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Place, Token, Transfer};
+use crate::runtime::component::{LentHost, Place, Token, Transfer};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
 use std::sync::Arc;
@@ -145,6 +145,15 @@ impl Transfer for Arc<Cuda> {
             Ok(way) => way,
             Err(error) => return Some(Err(error)),
         };
+        // The driver reads pageable memory before the call returns: in order only if nothing is in
+        // front of the copy. Otherwise the caller waits for the stream.
+        if self.side(src).is_none() {
+            match on.is_idle(0, 0) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
         let device = match way {
             Way::Between(_, source) if on.device == source => source,
             Way::On(device) | Way::Between(device, _) => device,
@@ -217,6 +226,10 @@ impl Transfer for Arc<Cuda> {
             in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value))
         };
         Some(fill())
+    }
+
+    fn lend_host(&self, len: usize) -> Option<Box<dyn LentHost>> {
+        staging::lend(&self.driver.known()?, len)
     }
 
     fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {

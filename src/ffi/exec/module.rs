@@ -35,7 +35,8 @@ thread_local! {
 
 /// Compiles source for a device, and waits for that. The result can be kept by the backend: the
 /// host's lies in a folder on disk and is taken from there the next time
-/// (docs/how-to/kernels-from-source.md).
+/// (docs/how-to/kernels-from-source.md). Loading it may wait for all work of the device (CUDA), so
+/// do not compile while a stream waits for the calling thread.
 ///
 /// @param backend  one that supports "modules" (dtl_backend_supports).
 /// @param device   0 ... count-1; 0 for a backend without devices.

@@ -10,7 +10,8 @@ use std::ffi::c_void;
 
 /// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
 /// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
-/// for the stream's work and copies itself.
+/// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
+/// not page-locked: one that is not the stream's only work waits.
 ///
 /// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
 ///                  which an event or dtl_stream_synchronize tells; they must not overlap.

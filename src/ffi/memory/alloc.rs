@@ -77,7 +77,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 }
 
 /// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
-/// use it. Memory that several processes have stays until the last of them frees it or ends.
+/// use it. Memory that several processes have stays until the last of them frees it or ends. It may
+/// wait for all work of the device (CUDA, kinds other than DEVICE).
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
 ///         first byte, another backend's); nothing is freed.

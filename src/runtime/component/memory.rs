@@ -99,12 +99,23 @@ pub struct Place {
     pub device: i32,
 }
 
+/// Host memory that a backend lends, until it is dropped.
+pub trait LentHost: Send + Sync {
+    /// The memory.
+    fn region(&self) -> Region;
+}
+
 /// Copies and fills. One side is the backend's own memory, the other that or plain host memory.
 pub trait Transfer: Send + Sync {
     /// Copies all of `src` (not empty, same length as `dst`, not overlapping).
     fn copy(&self, dst: Place, src: Place) -> Result<()>;
     /// Queues a copy on one of the backend's own streams.
     fn copy_async(&self, _stream: Token, _dst: Place, _src: Place) -> Option<Result<()>> {
+        None
+    }
+    /// Lends host memory of `len` bytes with which copies from and to the backend's devices are
+    /// fast. `None`: there is none, or none is left.
+    fn lend_host(&self, _len: usize) -> Option<Box<dyn LentHost>> {
         None
     }
     /// Moves MANAGED memory near a device (-1: the host), in the order of one of the backend's own

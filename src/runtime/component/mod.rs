@@ -52,7 +52,7 @@ pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
 pub use groups::{
     Diagnostics, ForeignTest, Groups, Liveness, PersistentOps, Pipeline, ThreadCheck, Wakeup,
 };
-pub use memory::{Found, Memory, Place, Transfer};
+pub use memory::{Found, LentHost, Memory, Place, Transfer};
 pub use message::{Done, Matched, OpId, RecvMode, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, KernelFn, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use transport::{Properties, Transport};

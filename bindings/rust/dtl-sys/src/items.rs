@@ -4963,7 +4963,8 @@ pub unsafe fn dtl_mem_alloc(
 ) -> dtl_status_t;
 
 /// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
-/// use it. Memory that several processes have stays until the last of them frees it or ends.
+/// use it. Memory that several processes have stays until the last of them frees it or ends. It may
+/// wait for all work of the device (CUDA, kinds other than DEVICE).
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
 ///         first byte, another backend's); nothing is freed.
@@ -5684,7 +5685,8 @@ unsafe extern "C" {
 
 /// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
 /// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
-/// for the stream's work and copies itself.
+/// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
+/// not page-locked: one that is not the stream's only work waits.
 ///
 /// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
 ///                  which an event or dtl_stream_synchronize tells; they must not overlap.
@@ -5905,7 +5907,8 @@ unsafe extern "C" {
 
 /// Compiles source for a device, and waits for that. The result can be kept by the backend: the
 /// host's lies in a folder on disk and is taken from there the next time
-/// (docs/how-to/kernels-from-source.md).
+/// (docs/how-to/kernels-from-source.md). Loading it may wait for all work of the device (CUDA), so
+/// do not compile while a stream waits for the calling thread.
 ///
 /// @param backend  one that supports "modules" (dtl_backend_supports).
 /// @param device   0 ... count-1; 0 for a backend without devices.

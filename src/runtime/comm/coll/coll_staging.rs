@@ -10,7 +10,8 @@ use super::{Buffer, CollArgs, Extent, Root};
 use crate::error::Result;
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::op_desc::Kind;
-use crate::runtime::comm::p2p::p2p_staging::{copy_out, host_memory, is_hidden};
+use crate::runtime::comm::p2p::p2p_staging::{copy_out, is_hidden};
+use crate::runtime::comm::p2p::staging_memory::host_memory;
 use crate::runtime::memory::transfer;
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -54,7 +55,7 @@ impl Stage {
 
     /// The collective is over.
     pub(in crate::runtime::comm) fn deliver(&self) -> Result<()> {
-        self.results.iter().try_for_each(|(device, host)| transfer::copy_staged(*device, *host))
+        self.results.iter().try_for_each(|(device, host)| transfer::stage_in(*device, *host))
     }
 
     fn keep(&mut self, host: Scratch) -> Region {
@@ -98,7 +99,7 @@ impl Stage {
         };
         for block in used() {
             if access.reads {
-                transfer::copy_staged(of(block), *block)?;
+                transfer::stage_out(of(block), *block)?;
             }
             if access.writes {
                 self.results.push((*block, of(block)));

@@ -20,3 +20,4 @@ pub(super) mod posted;
 pub mod probe;
 pub mod request;
 pub mod send_recv;
+pub(super) mod staging_memory;

@@ -13,6 +13,7 @@
 //! (`coll::coll_staging`).
 
 use super::send_recv::Started;
+use super::staging_memory::{StagingMemory, host_memory};
 use super::{cancel, gpu_direct};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::abi::status::*;
@@ -44,14 +45,12 @@ const PART: usize = 1 << 20;
 /// Parts copied before the transport gets its turn again.
 const TURN: usize = 2;
 
-/// Host memory that stands for a buffer.
-pub(in crate::runtime::comm) fn host_memory(len: usize) -> Result<Scratch> {
-    match Scratch::unwritten(len) {
-        Some(scratch) => Ok(scratch),
-        None => fail!(
-            DTL_ERROR_OUT_OF_MEMORY,
-            "no {len} bytes of host memory to stage a device buffer in"
-        ),
+/// Host memory for a path of a message.
+fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
+    match path {
+        BufferPath::Host => Ok(StagingMemory::default()),
+        BufferPath::Direct(_) => host_memory(device.len()).map(StagingMemory::Own),
+        BufferPath::Staged | BufferPath::Pipelined => StagingMemory::beside(device),
     }
 }
 
@@ -271,7 +270,7 @@ fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
 /// Copies a device buffer's bytes to host memory.
 pub(in crate::runtime::comm) fn copy_out(device: Region) -> Result<Scratch> {
     let host = host_memory(device.len())?;
-    transfer::copy_staged(host.region(), device)?;
+    transfer::stage_out(host.region(), device)?;
     Ok(host)
 }
 
@@ -282,7 +281,7 @@ pub(in crate::runtime::comm) struct Staged {
     /// Whether it is a receive.
     receives: bool,
     device: Region,
-    host: Scratch,
+    host: StagingMemory,
     /// Bytes copied between the two, from the front.
     copied: usize,
     /// Bytes that a pipelined send has copied, for the transport.
@@ -294,7 +293,7 @@ pub(in crate::runtime::comm) struct Staged {
 }
 
 impl Staged {
-    fn new(path: BufferPath, receives: bool, device: Region, host: Scratch) -> Self {
+    fn new(path: BufferPath, receives: bool, device: Region, host: StagingMemory) -> Self {
         let (started, copied, filling, failed, ticket) = (Started::Nothing, 0, None, None, None);
         Staged {
             started,
@@ -317,7 +316,7 @@ impl Staged {
         data: Region,
         (dest, tag, mode): (i32, i32, SendMode),
     ) -> Result<Staged> {
-        let host = if path.is_host() { Scratch::empty() } else { host_memory(data.len())? };
+        let host = memory_for(&path, data)?;
         let room = host.region();
         let mut staged = Staged::new(path, false, data, host);
         match &staged.path {
@@ -330,7 +329,7 @@ impl Staged {
                 return Ok(staged);
             }
             BufferPath::Pipelined => {
-                transfer::copy_staged(room.part(0, PART), data.part(0, PART))?;
+                transfer::stage_out(room.part(0, PART), data.part(0, PART))?;
                 staged.copied = PART;
                 let filling = Arc::new(Filling::new(PART));
                 if let Some(started) = comm.start_filling(room, dest, tag, &filling) {
@@ -341,7 +340,7 @@ impl Staged {
             BufferPath::Staged => {}
         }
         let (at, len) = (staged.copied, data.len());
-        transfer::copy_staged(room.part(at, len), data.part(at, len))?;
+        transfer::stage_out(room.part(at, len), data.part(at, len))?;
         staged.copied = len;
         staged.started = comm.start_send(Class::User, room, dest, tag, mode)?;
         Ok(staged)
@@ -367,7 +366,7 @@ impl Staged {
         into: Region,
         start: impl FnOnce(Region, &BufferPath) -> Result<Started>,
     ) -> Result<Staged> {
-        let host = if path.is_host() { Scratch::empty() } else { host_memory(into.len())? };
+        let host = memory_for(&path, into)?;
         let room = if path.is_host() { into } else { host.region() };
         let mut staged = Staged::new(path, true, into, host);
         staged.started = start(room, &staged.path)?;
@@ -437,8 +436,8 @@ impl Staged {
         let (at, len) = (self.copied, end - self.copied);
         let (host, device) = (self.host.region().part(at, len), self.device.part(at, len));
         let copied = match self.receives {
-            true => transfer::copy_staged(device, host),
-            false => transfer::copy_staged(host, device),
+            true => transfer::stage_in(device, host),
+            false => transfer::stage_out(host, device),
         };
         match copied {
             Ok(()) => self.copied = end,

@@ -59,18 +59,29 @@ pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
     Args::NONE.bytes(dst.place.region.len() as u64).what(format_args!("{from} to {to}"))
 }
 
-/// Copies between memory that the host cannot reach and a buffer of the library's own.
-pub fn copy_staged(dst: Region, src: Region) -> Result<()> {
+/// Copies memory that the host cannot reach to a buffer of the library's own.
+pub fn stage_out(host: Region, device: Region) -> Result<()> {
     let inside = epoch::enter();
-    let (dst, src) = (locate(&inside, "destination", dst)?, locate(&inside, "source", src)?);
-    let _span = trace::span("mem", "stage", || what(&dst, &src));
-    if dst.owner.is_none() && src.owner.is_none() {
+    let (host, device) = (Located::host(host), locate(&inside, "source", device)?);
+    stage(&inside, &host, &device, &device)
+}
+
+/// Copies a buffer of the library's own to memory that the host cannot reach.
+pub fn stage_in(device: Region, host: Region) -> Result<()> {
+    let inside = epoch::enter();
+    let (host, device) = (Located::host(host), locate(&inside, "destination", device)?);
+    stage(&inside, &device, &host, &device)
+}
+
+fn stage(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, device: &Located<'_>) -> Result<()> {
+    let _span = trace::span("mem", "stage", || what(dst, src));
+    if device.owner.is_none() {
         return fail!(
             DTL_ERROR_INVALID_STATE,
             "the device buffer of a message was freed before the message was over"
         );
     }
-    carry_out(&inside, &dst, &src)
+    carry_out(inside, dst, src)
 }
 
 fn copy_located(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
